@@ -43,7 +43,7 @@ def rota() -> Contender:
         concurrency=100,
         quiet="select not exists (select from rota.claims)",
         waiting="""
-            select (select count(*) from rota.ready)
+            select (select count(*) from rota.queued)
                  + (select coalesce(sum(cardinality(jobs)), 0) from rota.claims)""",
         finished="select count(*) from rota.outcomes where state = 'succeeded'",
     )
@@ -60,11 +60,14 @@ def flows(shape: str, jobs: int) -> Contender:
         command=(sys.executable, str(CHILDREN / "run_flows.py")),
         jobs=jobs,
         environment={"BENCH_SHAPE": shape, "BENCH_JOBS": str(jobs)},
-        quiet="select not exists (select from rota.claims) and not exists (select from rota.echoes)",
+        quiet=(
+            "select not exists (select from rota.claims) and not exists (select from "
+            "rota.pending_releases)"
+        ),
         waiting="""
-            select (select count(*) from rota.ready)
+            select (select count(*) from rota.queued)
                  + (select count(*) from rota.waiting)
-                 + (select count(*) from rota.asleep)
+                 + (select count(*) from rota.sleeping)
                  + (select coalesce(sum(cardinality(jobs)), 0) from rota.claims)""",
         finished="""
             select count(*) from rota.jobs join rota.outcomes on outcomes.job = jobs.id
@@ -80,8 +83,8 @@ def steps() -> Contender:
         jobs=STEPS,
         environment={"BENCH_STEPS": str(STEPS)},
         waiting="""
-            select (select count(*) from rota.ready)
-                 + (select count(*) from rota.asleep)
+            select (select count(*) from rota.queued)
+                 + (select count(*) from rota.sleeping)
                  + (select coalesce(sum(cardinality(jobs)), 0) from rota.claims)""",
         finished="""
             select count(steps.result) from rota.steps join rota.outcomes on outcomes.job = steps.job

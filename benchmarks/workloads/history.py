@@ -19,7 +19,7 @@ MAKE = (
            json_build_object('n', number, 'url', 'https://example.com/a/b')
       from generate_series(1, {count}) as number""",
     """
-    insert into rota.outcomes (job, claim, worker, at, took, state, attempt, result)
+    insert into rota.outcomes (job, claim, worker, at, seconds, state, attempt, result)
     select id, 0, 0, created, 0.001, 'succeeded', 1, 'null' from rota.jobs""",
 )
 

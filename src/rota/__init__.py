@@ -1,4 +1,4 @@
-"""Durable work and safe company for Python applications, with nothing to run but PostgreSQL."""
+"""Durable jobs, workflows, schedules and locks for Python. PostgreSQL is the only service required."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +72,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What only few programs name is read when one does."""
+    """Import rarely used names on first access, so that `import rota` stays fast."""
     if name == "Inserted":
         from rota.coord.insert_once import Inserted
 

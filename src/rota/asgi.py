@@ -1,12 +1,17 @@
-"""For people who start uvicorn, gunicorn or hypercorn themselves: a drain that load balancers see.
+"""Graceful shutdown for an ASGI application under uvicorn, gunicorn or hypercorn.
 
     api = FastAPI(lifespan=app.lifespan)
     api = Drain(api, app)
 
-A server told to stop closes its sockets at once, while the load balancer still sends requests there. In
-this wrapper the first SIGTERM turns readiness to 503 while the socket accepts and serves for `drain_delay`;
-then the server gets the signal, requests under way are answered, jobs end or go back, and the connections
-to the database are closed last. A second signal hurries.
+A stopping server closes its sockets at once, while the load balancer still sends requests to it. With this
+wrapper, SIGTERM starts these steps instead:
+
+    1. readiness answers 503; the server still accepts and answers requests for `drain_delay`
+    2. the server receives the signal and answers the requests in flight
+    3. running jobs end or return to the queue
+    4. the database connections are closed
+
+A second signal shortens the steps.
 """
 
 from __future__ import annotations
@@ -31,13 +36,15 @@ __all__ = ["Drain"]
 log = logging.getLogger("rota")
 
 SAME_REQUEST_SECONDS = 1.0
-"""Seconds within which SIGINT and SIGTERM are one wish: a terminal sends the one to every process, and the
-server's parent the other on top of it."""
+"""Seconds within which SIGINT and SIGTERM count as one request to stop. A terminal sends SIGINT to every
+process, and the parent process of the server then sends SIGTERM as well."""
 
 
 class Drain:
-    """An ASGI application around another. `drain_delay` and `drain_timeout`, if given, are said in the
-    place of ROTA_DRAIN_DELAY and ROTA_DRAIN_TIMEOUT."""
+    """ASGI application that wraps another one.
+
+    `drain_delay` and `drain_timeout`, if given, override ROTA_DRAIN_DELAY and ROTA_DRAIN_TIMEOUT.
+    """
 
     def __init__(
         self,
@@ -61,14 +68,14 @@ class Drain:
 
     @property
     def in_flight(self) -> int:
-        """Requests that have not been answered yet."""
+        """Number of requests that have not been answered yet."""
         return len(self._requests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._run_lifespan(scope, receive, send)
         else:
-            self._start()  # a server that was told to leave lifespans out has not told us that it began
+            self._start()  # a server with lifespan disabled sends no startup message
             await self._requests.serve(self._api, scope, receive, send)
 
     async def _run_lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,7 +90,8 @@ class Drain:
         await self._api(scope, receive, observed_send)
 
     def _start(self) -> None:
-        """Servers listen for signals before they start an application: here it is our turn."""
+        """Install the signal handlers, once. Servers install theirs before they start the application, so
+        these replace them."""
         if self._shutdown is not None:
             return
         self._shutdown = GracefulShutdown(self._app, self._requests, self._signals.forward)

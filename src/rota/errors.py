@@ -1,43 +1,42 @@
-"""Everything Rota raises on purpose.
+"""Exceptions that Rota raises.
 
     RotaError
-    ├── SettingsError             a setting is missing or wrong
-    ├── DefinitionError           a task or a flow cannot be as it is written
-    ├── ArgumentError             what was passed to `start` does not fit the task
-    │   └── PayloadTooLarge       … or is too big to store
-    ├── DatabaseError             the database cannot be used as it is
-    │   ├── SchemaMissing         Rota's tables are not there yet
-    │   ├── SchemaTooNew          … or belong to a newer Rota
-    │   ├── SchemaTooOld          … or to an older one
-    │   └── DatabaseUnavailable   no answer within the time allowed
-    ├── KeyBusy                   the key is held by somebody's open transaction
-    ├── Busy                      somebody else has the lock, the permit or the call, and kept it too long
-    ├── LockLost                  the lock or permit is no longer held: what is done under it may be undone
+    ├── SettingsError             a setting is missing or invalid
+    ├── DefinitionError           a task, flow, service or retry policy is declared incorrectly
+    ├── ArgumentError             the arguments of a call are invalid, or do not fit the task
+    │   └── PayloadTooLarge       a value is too large to store
+    ├── DatabaseError             the database cannot be used in its present state
+    │   ├── SchemaMissing         Rota's tables do not exist yet
+    │   ├── SchemaTooNew          Rota's tables belong to a newer version
+    │   ├── SchemaTooOld          Rota's tables belong to an older version
+    │   └── DatabaseUnavailable   the database did not answer within the time allowed
+    ├── KeyBusy                   another open transaction holds the key
+    ├── Busy                      the lock, the permit or the `once` call was not free in time
+    ├── LockLost                  the lock or permit is no longer held; work under it may conflict
     ├── LeadershipLost            this instance no longer leads
-    ├── RateLimitExceeded         the rate allows no more for now
+    ├── RateLimitExceeded         the rate limit is used up for now
     ├── RunNotFound               no run has that id
-    ├── WorkerNotFound            no worker has that number, or it has left
+    ├── WorkerNotFound            no worker has that number, or it has stopped
     ├── ScheduleNotFound          no schedule has that name
-    ├── TokenNotFound             no token has that id, or it was revoked before
-    ├── WebhookFailed             the receiver of a webhook could not be told, or did not take it
-    │   └── WebhookRefused        … and would not another time: it must not be sent there, or is not wanted
+    ├── TokenNotFound             no token has that id, or it is already revoked
+    ├── WebhookFailed             a webhook could not be delivered, or its receiver answered with an error
+    │   └── WebhookRefused        the webhook will not be retried: its host is not allowed or rejects it
     ├── RunFailed                 the run ended without a result
     │   ├── RunCancelled
     │   └── RunExpired
-    ├── ClaimLost                 the job is no longer this worker's: what it does counts for nothing
-    ├── WorkerLost                the worker died, or fell silent, while the job ran
-    │   └── ProcessLost           … or the process a task with isolation="process" ran in
-    ├── TaskTimeout               an attempt took longer than the task's timeout (a TimeoutError, too)
-    ├── ChildCallsChanged         a job that is tried again makes other calls than before
-    ├── ReplayMismatch            a job's code has changed, and comes to something else than it had before
-    ├── StepFailed                a step of a job's code failed
-    ├── SignalTimeout             nobody sent the signal in time (a TimeoutError, too)
-    ├── ResultError               the stored result is not what the task declares
-    └── LocalPostgresError        the embedded PostgreSQL cannot be had
+    ├── ClaimLost                 this worker no longer holds the job; its outcome is not recorded
+    ├── WorkerLost                the worker died or stopped answering while the job ran
+    │   └── ProcessLost           the process of a task with isolation="process" died
+    ├── TaskTimeout               an attempt exceeded the task's timeout (also a TimeoutError)
+    ├── ChildCallsChanged         a retried job makes other child calls than before
+    ├── ReplayMismatch            a job's code has changed and no longer matches its journal
+    ├── StepFailed                a step of a job failed
+    ├── SignalTimeout             no signal arrived in time (also a TimeoutError)
+    ├── ResultError               the stored result does not match the declared type
+    └── LocalPostgresError        the embedded PostgreSQL cannot be installed, started or used
 
-`RetryLater` and `Requeue` are raised by a task, not by Rota: they ask for another attempt at a time of its
-choosing, and for somebody else to do it.
-Each message says what is so and what to do about it.
+Tasks raise `RetryLater` and `Requeue`; Rota does not. `RetryLater` requests another attempt after a given
+time, `Requeue` returns the job to its queue. Each message states the problem and the remedy.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from datetime import timedelta
 
 
 class RotaError(Exception):
-    """What all errors of Rota have in common."""
+    """Base class of Rota's errors."""
 
 
 class SettingsError(RotaError):
@@ -90,7 +89,7 @@ class KeyBusy(RotaError):
 
 
 class Busy(RotaError):
-    """Somebody else has it, and did not let go in time."""
+    """The lock, the permit or the `once` call is held elsewhere and was not released in time."""
 
 
 class LockLost(RotaError):
@@ -102,7 +101,7 @@ class LeadershipLost(RotaError):
 
 
 class RateLimitExceeded(RotaError):
-    """The rate allows no more for now; in `retry_after` seconds it would."""
+    """The rate limit is used up for now; try again after `retry_after` seconds."""
 
     def __init__(self, message: str, *, retry_after: float = 0.0) -> None:
         super().__init__(message)
@@ -134,7 +133,7 @@ class WebhookRefused(WebhookFailed):
 
 
 class RunFailed(RotaError):
-    """The run ended without a result. `kind`, `reason` and `traceback` are the task's own error's."""
+    """The run ended without a result. `kind`, `reason` and `traceback` describe the error of the task."""
 
     def __init__(
         self, message: str, *, kind: str = "", reason: str = "", traceback: str = ""
@@ -158,7 +157,8 @@ class ClaimLost(RotaError):
 
 
 class WorkerLost(RotaError):
-    """How far the attempt came, nobody knows. `Retry(never=(WorkerLost,))`: then not once more."""
+    """The worker was lost during the attempt, so its progress is unknown.
+    `Retry(non_retryable=(WorkerLost,))` prevents a retry."""
 
 
 class ProcessLost(WorkerLost):
@@ -174,8 +174,8 @@ class ChildCallsChanged(RotaError):
 
 
 class ReplayMismatch(RotaError):
-    """Of a job whose code has changed while it was under way. `asked` is what the code comes to now, `kept`
-    what it had come to there."""
+    """The code of a job changed while the job was in progress. `actual` is the journal entry that the code
+    requests now, `expected` the entry that the journal holds there."""
 
     def __init__(self, message: str, *, actual: str = "", expected: str = "") -> None:
         super().__init__(message)
@@ -184,8 +184,8 @@ class ReplayMismatch(RotaError):
 
 
 class StepFailed(RotaError):
-    """A step failed. `kind` and `reason` are its own error's, which is also the cause where the step ran
-    just now; when it is replayed there is only what was kept."""
+    """A step failed. `kind` and `reason` describe the error of the step. If the step ran in this attempt,
+    that error is also the `__cause__`; on replay only the stored description exists."""
 
     def __init__(self, message: str, *, step: str = "", kind: str = "", reason: str = "") -> None:
         super().__init__(message)
@@ -207,9 +207,9 @@ class LocalPostgresError(RotaError):
 
 
 class RetryLater(Exception):
-    """Raised by a task: this attempt is over, try again after so many seconds.
+    """Raised by a task to end this attempt and retry after `after` seconds.
 
-    It counts as an attempt, so a job that keeps asking ends when its attempts are used up.
+    It counts as an attempt. A job that raises it every time fails when its attempts are used up.
     """
 
     def __init__(self, after: float | timedelta, reason: str = "") -> None:
@@ -218,8 +218,8 @@ class RetryLater(Exception):
 
 
 class Requeue(Exception):
-    """Raised by a task whose worker is about to stop (`ctx.draining`): the job goes back to its queue as it
-    was, the attempt uncounted.
+    """Raised by a task on a draining worker (`ctx.draining`) to return the job to its queue. The attempt is
+    not counted.
 
-    If the worker is not about to stop it is a failed attempt like any other, with a second's wait.
+    On a worker that is not draining, it is a failed attempt; the next one follows after one second.
     """

@@ -1,13 +1,13 @@
-"""Log lines that say which job they were written for, as text or as JSON.
+"""Log records that carry the job they were written for, as text or as JSON.
 
-`rota worker` and `rota serve` write them to stderr. A program with handlers of its own takes what it
-wants of it:
+`rota worker` and `rota serve` write such lines to stderr. A program with its own handlers can use the
+parts:
 
-    handler.addFilter(JobFilter())          # any formatter can say %(run)s, %(job)s, %(attempt)s, …
-    handler.setFormatter(JsonFormatter())   # one JSON object a line
+    handler.addFilter(JobFilter())          # any formatter can use %(run)s, %(job)s, %(attempt)s, …
+    handler.setFormatter(JsonFormatter())   # one JSON object per line
 
-What is known of the job is known in coroutines, in threads and in the processes of isolated tasks, and to
-every logger, whoever's it is. Arguments and results are never among it.
+The job is known in coroutines, in threads and in the processes of isolated tasks, for every logger.
+Arguments and results are never included.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ FORMATS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
 
 FIELDS = ("worker", "run", "job", "task", "attempt", "trace_id", "span_id")
-"""What a line is given, of what is known where it is written."""
+"""Fields that a record receives if they are known at the place of the log call."""
 
 
 class LogSetup(msgspec.Struct, frozen=True):
-    """How this program logs, for the processes of its isolated tasks to do the same."""
+    """Log configuration of this program, passed on to the processes of isolated tasks."""
 
     level: str
     format: Format
@@ -45,9 +45,12 @@ _setup: LogSetup | None = None
 
 
 class JobFilter(logging.Filter):
-    """Lets everything pass, and gives each record `worker`, `run`, `job`, `task`, `attempt`, `trace_id` and
-    `span_id`: None, where there is none. Put it on a handler, in front of any queue: it looks at where the
-    line is written. What a record has under such a name already, from `extra=`, it keeps."""
+    """Logging filter that adds the fields of the current job to each record.
+
+    It sets `worker`, `run`, `job`, `task`, `attempt`, `trace_id` and `span_id`; a field without a value is
+    None. A field that the record already has, from `extra=`, is kept. No record is dropped. Attach the
+    filter to a handler in front of any queue: it reads the context of the log call.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         known = current_fields()
@@ -58,9 +61,13 @@ class JobFilter(logging.Filter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: `time` (UTC), `level`, `logger`, `message`, `process`; of the job it was
-    written for, if there is one, `worker`, `run`, `job`, `task`, `attempt`, `trace_id` and `span_id`;
-    `exception` and `stack` as text, and `extra` with what the caller has added."""
+    """Formatter that writes one JSON object per line.
+
+    time (UTC), level, logger, message, process               always
+    worker, run, job, task, attempt, trace_id, span_id        if known
+    exception, stack                                          as text, if present
+    extra                                                     fields that the caller added, if any
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,15 +95,15 @@ class JsonFormatter(logging.Formatter):
         try:
             return self._encoder.encode(line).decode()
         except (UnicodeEncodeError, ValueError, TypeError, RecursionError):
-            # A letter that is none, something that contains itself: the line is written all the same.
+            # A lone surrogate or a circular value: write the line with replacements.
             return self._encoder.encode(
                 {name: _encodable(each) for name, each in line.items()}
             ).decode()
 
 
 class TextFormatter(logging.Formatter):
-    """A line an event: when, how bad, which process, for which job if for one, what. Times are UTC, as in
-    the database."""
+    """Formatter that writes one line per record: time, level, process, job if known, message. Times are
+    UTC, as in the database."""
 
     converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%d %H:%M:%S"
@@ -113,12 +120,12 @@ class TextFormatter(logging.Formatter):
         fields = _fields_of(record)
         job = f"(job {fields['job']}, attempt {fields['attempt']}) " if "job" in fields else ""
         if record.name == "rota" and not current_job.job.get():
-            job = ""  # its own lines name the job they are about
+            job = ""  # Rota's own messages name the job
         return f"{self.formatTime(record)} {level} [{record.process}] {job}{record.message}"
 
 
 def to_stderr(level: str = "info", format: Format = "text") -> None:
-    """Write everything from this level on to stderr, unless the program logs somewhere already."""
+    """Log to stderr from this level on, unless the root logger already has handlers."""
     global _setup
     handler = logging.StreamHandler()
     if format == "json":
@@ -130,23 +137,23 @@ def to_stderr(level: str = "info", format: Format = "text") -> None:
 
 
 def current_setup() -> LogSetup | None:
-    """How `to_stderr` was called; None: it was not."""
+    """Return the arguments of `to_stderr`; None if it was not called."""
     return _setup
 
 
 def job_fields(job: CurrentJob) -> dict[str, Any]:
-    """`extra=` of a line about a job that is written beside it: when it has ended, for instance."""
+    """Return `extra=` for a record about a job that is written outside its code."""
     return {"run": _run_of(job), "job": job.job, "task": job.task, "attempt": job.attempt}
 
 
 def current_fields() -> dict[str, Any]:
-    """What is known where this is called."""
+    """Return the job, worker and trace fields that are known at the place of the call."""
     known: dict[str, Any] = {}
     if (worker := current_job.worker.get()) is not None:
         known["worker"] = worker
     if (job := current_job.job.get()) is not None:
         known |= job_fields(job)
-    # Not imported for it: who has not imported it traces nothing.
+    # Use OpenTelemetry only if the program has imported it; otherwise nothing is traced.
     trace = sys.modules.get("opentelemetry.trace")
     if trace is not None and hasattr(trace, "get_current_span"):
         span = trace.get_current_span().get_span_context()
@@ -160,7 +167,7 @@ def _run_of(job: CurrentJob) -> int:
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """What a filter or the caller has given the record, else what is known here."""
+    """Return the fields that a filter or the caller set on the record; otherwise the ones known here."""
     attributes = vars(record)
     known = {} if all(name in attributes for name in FIELDS) else current_fields()
     found = {name: attributes.get(name, known.get(name)) for name in FIELDS}
@@ -174,7 +181,7 @@ _STANDARD_ATTRIBUTES = {
     "asctime",
     "taskName",
 }
-"""What every record has, or has once it was formatted."""
+"""Attributes that every record has, some only after formatting."""
 
 _COLOURS = {"WARNING": 33, "ERROR": 31, "CRITICAL": 31}
 

@@ -1,4 +1,4 @@
-"""The one shape of every loop: tick, rest, wake, stop."""
+"""Base class of Rota's loops: tick, pause, wake, stop."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ log = logging.getLogger("rota")
 
 
 class Loop:
-    """A loop that ticks until told to stop. A tick answers how long to rest: 0 for "there is more",
-    None for "until somebody wakes me". A tick that fails is tried again, later each time."""
+    """Loop that calls `tick` until it is stopped.
+
+    `tick` returns the seconds to pause: 0 to run again at once, None to pause until `wake` is called. After
+    an error the loop pauses and retries, with an exponentially growing delay.
+    """
 
     error_delay_seconds = 0.1
     max_error_delay_seconds = 5.0
@@ -33,7 +36,7 @@ class Loop:
                 self._failures = 0
             except Exception as error:
                 pause_seconds = self._on_error(error)
-                # A failing loop rests out its time: waking it early would make it spin.
+                # A failing loop pauses for the whole delay: an early wake-up would make it spin.
                 await self._sleep_unless_stopped(pause_seconds)
                 continue
             if pause_seconds == 0:

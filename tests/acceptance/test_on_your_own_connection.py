@@ -30,7 +30,7 @@ def greet(rota_app: Rota) -> Task[[str], str]:
 
 async def count(dsn: str) -> int:
     async with await psycopg.AsyncConnection.connect(dsn) as connection:
-        cursor = await connection.execute("select count(*) from rota.ready")
+        cursor = await connection.execute("select count(*) from rota.queued")
         row = await cursor.fetchone()
         assert row is not None
         return int(row[0])

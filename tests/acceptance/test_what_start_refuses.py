@@ -39,7 +39,7 @@ def take(rota_app: Rota) -> Task[..., None]:
 
 
 async def rows(dsn: str) -> list[int]:
-    tables = ("jobs", "ready", "asleep", "keys")
+    tables = ("jobs", "queued", "sleeping", "keys")
     async with await psycopg.AsyncConnection.connect(dsn) as connection:
         return [
             (await (await connection.execute(f"select count(*) from rota.{table}")).fetchone())[0]  # type: ignore[index]

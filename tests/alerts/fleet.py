@@ -46,7 +46,7 @@ async def there(db: Sql, count: int) -> None:
     async with asyncio.timeout(60):
         while True:
             cursor = await db.execute(
-                "select count(*), min(beat) > max(started) from rota.workers where state = 'active'"
+                "select count(*), min(last_beat) > max(started) from rota.workers where state = 'active'"
             )
             if await cursor.fetchone() == (count, True):
                 return
@@ -57,7 +57,7 @@ async def judge_of(db: Sql, beyond: int = 0) -> int:
     """The number of rounds that were made."""
     async with asyncio.timeout(60):
         while True:
-            cursor = await db.execute("select number from rota.rounds where name = 'alerts'")
+            cursor = await db.execute("select number from rota.alert_rounds where name = 'alerts'")
             found = await cursor.fetchone()
             if found is not None and found[0] > beyond:
                 return int(found[0])

@@ -14,17 +14,18 @@ from rota.store.query import Query
 from .looking import Looker, Sql, rows
 
 QUARANTINED = """
-insert into rota.quarantine (job, lane, attempt, lost, queue, task) values (7, 0, 1, 3, 'default', 'work')
+insert into rota.quarantine (job, priority, attempt, lost, queue, task) values (7, 0, 1, 3,
+       'default', 'work')
 """
 DEAD = """
-insert into rota.workers (host, pid, version, queues, tasks, capacity, state, beat, ended)
+insert into rota.workers (host, pid, version, queues, tasks, capacity, state, last_beat, ended)
 values ('h', 1, '', '{default}', '{work}', 1, 'dead', rota.clock(), rota.clock())
 """
 
 
 def broken() -> Query[Any]:
     """A question that the database refuses, whoever asks."""
-    return Query("alert/late", {"late": "no number"}, lambda *row: row)
+    return Query("alert/late_schedules", {"late": "no number"}, lambda *row: row)
 
 
 @pytest.mark.parametrize(

@@ -76,14 +76,14 @@ async def raise_one(office: Office, subject: str = "mail") -> None:
 async def due(db: Sql) -> list[Any]:
     """Of each alert, in how many seconds it is to be told; None: there is nothing left to tell."""
     cursor = await db.execute(
-        "select extract(epoch from tell - now())::float8 from rota.alerts order by id"
+        "select extract(epoch from deliver_at - now())::float8 from rota.alerts order by id"
     )
     return [row[0] for row in await cursor.fetchall()]
 
 
 async def now_due(db: Sql) -> None:
     """As if the time of what is tried again had come."""
-    await db.execute("update rota.alerts set tell = now() where tell is not null")
+    await db.execute("update rota.alerts set deliver_at = now() where deliver_at is not null")
 
 
 def events(receiver: Receiver) -> list[str]:
@@ -262,7 +262,7 @@ async def test_a_name_that_leads_within_is_told_nothing(
     await database.run(alerts.raise_alerts([("of a kind", "mail", "it is so", None)], "web-1", 7))
     await AlertDelivery(database).tick()
     assert tried == []
-    cursor = await db.execute("select told, tell > now() from rota.alerts")
+    cursor = await db.execute("select delivered_to, deliver_at > now() from rota.alerts")
     assert await cursor.fetchall() == [([], True)]
     await database.close()
 

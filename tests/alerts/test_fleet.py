@@ -51,7 +51,7 @@ async def test_whoever_looks_may_die_or_freeze_and_another_goes_on(
     other = next(each for each in fleet.processes if each is not raiser)
     other.send_signal(signal.SIGKILL)
     await judge_of(db, await judge_of(db) + 3)
-    await db.execute("delete from rota.ready")
+    await db.execute("delete from rota.queued")
     await until(db, [(alert_rules.QUEUE_OLD, "nobody", False)], 20)
     raiser.send_signal(signal.SIGCONT)
 
@@ -88,7 +88,7 @@ async def test_who_was_away_for_a_round_changes_nothing(
 
     async def frozen(now: object) -> object:
         seen = await look(now)  # type: ignore[arg-type]
-        await db.execute("delete from rota.ready")
+        await db.execute("delete from rota.queued")
         assert await looker.look() == []
         return seen
 
@@ -101,6 +101,6 @@ async def test_who_was_away_for_a_round_changes_nothing(
 
 async def test_a_clock_that_was_put_back_stops_nobody(db: Sql, looker: Looker) -> None:
     await looker.look()
-    await db.execute("update rota.rounds set at = now() + interval '1 day'")
+    await db.execute("update rota.alert_rounds set at = now() + interval '1 day'")
     await looker.round.evaluate(60.0)
     assert await judge_of(db) == 2

@@ -56,7 +56,7 @@ async def test_a_queue_without_a_worker_grows_old_and_is_well_when_one_has_come(
                 await run.result(timeout=60)
                 await until(db, [(alert_rules.QUEUE_OLD, "images", False)])
 
-    assert f"in queue 'images' job {run.id} (resize) has been ready for 1 s" in raised.message
+    assert f"in queue 'images' job {run.id} (resize) has been queued for 1 s" in raised.message
     assert (
         "no worker that is there serves it: start one, `rota worker … -q images`" in raised.message
     )
@@ -75,7 +75,7 @@ async def test_what_is_said_of_it_goes_with_what_is_so(db: Sql, looker: Looker) 
     await looker.look()
     said = await message(db, alert_rules.QUEUE_OLD)
     assert "it can go to 1 worker, at work on 3 of at most 7 jobs" in said
-    assert "has been ready for 60" in said
+    assert "has been queued for 60" in said
 
 
 async def test_a_job_that_slept_is_as_old_as_its_waking(rota_dsn: str, db: Sql) -> None:
@@ -84,8 +84,9 @@ async def test_a_job_that_slept_is_as_old_as_its_waking(rota_dsn: str, db: Sql) 
     await db.execute("select rota.start('work', '{}', delay => '1 h')")
     await db.execute("update rota.jobs set created = created - interval '1 day'")
     await db.execute(
-        "with woken as (delete from rota.asleep returning *) insert into rota.ready"
-        " (seq, job, lane, queue, task) select nextval('rota.ids'), job, lane, queue, task from woken"
+        "with woken as (delete from rota.sleeping returning *) insert into rota.queued"
+        " (seq, job, priority, queue, task) select nextval('rota.ids'), job, priority, queue, task"
+        " from woken"
     )
     assert await looker.look() == []
     await asyncio.sleep(1.1)
@@ -139,7 +140,7 @@ async def test_one_that_is_put_off_again_and_again_is_late(rota_dsn: str, db: Sq
 
         await app.schedules.create("nightly", report, every=3600)
         await db.execute(
-            "update rota.schedules set why = 'no such zone', next = now() - interval '1 h',"
+            "update rota.schedules set reason = 'no such zone', next = now() - interval '1 h',"
             " due = now() + interval '1 minute'"
         )
         async with Harness(watcher(rota_dsn, "schedule-late=1s")) as watching:
@@ -187,8 +188,8 @@ async def test_a_job_in_quarantine_is_told_until_it_is_released(
 ) -> None:
     await db.execute("select rota.start('work', '{}')")
     await db.execute(
-        "with gone as (delete from rota.ready returning *) insert into rota.quarantine"
-        " (job, lane, attempt, lost, queue, task) select job, lane, 1, 3, queue, task from gone"
+        "with gone as (delete from rota.queued returning *) insert into rota.quarantine"
+        " (job, priority, attempt, lost, queue, task) select job, priority, 1, 3, queue, task from gone"
     )
     await looker.look()
     assert await rows(db) == [(alert_rules.QUARANTINE, "default", True)]
@@ -228,7 +229,7 @@ async def test_what_a_zombie_finishes_is_told(rota_dsn: str, db: Sql) -> None:
                 AlertRaised, kind=alert_rules.REFUSED, subject=HOST
             )
             del worker.session.heartbeat._on_result
-            await db.execute("update rota.refusals set at = at - interval '5 min'")
+            await db.execute("update rota.refused_outcomes set at = at - interval '5 min'")
             await witness.wait_for_event(AlertCleared, kind=alert_rules.REFUSED, subject=HOST)
 
     assert f"the database refused 1 completion from {HOST}" in raised.message

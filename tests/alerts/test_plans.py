@@ -30,8 +30,8 @@ FILL = {
 insert into rota.jobs (id, created, task, queue, args)
 select n, rota.clock(), 'work', 'q' || n %% 3, '{}' from generate_series(1, 2 * %(rows)s) as n
 """,
-    "ready": """
-insert into rota.ready (seq, job, lane, queue, task)
+    "queued": """
+insert into rota.queued (seq, job, priority, queue, task)
 select n, n, n / 3 %% 2, 'q' || n %% 3, 'work' from generate_series(1, %(rows)s) as n
 """,
     "schedules": """
@@ -40,27 +40,28 @@ select 's' || n, false, 'task', 'work', '{}', 60, rota.clock(), at, at, n %% 2
   from generate_series(1, %(rows)s) as n, lateral (select rota.clock() + n * interval '1 min' as at) as at
 """,
     "alerts": """
-insert into rota.alerts (kind, subject, message, host, pid, cleared, tell, closed_by)
+insert into rota.alerts (kind, subject, message, host, pid, cleared, deliver_at, closed_by)
 select 'queue too old', 's' || n, 'm', 'h', 1, rota.clock(), null, case when n %% 2 = 0 then 'me' end
   from generate_series(1, %(rows)s) as n
 """,
     "audit": """
-insert into rota.audit (who, action, subject) select 'me', 'did', 'it' from generate_series(1, %(rows)s)
+insert into rota.audit (operator, action, subject) select 'me', 'did', 'it' from generate_series(1,
+       %(rows)s)
 """,
-    "rates": """
-insert into rota.rates (name, due, apart, seen)
+    "rate_limits": """
+insert into rota.rate_limits (name, refilled_at, interval_seconds, last_used)
 select 'r' || n, rota.clock(), 1, rota.clock() from generate_series(1, %(rows)s) as n
 """,
     "locks": """
 insert into rota.locks (name, slot, token, acquired, expires)
 select 'l' || n, 0, n, rota.clock(), rota.clock() from generate_series(1, %(rows)s) as n
 """,
-    "refusals": """
-insert into rota.refusals (at, host, pid, jobs)
+    "refused_outcomes": """
+insert into rota.refused_outcomes (at, host, pid, jobs)
 select rota.clock() - interval '1 h', 'h', 1, 1 from generate_series(1, %(rows)s)
 """,
     "quarantine": """
-insert into rota.quarantine (job, lane, attempt, lost, queue, task)
+insert into rota.quarantine (job, priority, attempt, lost, queue, task)
 select n, 0, 1, 3, 'q', 'work' from generate_series(%(rows)s + 1, 2 * %(rows)s) as n
 """,
 }
@@ -75,7 +76,7 @@ select 'schedule fails', 's' || n, 'm', 'h', 1 from generate_series(1, 50) as n
 update rota.schedules set due = rota.clock() - interval '1 h', failures = 5
  where name = any(array(select 's' || n from generate_series(1, 50) as n))
 """,
-    "insert into rota.refusals (host, pid, jobs) select 'h', 1, 1 from generate_series(1, 50)",
+    "insert into rota.refused_outcomes (host, pid, jobs) select 'h', 1, 1 from generate_series(1, 50)",
 )
 
 

@@ -51,7 +51,7 @@ async def test_alerts_go_some_time_after_they_are_over(db: Sql, database: Databa
 
 async def test_what_people_did_goes_after_its_own_time(rota_dsn: str, db: Sql) -> None:
     await db.execute(
-        "insert into rota.audit (at, who, action, subject)"
+        "insert into rota.audit (at, operator, action, subject)"
         " select now() - n * interval '1 d', 'me', 'did', 'it' from generate_series(400, 1, -100) as n"
     )
     for keep, many in ((float("inf"), 4), (365 * 86400.0, 3)):
@@ -63,13 +63,13 @@ async def test_what_people_did_goes_after_its_own_time(rota_dsn: str, db: Sql) -
 
 async def test_a_rate_goes_when_it_is_as_if_never_used(db: Sql, database: Database) -> None:
     await db.execute(
-        "insert into rota.rates (name, due, apart, seen) values"
+        "insert into rota.rate_limits (name, refilled_at, interval_seconds, last_used) values"
         " ('idle', now() - interval '2 d', 1, now() - interval '2 d'),"
         " ('used', now() - interval '2 d', 1, now() - interval '1 h'),"
         " ('owing', now() + interval '1 h', 3600, now() - interval '2 d')"
     )
     await clean(database, FROM_START)
-    assert await left(db, "rates", "name") == ["owing", "used"]
+    assert await left(db, "rate_limits", "name") == ["owing", "used"]
     [turn] = await database.run(rate_limits.take("idle", 1, 10.0, 1, 0.0))
     assert (turn.delay, turn.is_reserved) == (0.0, True)
 
@@ -158,7 +158,7 @@ async def test_it_goes_on_where_it_was_and_begins_again_after_the_last(
     db: Sql, database: Database
 ) -> None:
     for n in range(5):
-        await db.execute("insert into rota.rates values (%s, now(), 1, now())", (f"r{n}",))
+        await db.execute("insert into rota.rate_limits values (%s, now(), 1, now())", (f"r{n}",))
         await db.execute(
             "insert into rota.locks (name, slot, token, acquired, expires)"
             " values ('l', %s, %s, now(), now())",
@@ -182,12 +182,12 @@ async def test_one_worker_does_it_the_one_that_came_first(
     for _ in range(2):
         ids += await database.run(workers.register("host", 1, "0", ["default"], ["work"], 1))
     await db.execute(
-        "insert into rota.refusals (at, host, pid, jobs) values (now() - interval '2 d', 'h', 1, 1)"
+        "insert into rota.refused_outcomes (at, host, pid, jobs) values (now() - interval '2 d', 'h', 1, 1)"
     )
     first, second = (Cleaner(database, id) for id in ids)
     rest = await second.tick()
-    assert len(await left(db, "refusals", "host")) == 1
+    assert len(await left(db, "refused_outcomes", "host")) == 1
     await first.tick()
-    assert await left(db, "refusals", "host") == []
+    assert await left(db, "refused_outcomes", "host") == []
     assert rest is not None
     assert 200 < rest < 400

@@ -152,13 +152,13 @@ begin
     return null;
 end $$;
 
-create trigger audit_made after insert on rota.ready
+create trigger audit_made after insert on rota.queued
     referencing new table as fresh for each statement execute function chaos.place_entered('ready');
-create trigger audit_gone after delete on rota.ready
+create trigger audit_gone after delete on rota.queued
     referencing old table as stale for each statement execute function chaos.place_left('ready');
-create trigger audit_made after insert on rota.asleep
+create trigger audit_made after insert on rota.sleeping
     referencing new table as fresh for each statement execute function chaos.place_entered('asleep');
-create trigger audit_gone after delete on rota.asleep
+create trigger audit_gone after delete on rota.sleeping
     referencing old table as stale for each statement execute function chaos.place_left('asleep');
 create trigger audit_made after insert on rota.quarantine
     referencing new table as fresh for each statement execute function chaos.place_entered('quarantine');

@@ -14,8 +14,8 @@ select id, tx, extract(epoch from at)::float8, extract(epoch from began)::float8
        worker, attempt, lost, state
   from chaos.audit order by id
 """
-_JOBS = "select id, task, run, children from rota.jobs"
-_RUNS = "select id, jobs, parent, children from rota.runs"
+_JOBS = "select id, task, run, successors from rota.jobs"
+_RUNS = "select id, jobs, parent, successors from rota.runs"
 _OUTCOMES = "select job, state::text, attempt, claim, worker, error ->> 'type' from rota.outcomes"
 _EFFECTS = (
     "select id, tx, extract(epoch from at)::float8, job, attempt from chaos.effects order by id"
@@ -36,11 +36,11 @@ select outcomes.job, array(select json_array_elements_text(outcomes.result))
  where jobs.task = any(%s) and outcomes.state = 'succeeded'
 """
 LEFT = {
-    "ready": "select count(*) from rota.ready",
-    "asleep": "select count(*) from rota.asleep",
+    "queued": "select count(*) from rota.queued",
+    "sleeping": "select count(*) from rota.sleeping",
     "waiting": "select count(*) from rota.waiting",
     "claims": "select count(*) from rota.claims",
-    "echoes": "select count(*) from rota.echoes",
+    "echoes": "select count(*) from rota.pending_releases",
 }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from .evidence import Evidence, Job, Violation
 
-OPEN = ("ready", "asleep", "claim")
+OPEN = ("queued", "sleeping", "claim")
 
 
 def limits_kept(evidence: Evidence) -> Iterator[Violation]:

@@ -169,7 +169,7 @@ _ALL = (
         _phase(schedule.nothing, mix={"fan": 1}, rate=60.0),
         frozenset({"I1", "I15", "I17"}),
         seconds=4.0,
-        functions={"pass_on": (("for update offset 0", "offset 0"),)},
+        functions={"release_successors": (("for update offset 0", "offset 0"),)},
         database=_SLOW_COMMIT,
     ),
     Mutant(

@@ -29,9 +29,9 @@ select extract(epoch from clock_timestamp())::float8, pid, application_name, sta
    and xact_start < clock_timestamp() - interval '0.5 seconds'
 """
 _COUNTS = """
-select (select count(*) from rota.ready) + (select count(*) from rota.asleep)
+select (select count(*) from rota.queued) + (select count(*) from rota.sleeping)
        + (select coalesce(sum(cardinality(jobs)), 0) from rota.claims)
-       + (select count(*) from rota.waiting) + (select count(*) from rota.echoes),
+       + (select count(*) from rota.waiting) + (select count(*) from rota.pending_releases),
        (select count(*) from rota.outcomes)
 """
 

@@ -293,7 +293,7 @@ class Stage:
         seen["journeys"] = len(evidence.results)
         seen["steps"] = sum(each.kind == "step" and not each.open for each in evidence.kept)
         seen["slept"] = sum(
-            move.place == "asleep"
+            move.place == "sleeping"
             and move.enters
             and move.job in evidence.jobs
             and evidence.jobs[move.job].task in JOURNEYS
@@ -349,8 +349,8 @@ def _is_beyond(fault: Fault, lease: float) -> bool:
 
 
 _OPEN = """
-select (select count(*) from rota.ready) + (select count(*) from rota.asleep)
-     + (select count(*) from rota.claims) + (select count(*) from rota.echoes)
+select (select count(*) from rota.queued) + (select count(*) from rota.sleeping)
+     + (select count(*) from rota.claims) + (select count(*) from rota.pending_releases)
      + (select count(*) from rota.waiting
          where not exists (
                select from rota.runs

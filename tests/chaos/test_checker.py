@@ -43,12 +43,12 @@ class Record:
         return tx
 
     def start(self, job: int) -> None:
-        self.move(job, ("ready", True, {}))
+        self.move(job, ("queued", True, {}))
 
     def take(self, job: int, claim: int, worker: int = 1, at: float = 1.0) -> None:
         self.move(
             job,
-            ("ready", False, {}),
+            ("queued", False, {}),
             ("claim", True, {"claim": claim, "worker": worker, "attempt": 1}),
             at=at,
         )
@@ -56,7 +56,7 @@ class Record:
     def reap(self, job: int, claim: int, worker: int = 1, at: float = 1.0) -> None:
         self.move(
             job,
-            ("ready", True, {}),
+            ("queued", True, {}),
             ("claim", False, {"claim": claim, "worker": worker}),
             at=at,
         )
@@ -82,7 +82,7 @@ def good() -> Evidence:
     record.start(2)
     record.take(2, 12)
     record.end(2, 12)
-    record.move(3, ("waiting", False, {}), ("ready", True, {}))
+    record.move(3, ("waiting", False, {}), ("queued", True, {}))
     record.take(3, 13)
     record.end(3, 13)
     record.move(9, ("waiting", False, {}), ("outcome", True, {"state": "succeeded"}))
@@ -213,12 +213,12 @@ BAD: list[tuple[str, str, Callable[[Evidence], Evidence]]] = [
     (
         "I4",
         "nowhere",
-        changed(lambda r: r.start(4), lambda r: r.move(4, ("ready", False, {}))),
+        changed(lambda r: r.start(4), lambda r: r.move(4, ("queued", False, {}))),
     ),
     (
         "I4",
         "in: outcome, ready",
-        changed(lambda r: r.move(1, ("ready", True, {}))),
+        changed(lambda r: r.move(1, ("queued", True, {}))),
     ),
     (
         "I5",
@@ -266,7 +266,7 @@ BAD: list[tuple[str, str, Callable[[Evidence], Evidence]]] = [
     (
         "I8",
         "released 2 times",
-        changed(lambda r: r.move(3, ("waiting", False, {}), ("ready", True, {}))),
+        changed(lambda r: r.move(3, ("waiting", False, {}), ("queued", True, {}))),
     ),
     (
         "I9",
@@ -308,8 +308,8 @@ BAD: list[tuple[str, str, Callable[[Evidence], Evidence]]] = [
         "active for 1.5 s",
         lambda e: replace(e, samples=[Sample(30.0, 1, "rota", "active", 1.5, "x")]),
     ),
-    ("I17", "not quiet within", lambda e: replace(e, quiet_took=99.0, left={"ready": 3})),
-    ("I17", "3 left in ready", lambda e: replace(e, left={"ready": 3})),
+    ("I17", "not quiet within", lambda e: replace(e, quiet_took=99.0, left={"queued": 3})),
+    ("I17", "3 left in ready", lambda e: replace(e, left={"queued": 3})),
     ("I17", "process 777", lambda e: replace(e, crew={0: 777})),
     ("I18", "declared dead, and it lived", lambda e: replace(e, faults=[])),
     (
@@ -364,12 +364,12 @@ def test_a_broken_line_is_a_reason_only_on_a_busy_machine() -> None:
 def test_a_place_entered_and_left_by_one_transaction_is_none() -> None:
     """A sleeping job that is woken and claimed at once."""
     evidence = changed(
-        lambda r: r.move(4, ("asleep", True, {})),
+        lambda r: r.move(4, ("sleeping", True, {})),
         lambda r: r.move(
             4,
-            ("asleep", False, {}),
-            ("ready", True, {}),
-            ("ready", False, {}),
+            ("sleeping", False, {}),
+            ("queued", True, {}),
+            ("queued", False, {}),
             ("claim", True, {"claim": 30, "worker": 2}),
         ),
     )(good())

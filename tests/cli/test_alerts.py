@@ -130,7 +130,7 @@ def test_one_that_somebody_sees_to_is_passed_by_until_its_time_is_over(
     assert "@" in line["acknowledged_by"]
     assert "handled by" in alone("alerts").out
 
-    alert.execute("update rota.alerts set until = now() - interval '1 s'")
+    alert.execute("update rota.alerts set acknowledged_until = now() - interval '1 s'")
     assert alone("alerts", "--check").code == FAILED
 
 
@@ -166,10 +166,10 @@ def test_a_worker_that_was_seen_to_is_not_told_again_but_the_next_is(
     alone: Rota, empty_dsn: str
 ) -> None:
     died = (
-        "insert into rota.workers (host, pid, version, queues, tasks, capacity, state, beat, ended)"
+        "insert into rota.workers (host, pid, version, queues, tasks, capacity, state, last_beat, ended)"
         " values ('web-1', 1, '', '{default}', '{}', 1, 'dead', now(), now())"
     )
-    look = "update rota.rounds set at = '-infinity'"
+    look = "update rota.alert_rounds set at = '-infinity'"
     with psycopg.connect(empty_dsn, autocommit=True) as sql:
         sql.execute(died)
         assert alone("alerts", "--check").code == FAILED, "no worker looks, so the command does"

@@ -18,7 +18,7 @@ with given as (
     insert into rota.jobs (task, queue, args)
     select 'work', 'default', '{}' from generate_series(1, 3)
     returning id)
-insert into rota.ready (seq, job, lane, queue, task)
+insert into rota.queued (seq, job, priority, queue, task)
 select given.id, given.id, 0, 'default', 'work' from given
 """
 WORKER = """

@@ -94,7 +94,7 @@ def test_what_was_told_is_what_happens(alone: Rota, empty_dsn: str, deploy: Depl
             await ctx.sleep(days=7)
 
         with psycopg.connect(empty_dsn, autocommit=True) as connection:
-            connection.execute("update rota.asleep set wake = rota.clock()")
+            connection.execute("update rota.sleeping set wake_at = rota.clock()")
 
     in_flight(empty_dsn, goes_on)
 
@@ -250,7 +250,7 @@ def test_where_a_run_would_go_on_with_a_new_step_that_is_not_run(
 ) -> None:
     in_flight(empty_dsn, onboarding)
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
-        connection.execute("update rota.steps set until = rota.clock() where kind = 'sleep'")
+        connection.execute("update rota.steps set wake_at = rota.clock() where kind = 'sleep'")
 
     assert alone("check-deploy", deploy(SAME)).code == 0
     assert not (tmp_path / "touched").exists()

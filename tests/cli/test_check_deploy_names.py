@@ -181,9 +181,9 @@ def test_those_in_quarantine_are_told_but_fail_nobodys_deploy(
     run = in_flight(empty_dsn, onboarding)
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         connection.execute(
-            "with gone as (delete from rota.asleep returning *)"
-            " insert into rota.quarantine (job, lane, attempt, lost, queue, task)"
-            " select job, lane, attempt, lost, queue, task from gone"
+            "with gone as (delete from rota.sleeping returning *)"
+            " insert into rota.quarantine (job, priority, attempt, lost, queue, task)"
+            " select job, priority, attempt, lost, queue, task from gone"
         )
 
     checked = alone("check-deploy", deploy(OTHER))

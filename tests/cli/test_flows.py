@@ -178,7 +178,7 @@ def test_a_flow_is_started_with_a_key_a_delay_and_a_priority(rota: Rota) -> None
     assert run == again
     assert shown["key"] == "once"
     assert {each["task"]: each["state"] for each in shown["jobs"]} == {
-        "gate.hold": "asleep",
+        "gate.hold": "sleeping",
         "gate.through": "waiting",
     }
     assert rota("show", str(shown["jobs"][0]["job"]), "--json").json()["priority"] == 7
@@ -224,7 +224,7 @@ def test_flows_are_listed_beside_tasks(alone: Rota) -> None:
 
     heading, first, second = alone("runs").out.splitlines()
     assert heading.split() == ["run", "name", "kind", "queue", "state", "attempt", "age", "key"]
-    assert first.split()[:5] == [task, "half", "task", "default", "ready"]
+    assert first.split()[:5] == [task, "half", "task", "default", "queued"]
     assert second.split()[:5] == [flow, "lonely", "flow", "-", "running"]
     for option in ("--flow", "--task"):
         [line] = alone("runs", option, "lonely", "--json").json()

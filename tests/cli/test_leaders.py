@@ -27,7 +27,8 @@ def lead(sql: psycopg.Connection[Any], name: str, seat: int = 1, **values: objec
     """A leader as it stands in the table: elected so many seconds ago, for `left` more if by a lease."""
     given = {"term": 12, "free": False, "label": "", "left": None, "elections": [200.0], **values}
     sql.execute(
-        "insert into rota.leaders (name, term, instance, host, pid, label, since, expires, seat, elections)"
+        "insert into rota.leaders (name, term, instance, host, pid, label, since, expires,"
+        " session_lock, elections)"
         " values (%(name)s, %(term)s, case when not %(free)s then gen_random_uuid() end, 'web-1', 4242,"
         " %(label)s, now() - interval '200 s', now() + make_interval(secs => %(left)s), %(seat)s,"
         " array(select now() - make_interval(secs => ago) from unnest(%(elections)s::float8[]) as ago))",

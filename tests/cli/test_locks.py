@@ -44,7 +44,7 @@ def hold(sql: psycopg.Connection[Any], name: str, **values: object) -> None:
     """A lock as somebody else holds it, taken `age` seconds ago and for `left` more."""
     sql.execute(
         "insert into rota.locks (name, slot, token, instance, host, pid, label, acquired, expires,"
-        " renewals, longest, wanted) values (%(name)s, %(slot)s, %(token)s,"
+        " renewals, max_held, awaited_since) values (%(name)s, %(slot)s, %(token)s,"
         " case when not %(free)s then gen_random_uuid() end, %(host)s, 4242, %(label)s,"
         " now() - make_interval(secs => %(age)s), now() + make_interval(secs => %(left)s), %(renewals)s,"
         " %(longest)s, now() - make_interval(secs => %(wanted)s))",
@@ -291,7 +291,7 @@ def test_advisory_locks_are_listed_with_whose_they_are(
 ) -> None:
     assert alone("locks", "advisory").out.startswith("no advisory lock is held in this database; ")
     sql.execute(
-        "insert into rota.leaders (name, term, instance, seat)"
+        "insert into rota.leaders (name, term, instance, session_lock)"
         " values ('mayor', 1, gen_random_uuid(), -77)"
     )
     one = advisory_locks.LEADER << 32 | 7  # in the other form, which is not ours

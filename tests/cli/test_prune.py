@@ -99,7 +99,7 @@ def test_what_was_a_part_of_a_run_goes_with_it(alone: Rota, empty_dsn: str) -> N
     with psycopg.connect(empty_dsn) as connection:
         for id, part_of in ((10, None), (11, [10])):
             connection.execute(
-                "insert into rota.runs (id, created, input, jobs, children)"
+                "insert into rota.runs (id, created, input, jobs, successors)"
                 " values (%s, rota.clock() - interval '40 days', '{}', '{}', %s)",
                 (id, part_of),
             )

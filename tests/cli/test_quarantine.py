@@ -37,9 +37,9 @@ def put_aside(places: psycopg.Connection[Any], *jobs: str) -> None:
     """As if three workers had died of each: what a job that kills is brought to, without the killing."""
     for job in map(int, jobs):
         places.execute(
-            "with gone as (delete from rota.ready where job = %(job)s returning *)"
-            " insert into rota.quarantine (job, lane, attempt, lost, queue, task, error)"
-            " select job, lane, 4, -5, queue, task, %(error)s from gone",
+            "with gone as (delete from rota.queued where job = %(job)s returning *)"
+            " insert into rota.quarantine (job, priority, attempt, lost, queue, task, error)"
+            " select job, priority, 4, -5, queue, task, %(error)s from gone",
             {
                 "job": job,
                 "error": '{"type": "rota.errors.WorkerLost", "message": '
@@ -176,12 +176,12 @@ def test_a_job_a_run_or_all_of_them_are_released(
     assert alone("release", "--all", "--queue", "nobody").out == (
         "1 job is ready to be tried again\n"
     )
-    assert [state(alone, job) for job in jobs] == ["ready"] * 3
+    assert [state(alone, job) for job in jobs] == ["queued"] * 3
     assert state(alone, alike) == "quarantined"
     assert alone("release", "--all", "--task", "x").out == "no job in quarantine fits\n"
     assert alone("release", "--all").out == "1 job is ready to be tried again\n"
     assert alone("release", "--all").out == "no job is in quarantine\n"
-    assert state(alone, alike) == "ready"
+    assert state(alone, alike) == "queued"
 
 
 def test_several_jobs_of_a_run_are_released_at_once(
@@ -192,8 +192,8 @@ def test_several_jobs_of_a_run_are_released_at_once(
     # Two that wait for nothing any more.
     places.execute(
         "with gone as (delete from rota.waiting where job = %s returning *)"
-        " insert into rota.ready (seq, job, lane, queue, task)"
-        " select job, job, lane, queue, task from gone",
+        " insert into rota.queued (seq, job, priority, queue, task)"
+        " select job, job, priority, queue, task from gone",
         [int(parts[1])],
     )
     put_aside(places, *parts[:2])
@@ -208,7 +208,7 @@ def test_what_is_not_in_quarantine_is_not_released(alone: Rota) -> None:
     nothing = alone("release", "999999999")
 
     assert (done.code, nothing.code) == (NOT_FOUND, NOT_FOUND)
-    assert done.complaint == f"run {run} is not in quarantine: it is ready"
+    assert done.complaint == f"run {run} is not in quarantine: it is queued"
     assert nothing.complaint == "there is no run 999999999"
     for words in ((), ("--all", run), ("--task", "echo", run)):
         assert alone("release", *words).code == USAGE_ERROR
@@ -242,7 +242,7 @@ async def test_a_program_does_the_same(
 
         assert await run.status() == "quarantined"
         assert await run.release() == 1
-        assert await run.status() == "ready"
+        assert await run.status() == "queued"
         assert await run.release() == 0
         with pytest.raises(RunNotFound):
             await app.run(999999999).release()
@@ -258,7 +258,7 @@ def test_a_program_that_does_not_await_does_it_too(
         assert SyncRun(app, app.run(int(run))).release() == 1
     finally:
         app.close_sync()
-    assert state(alone, run) == "ready"
+    assert state(alone, run) == "queued"
 
 
 # Lost, and tried again
@@ -274,7 +274,7 @@ def test_a_job_that_was_lost_with_a_worker_says_that_it_is_taken_by_itself(
     )
     assert "it waits its turn; a worker can take it" in alone("show", run).out
 
-    places.execute("update rota.ready set lost = -3")
+    places.execute("update rota.queued set lost = -3")
 
     assert "it was lost with a worker, so it is taken by itself; a worker can take it" in (
         alone("show", run).out

@@ -43,7 +43,7 @@ def test_an_empty_database_lists_nothing_as_json(alone: Rota) -> None:
 def test_an_empty_database_is_said_in_words(alone: Rota) -> None:
     assert alone("runs").out == "no runs yet; start one with `rota start TASK`\n"
     assert alone("runs", "--task", "x").out == "no run fits\n"
-    assert alone("queues").out == "nothing waits in any queue\n0 running, 0 asleep\n"
+    assert alone("queues").out == "nothing waits in any queue\n0 running, 0 sleeping\n"
 
 
 # Listing
@@ -62,7 +62,7 @@ def test_runs_are_listed_by_task_queue_and_state(alone: Rota) -> None:
     start(alone, "echo", "value=1")
     start(alone, "resize", "path=a", "--delay", "1h")
 
-    for words in (("--task", "resize"), ("--queue", "images"), ("--state", "asleep")):
+    for words in (("--task", "resize"), ("--queue", "images"), ("--state", "sleeping")):
         assert [each["name"] for each in alone("runs", *words, "--json").json()] == ["resize"]
     assert alone("runs", "--state", "failed").out == "no run fits\n"
 
@@ -132,7 +132,7 @@ def test_a_failed_run_as_json_has_its_attempts(rota: Rota, failed: str) -> None:
 
 def test_a_run_between_attempts_says_until_when(rota: Rota, worker: Program) -> None:
     run = start(rota, "tomorrow")
-    eventually(lambda: rota("show", run, "--json").json()["state"] == "asleep")
+    eventually(lambda: rota("show", run, "--json").json()["state"] == "sleeping")
 
     shown = rota("show", run).out
 
@@ -169,7 +169,7 @@ def test_a_ready_run_is_cancelled_and_can_be_tried_again(rota: Rota) -> None:
     assert rota("cancel", run).out == f"run {run} is cancelled\n"
     assert rota("show", run, "--json").json()["state"] == "cancelled"
     assert rota("retry", run).out == f"run {run} is ready to be tried again\n"
-    assert rota("show", run, "--json").json()["state"] == "ready"
+    assert rota("show", run, "--json").json()["state"] == "queued"
 
 
 def test_a_running_run_is_asked_to_stop(rota: Rota, worker: Program, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_run_that_is_not_over_cannot_be_tried_again(rota: Rota) -> None:
     done = rota("retry", run)
 
     assert done.code == FAILED
-    assert f"run {run} is ready" in done.complaint
+    assert f"run {run} is queued" in done.complaint
 
 
 def test_one_of_several_that_fails_does_not_spare_the_others(rota: Rota) -> None:
@@ -216,10 +216,10 @@ def test_queues_warn_of_jobs_that_nobody_takes(alone: Rota) -> None:
     done = alone("queues")
 
     heading, line, _, places, warning = done.out.splitlines()
-    assert heading.split() == ["queue", "task", "ready", "oldest", "workers"]
+    assert heading.split() == ["queue", "task", "queued", "oldest", "workers"]
     assert line.split()[:3] == ["default", "echo", "2"]
     assert line.endswith("none")
-    assert places == "0 running, 1 asleep"
+    assert places == "0 running, 1 sleeping"
     assert "knows task 'echo': 2 jobs wait until one is started" in warning
 
 
@@ -276,10 +276,10 @@ def test_all_that_match_are_cancelled_and_tried_again(alone: Rota) -> None:
     def states() -> dict[str, str]:
         return {str(each["run"]): each["state"] for each in alone("runs", "--json").json()}
 
-    assert states() == {**dict.fromkeys(meant, "cancelled"), other: "ready"}
+    assert states() == {**dict.fromkeys(meant, "cancelled"), other: "queued"}
     again = alone("retry", "--all", "--state", "cancelled", "--yes")
     assert (again.code, again.out) == (0, "3 runs are ready to be tried again\n")
-    assert set(states().values()) == {"ready"}
+    assert set(states().values()) == {"queued"}
     none = alone("retry", "--all", "--yes")
     assert (none.code, none.out) == (0, "no run fits that could be tried again\n")
 
@@ -299,7 +299,7 @@ def test_nothing_is_done_to_all_by_a_slip(alone: Rota, words: tuple[str, ...], s
     done = alone(*words)
     assert done.code == 2
     assert said in done.err
-    assert alone("show", run, "--json").json()["state"] == "ready"
+    assert alone("show", run, "--json").json()["state"] == "queued"
 
 
 def test_runs_are_found_by_key_time_and_text(alone: Rota) -> None:

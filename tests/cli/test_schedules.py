@@ -151,7 +151,9 @@ def test_the_last_tick_and_failures_in_a_row_are_told(
         " values ('x', now() - interval '3 h', 1, 'started', now() - interval '3 h', 'web-1', 7, 9,"
         "         'failed', now() - interval '2 h')"
     )
-    registry.execute("update rota.schedules set failures = 4, failed = now() - interval '2 h'")
+    registry.execute(
+        "update rota.schedules set failures = 4, last_failure = now() - interval '2 h'"
+    )
 
     [[*_, last, following, why]] = rows(alone("schedules"))
 
@@ -234,7 +236,7 @@ def test_its_last_ticks_are_shown_with_what_became_of_each(
         (2, "started", 9000, 3, None, True),
     ):
         registry.execute(
-            "insert into rota.ticks (schedule, tick, number, state, why, backfilled, at, host, pid,"
+            "insert into rota.ticks (schedule, tick, number, state, reason, backfilled, at, host, pid,"
             " run, outcome, ended) values ('x', '2026-03-02 12:00Z'::timestamptz + %(n)s *"
             " interval '1 min' + %(back)s * interval '1 s', %(n)s, %(state)s, %(why)s, %(back)s = 1,"
             " '2026-03-02 12:00Z'::timestamptz + %(n)s * interval '1 min' + %(late)s *"

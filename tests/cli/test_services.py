@@ -34,7 +34,8 @@ class Town:
 
     def leads(self, instance: str, pid: int, service: str, left: float = 60) -> None:
         self._sql.execute(
-            "insert into rota.leaders (name, term, instance, host, pid, label, since, expires, seat)"
+            "insert into rota.leaders (name, term, instance, host, pid, label, since, expires,"
+            " session_lock)"
             " values (%s, 31, %s, 'web-1', %s, '', now() - interval '2 h',"
             " now() + make_interval(secs => %s), 1)",
             (f"service {service}", instance, pid, left),
@@ -43,7 +44,7 @@ class Town:
     def service(self, name: str, every: float | None, **values: object) -> None:
         given = {"iteration": 412, "ago": 70.0, "failures": 0, "rest": None, **values}
         self._sql.execute(
-            "insert into rota.services (name, every, iteration, started, failures, rests)"
+            "insert into rota.services (name, every, iteration, started, failures, retry_at)"
             " values (%(name)s, %(every)s, %(iteration)s, now() - make_interval(secs => %(ago)s),"
             " %(failures)s, now() + make_interval(secs => %(rest)s))",
             {**given, "name": name, "every": every},

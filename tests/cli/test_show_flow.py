@@ -105,7 +105,7 @@ def test_what_runs_and_what_waits_for_it(rota: Rota, mill: Program, tmp_path: Pa
 def test_a_ready_job_that_nobody_takes_says_so(rota: Rota, mill: Program) -> None:
     shown = rota("show", start(rota, "lonely")).out
 
-    assert re.search(r"first #\d+ +ready +for \d+ s, no worker takes it from queue nobody", shown)
+    assert re.search(r"first #\d+ +queued +for \d+ s, no worker takes it from queue nobody", shown)
 
 
 def test_a_job_of_a_flow_names_its_run(rota: Rota, failed_flow: str) -> None:
@@ -273,9 +273,9 @@ def test_every_job_has_one_line_with_its_state(jobs: list[JobRow]) -> None:
 
 def test_a_job_is_ready_since_the_last_it_waited_for_has_ended() -> None:
     before = replace(job(101, "succeeded", [102]), finished=NOW - timedelta(seconds=5))
-    ready = replace(job(102, "ready", []), since=NOW - timedelta(hours=1))
+    ready = replace(job(102, "queued", []), since=NOW - timedelta(hours=1))
 
-    assert "ready      for 5 s" in printed([before, ready])
+    assert "queued     for 5 s" in printed([before, ready])
 
 
 def test_a_job_that_waits_for_its_calls_names_their_run() -> None:

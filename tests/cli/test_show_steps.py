@@ -28,7 +28,7 @@ def shown(rota: Rota, run: str) -> Any:
 def asleep(rota: Rota, *words: str) -> str:
     """A run that has left its worker."""
     run = start(rota, *words)
-    eventually(lambda: shown(rota, run)["state"] == "asleep")
+    eventually(lambda: shown(rota, run)["state"] == "sleeping")
     return run
 
 
@@ -40,7 +40,7 @@ def onboarding(board_dsn: str, board: Program) -> str:
 
     def told() -> object:
         document = terminal.run("show", run, "--json").json()
-        return document["state"] == "asleep" and document["progress"] and document["logs"]
+        return document["state"] == "sleeping" and document["progress"] and document["logs"]
 
     eventually(told)
     return run
@@ -272,13 +272,15 @@ def test_nodes_that_only_wait_are_told_from_others_in_drawings(durable: Rota) ->
 
 def test_a_flows_run_says_what_its_jobs_wait_for(durable: Rota) -> None:
     run = start(durable, "order", "item=book")
-    eventually(lambda: [each["state"] for each in shown(durable, run)["jobs"]].count("asleep") == 2)
+    eventually(
+        lambda: [each["state"] for each in shown(durable, run)["jobs"]].count("sleeping") == 2
+    )
 
     printed = durable("show", run).out
 
-    assert re.search(r"cool #\d+ +asleep +for \d+ s, until \d{4}-", printed)
+    assert re.search(r"cool #\d+ +sleeping +for \d+ s, until \d{4}-", printed)
     assert re.search(
-        r"approval #\d+ +asleep +for \d+ s, waits for signal 'approval', until", printed
+        r"approval #\d+ +sleeping +for \d+ s, waits for signal 'approval', until", printed
     )
 
 

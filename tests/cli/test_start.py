@@ -109,7 +109,7 @@ def test_waiting_too_long_is_exit_code_1_and_the_run_goes_on(rota: Rota) -> None
 
     assert done.code == FAILED
     assert "has no outcome after 50 ms" in done.complaint
-    assert rota("show", done.out.strip(), "--json").json()["state"] == "ready"
+    assert rota("show", done.out.strip(), "--json").json()["state"] == "queued"
 
 
 def test_a_failure_as_json_is_one_document_and_exit_code_1(rota: Rota, worker: Program) -> None:
@@ -134,7 +134,7 @@ def test_a_delay_lays_it_to_sleep_and_a_priority_is_kept(rota: Rota) -> None:
 
     shown = rota("show", run, "--json").json()
 
-    assert (shown["state"], shown["priority"]) == ("asleep", 7)
+    assert (shown["state"], shown["priority"]) == ("sleeping", 7)
     assert "it was started with a delay: until" in rota("show", run).out
 
 

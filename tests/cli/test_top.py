@@ -39,7 +39,7 @@ def test_one_look_tells_of_queues_workers_and_runs(rota: Rota, worker: Program) 
     lines = done.out.splitlines()
     assert lines[0].startswith("rota top  20")
     assert "1 worker · " in lines[1]
-    assert any(line.split()[:2] == ["queue", "ready"] for line in lines)
+    assert any(line.split()[:2] == ["queue", "queued"] for line in lines)
     assert any("active" in line and f"{worker.pid}" in line for line in lines)
     assert all(line == line.rstrip() for line in lines)
 

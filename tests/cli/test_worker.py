@@ -68,7 +68,7 @@ def test_a_second_signal_hurries(terminal: Terminal, tmp_path: Path) -> None:
         worker.tell(signal.SIGTERM)
 
         assert worker.ended().code == 0
-    assert state(terminal, run) == "ready"
+    assert state(terminal, run) == "queued"
 
 
 def test_a_worker_serves_the_queues_it_is_told_to(terminal: Terminal) -> None:
@@ -170,7 +170,7 @@ def test_no_process_of_a_process_outlives_a_parent_that_is_killed(
         finally:
             for pid in filter(is_alive, pids):
                 os.kill(pid, signal.SIGKILL)
-    assert state(terminal, run) == "ready"
+    assert state(terminal, run) == "queued"
 
 
 def test_the_grace_is_what_the_command_line_says(terminal: Terminal, tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_the_grace_is_what_the_command_line_says(terminal: Terminal, tmp_path: P
         worker.tell(signal.SIGTERM)
 
         assert worker.ended().code == 0
-    assert state(terminal, run) == "ready"
+    assert state(terminal, run) == "queued"
 
 
 def test_a_worker_is_described_by_its_owner(terminal: Terminal) -> None:

@@ -37,7 +37,7 @@ def make_up(registry: psycopg.Connection[Any], state: str = "active", **values: 
     given = {"host": "web-1", "lag": 0.0, "metadata": "{}", "blamed": None, "version": "", **values}
     row = registry.execute(
         "insert into rota.workers (host, pid, version, queues, tasks, capacity, running, state, lag,"
-        " metadata, blamed, started, beat, ended)"
+        " metadata, charged_jobs, started, last_beat, ended)"
         " values (%(host)s, 4242, %(version)s, '{default,images}', '{echo}', 50, 3, %(state)s, %(lag)s,"
         " %(metadata)s, %(blamed)s, now() - interval '2 hours', now() - make_interval(secs => %(beat)s),"
         " now() - make_interval(secs => %(ended)s)) returning id",
@@ -125,7 +125,7 @@ def test_a_worker_that_is_asked_to_leave_is_shown_as_draining(
     alone: Rota, registry: psycopg.Connection[Any]
 ) -> None:
     make_up(registry)
-    registry.execute("update rota.workers set asked = now()")
+    registry.execute("update rota.workers set drain_requested = now()")
 
     assert cells(alone("workers").out)[0][1] == "draining"
 
@@ -276,7 +276,9 @@ def test_a_worker_that_cannot_be_drained_does_not_spare_the_others(
     assert done.out == (
         f"worker {silent} (web-1, process 4242) has been asked to leave; it holds no job\n"
     )
-    [asked] = registry.execute("select id from rota.workers where asked is not null").fetchall()
+    [asked] = registry.execute(
+        "select id from rota.workers where drain_requested is not null"
+    ).fetchall()
     assert asked == (silent,)
 
 
@@ -294,5 +296,7 @@ async def test_a_program_asks_the_same(empty_dsn: str, registry: psycopg.Connect
             await app.drain(left)
         with pytest.raises(WorkerNotFound, match="there is no worker 999999"):
             await app.drain(999999)
-    asked = registry.execute("select id from rota.workers where asked is not null").fetchall()
+    asked = registry.execute(
+        "select id from rota.workers where drain_requested is not null"
+    ).fetchall()
     assert asked == [(here,)]

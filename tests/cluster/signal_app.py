@@ -25,7 +25,7 @@ MUTANTS = {
     "blind": ("job/suspend", " or said.at is not null", ""),
     # Who lies down does not lock what it waits for.
     "unlocked": (
-        "signal/expect",
+        "signal/register_waits",
         "do update\n   set jobs = array(select distinct each.job from unnest(known.jobs || excluded.jobs)"
         " as each (job))",
         "do nothing",

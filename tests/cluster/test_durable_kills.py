@@ -170,7 +170,7 @@ class Trial:
         """Say what jobs wait for, once they do."""
         statement = (
             "select rota.signal(job, 'late', to_json('so late'::text))"
-            " from rota.asleep where signals is not null"
+            " from rota.sleeping where signals is not null"
         )
         async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True) as asks:
             while True:

@@ -98,7 +98,7 @@ async def onboard(ctx: Context, user: str, greeting: str = "welcome") -> list[st
 
 TABLE = "create table effects (id int generated always as identity, step text, version int)"
 EFFECTS = "select array_agg(step || ' ' || version order by id) from effects"
-ASLEEP = "select count(*) from rota.asleep"
+ASLEEP = "select count(*) from rota.sleeping"
 
 
 class Site:

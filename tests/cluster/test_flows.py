@@ -44,7 +44,9 @@ async def prepare(dsn: str, *, mutant: bool = False) -> None:
     async with await AsyncConnection.connect(dsn, autocommit=True) as connection:
         await connection.execute(SLOW_COMMIT)
         if mutant:
-            cursor = await connection.execute("select pg_get_functiondef('rota.pass_on'::regproc)")
+            cursor = await connection.execute(
+                "select pg_get_functiondef('rota.release_successors'::regproc)"
+            )
             row = await cursor.fetchone()
             assert row is not None
             assert LOCK in row[0], "pass_on has changed: say anew what the mutant is"
@@ -52,8 +54,8 @@ async def prepare(dsn: str, *, mutant: bool = False) -> None:
 
 
 QUIET = (
-    "select (select count(*) from rota.ready) + (select count(*) from rota.claims)"
-    " + (select count(*) from rota.echoes)"
+    "select (select count(*) from rota.queued) + (select count(*) from rota.claims)"
+    " + (select count(*) from rota.pending_releases)"
 )
 
 
@@ -72,8 +74,8 @@ async def test_eight_processes_strand_no_run_and_run_each_job_once(
     assert set(notes.values()) == {1}
     assert await ask(
         rota_dsn,
-        "select (select count(*) from rota.ready), (select count(*) from rota.claims),"
-        " (select count(*) from rota.waiting), (select count(*) from rota.echoes),"
+        "select (select count(*) from rota.queued), (select count(*) from rota.claims),"
+        " (select count(*) from rota.waiting), (select count(*) from rota.pending_releases),"
         " (select count(*) from rota.outcomes where state <> 'succeeded'),"
         " (select count(distinct worker) > 1 from rota.outcomes),"
         " (select deadlocks from pg_stat_database where datname = current_database())",

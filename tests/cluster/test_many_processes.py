@@ -45,7 +45,7 @@ async def test_eight_processes_handle_each_of_many_jobs_once(rota_dsn: str, flee
     assert set(notes.values()) == {1}
     assert await ask(
         rota_dsn,
-        "select (select count(*) from rota.ready), (select count(*) from rota.claims), "
+        "select (select count(*) from rota.queued), (select count(*) from rota.claims), "
         "(select count(*) from rota.workers where state <> 'stopped'), "
         "(select count(distinct worker) > 1 from rota.outcomes)",
     ) == (0, 0, 0, True)
@@ -77,7 +77,7 @@ async def test_a_server_killed_while_jobs_are_drained_loses_nothing(
         assert len(fleet.notes()) == 30_000
         assert await ask(
             dsn,
-            "select (select count(*) from rota.ready), (select count(*) from rota.claims), "
+            "select (select count(*) from rota.queued), (select count(*) from rota.claims), "
             "(select count(*) from rota.outcomes where state = 'succeeded')",
         ) == (0, 0, 30_000)
     finally:

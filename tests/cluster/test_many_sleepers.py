@@ -45,13 +45,13 @@ LAY = """
 with begun as materialized (
     select nextval('rota.ids') as id, n from generate_series(1, %s) as n
 ), jobs as (
-    insert into rota.jobs (id, lane, task, queue, args)
+    insert into rota.jobs (id, priority, task, queue, args)
     select id, 0, 'doze', 'default', json_build_object('n', n) from begun
 ), steps as (
-    insert into rota.steps (job, kind, name, number, position, own, until)
+    insert into rota.steps (job, kind, name, number, position, main_branch, wake_at)
     select id, 'sleep', 'sleep', 1, 1, true, rota.clock() + interval '1 day' from begun
 )
-insert into rota.asleep (job, wake, lane, attempt, lost, queue, task)
+insert into rota.sleeping (job, wake_at, priority, attempt, lost, queue, task)
 select id, rota.clock() + interval '1 day', 0, 1, 0, 'default', 'doze' from begun
 """
 
@@ -63,7 +63,7 @@ $$ begin
      insert into public.woken (jobs) select count(*) from gone having count(*) > 0;
      return null;
    end $$;
-create trigger note_woken after delete on rota.asleep referencing old table as gone
+create trigger note_woken after delete on rota.sleeping referencing old table as gone
     for each statement execute function public.note_woken()
 """
 
@@ -71,8 +71,8 @@ create trigger note_woken after delete on rota.asleep referencing old table as g
 # All at the same time, and their steps say the same.
 DUE_SOON = """
 with soon as materialized (select now() + interval '5 s' as at),
-changed as (update rota.asleep set wake = soon.at from soon)
-update rota.steps set until = soon.at from soon
+changed as (update rota.sleeping set wake_at = soon.at from soon)
+update rota.steps set wake_at = soon.at from soon
 """
 
 
@@ -158,7 +158,7 @@ async def test_many_that_sleep_cost_nothing_but_rows(
     size = await (
         await db.execute(
             "select sum(pg_total_relation_size(each::regclass))::float8 / %s"
-            " from unnest(array['rota.jobs', 'rota.steps', 'rota.asleep']) as each",
+            " from unnest(array['rota.jobs', 'rota.steps', 'rota.sleeping']) as each",
             (ASLEEP,),
         )
     ).fetchone()
@@ -182,7 +182,7 @@ async def test_ten_thousand_due_at_one_instant_are_taken_up_in_batches(
         task = app.task(doze)
         began = time.monotonic()
         await app.start_many([task.bind(n) for n in range(DUE)])
-        await until(rota_dsn, "select count(*) from rota.asleep", (DUE,), within=60)
+        await until(rota_dsn, "select count(*) from rota.sleeping", (DUE,), within=60)
         laid = time.monotonic() - began
 
         # They lay down one after the other; let them be due at the same time.
@@ -193,7 +193,7 @@ async def test_ten_thousand_due_at_one_instant_are_taken_up_in_batches(
     async def ask(query: str) -> Any:
         return await (await db.execute(query.encode())).fetchone()
 
-    due = "(select min(until) from rota.steps)"
+    due = "(select min(wake_at) from rota.steps)"
     first, last, woke = await ask(
         f"select extract(epoch from min(at) - {due})::float8,"
         f" extract(epoch from max(at) - {due})::float8, count(*) from woken"

@@ -34,7 +34,7 @@ RUNS = 2000 if LONG else 120
 # Who waits takes a little longer to lock the signal, and to commit when it has laid itself down; both can
 # be seen from outside, by the locks it holds meanwhile. Who sends takes longer, too.
 SLOW = """
-create table public.laid (job bigint, wake timestamptz);
+create table public.laid (job bigint, wake_at timestamptz);
 create function public.linger() returns trigger language plpgsql as $$ begin
     if new.at is null then
         perform pg_advisory_xact_lock(1, new.run::int);
@@ -47,22 +47,22 @@ create function public.dawdle() returns trigger language plpgsql as
 $$ begin perform pg_sleep(0.002 * random()); return null; end $$;
 create trigger slower after insert or update on rota.signals for each row execute function public.dawdle();
 create function public.note() returns trigger language plpgsql as $$ begin
-    insert into public.laid values (new.job, new.wake);
+    insert into public.laid values (new.job, new.wake_at);
     perform pg_advisory_xact_lock(2, new.job::int);
     perform pg_sleep(0.015);
     return null;
 end $$;
-create constraint trigger lie after insert on rota.asleep
+create constraint trigger lie after insert on rota.sleeping
     deferrable initially deferred for each row execute function public.note()
 """
 
-MOMENTS = ("before it waits", "before it locks", "lying down", "asleep")
+MOMENTS = ("before it waits", "before it locks", "lying down", "sleeping")
 
 # Whether a run is at the moment of this number, and whether it sleeps.
 SEEN = """
 select exists (select from pg_locks
                 where locktype = 'advisory' and classid = %s::oid and objid = %s::oid and granted),
-       exists (select from rota.asleep where job = %s)
+       exists (select from rota.sleeping where job = %s)
 """
 
 START = "select run from rota.start(task => 'listen', args => json_build_object('n', %s::int))"
@@ -78,12 +78,13 @@ returning run
 
 # Who sleeps although it was said.
 LOST = """
-select count(*) from rota.asleep
+select count(*) from rota.sleeping
  where exists (select from rota.signals
-                where signals.run = asleep.job and signals.name = any(asleep.signals) and at is not null)
+                where signals.run = sleeping.job and signals.name = any(sleeping.signals) and at is
+                       not null)
 """
 
-QUIET = "select (select count(*) from rota.ready) + (select count(*) from rota.claims)"
+QUIET = "select (select count(*) from rota.queued) + (select count(*) from rota.claims)"
 
 
 @pytest.fixture
@@ -136,7 +137,7 @@ async def send_all(dsn: str, story: Story, numbers: list[int], seed: int) -> Non
                 while not asleep and not seen:
                     await asyncio.sleep(0.003)
                     [[seen, asleep]] = await (await one.execute(query, (lock, run, run))).fetchall()
-                moment = moment if seen else "asleep"
+                moment = moment if seen else "sleeping"
             story.met[moment] += 1
 
         for n in numbers:
@@ -199,8 +200,8 @@ async def test_eight_processes_lose_no_signal_and_hear_each_once(
     assert min(early, looked, laid) > 0
     assert await ask(
         direct_dsn,
-        "select (select count(*) from rota.ready), (select count(*) from rota.claims),"
-        " (select count(*) from rota.asleep), (select count(*) from rota.attempts),"
+        "select (select count(*) from rota.queued), (select count(*) from rota.claims),"
+        " (select count(*) from rota.sleeping), (select count(*) from rota.attempts),"
         " (select count(distinct worker) > 1 from rota.outcomes),"
         " (select deadlocks from pg_stat_database where datname = current_database())",
     ) == (0, 0, 0, 0, True, 0)

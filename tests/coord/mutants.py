@@ -88,7 +88,8 @@ MUTANTS = {
             "lock/release": (
                 (
                     "update rota.locks\n"
-                    "   set instance = case when not held.held then locks.instance end, wanted = null\n"
+                    "   set instance = case when not held.held then locks.instance end,"
+                    " awaited_since = null\n"
                     "  from held",
                     "delete from rota.locks\n using held",
                 ),

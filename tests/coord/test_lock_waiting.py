@@ -48,7 +48,7 @@ async def is_awaited(db: Db) -> None:
     """Wait until a waiting client has set its flag on the lock's row."""
     async with asyncio.timeout(60):
         while True:
-            cursor = await db.execute("select wanted is not null from rota.locks")
+            cursor = await db.execute("select awaited_since is not null from rota.locks")
             if await cursor.fetchone() == (True,):
                 return
             await asyncio.sleep(0.01)

@@ -85,11 +85,11 @@ async def is_true(db: Db, question: str) -> None:
             await asyncio.sleep(0.01)
 
 
-WAITED_FOR = "select wanted is not null from rota.onces"
+WAITED_FOR = "select awaited_since is not null from rota.once_calls"
 
 
 async def rows(db: Db) -> list[tuple[Any, ...]]:
-    cursor = await db.execute("select key, finished is not null from rota.onces order by key")
+    cursor = await db.execute("select key, finished is not null from rota.once_calls order by key")
     return await cursor.fetchall()
 
 
@@ -141,7 +141,7 @@ async def test_a_result_that_is_there_is_one_statement(
     monkeypatch.setattr("rota.store.database.run", counted)
 
     assert await rota_app.once("k", len, "abc") == 3
-    assert asked == ["once/begin"]
+    assert asked == ["once_call/begin"]
 
 
 # While somebody is about it
@@ -164,7 +164,7 @@ async def test_who_will_not_wait_is_told_who_makes_the_call(apps: list[Rota], de
 
 SLOW = """
 create function slow() returns trigger language plpgsql as 'begin perform pg_sleep(0.1); return new; end';
-create trigger slow before insert on rota.onces for each row execute function slow()
+create trigger slow before insert on rota.once_calls for each row execute function slow()
 """
 
 
@@ -270,7 +270,7 @@ async def test_a_result_that_comes_late_counts_if_nobody_has_begun_anew(
     late = asyncio.create_task(apps[0].once("k", desk.charge, 1, ttl=SHORT))
     await desk.busy.wait()
     await nobody_goes_on_with_it(apps[0])
-    await is_true(db, "select expires < rota.clock() from rota.onces")
+    await is_true(db, "select expires < rota.clock() from rota.once_calls")
     desk.go_on.set()
 
     assert await late == await apps[1].once("k", desk.charge, 5)
@@ -300,7 +300,7 @@ async def test_an_answer_that_was_lost_is_asked_for_again(
     exchange = database.pipeline
 
     def cut(statement: str) -> None:
-        if statement.startswith("once/") and statement not in lost:
+        if statement.startswith("once_call/") and statement not in lost:
             lost.append(statement)
             raise OSError("cut")
 
@@ -318,7 +318,7 @@ async def test_an_answer_that_was_lost_is_asked_for_again(
     monkeypatch.setattr(database, "pipeline", exchanged)
 
     assert await asyncio.wait_for(rota_app.once("k", len, "abc"), 60) == 3
-    assert lost == ["once/begin", "once/finish"]
+    assert lost == ["once_call/begin", "once_call/finish"]
     assert await rows(db) == [("k", True)]
 
 

@@ -60,7 +60,7 @@ async def is_inside(gate: Gate) -> None:
 
 async def kept(db: Db) -> int:
     row = await (
-        await db.execute("select count(*) from rota.onces where finished is not null")
+        await db.execute("select count(*) from rota.once_calls where finished is not null")
     ).fetchone()
     assert row is not None
     return int(row[0])

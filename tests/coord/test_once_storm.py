@@ -104,7 +104,7 @@ async def test_each_key_comes_to_one_result(rota_dsn: str, db: AsyncConnection[A
         callers = [storm.call(app) for app in apps for _ in range(6)]
         await asyncio.gather(storm.kill(db), *callers)
         cursor = await db.execute(
-            "select key, result::text::int from rota.onces where finished is not null"
+            "select key, result::text::int from rota.once_calls where finished is not null"
         )
         kept = dict(await cursor.fetchall())
 

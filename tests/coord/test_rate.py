@@ -84,7 +84,7 @@ async def test_who_comes_first_goes_first(apps: list[Rota], db: Db) -> None:
 
 
 async def due(db: Db) -> object:
-    return await (await db.execute("select due from rota.rates")).fetchone()
+    return await (await db.execute("select refilled_at from rota.rate_limits")).fetchone()
 
 
 async def test_what_was_saved_up_may_go_at_once_and_no_more(rota_harness: Harness) -> None:
@@ -198,7 +198,8 @@ async def reserved(app: Rota, many: int) -> bool:
     database = (await app.open()).database
     async with database.connection() as connection:
         cursor = await connection.execute(
-            "select due >= rota.clock() + make_interval(secs => 10 * %s) from rota.rates", (many,)
+            "select refilled_at >= rota.clock() + make_interval(secs => 10 * %s) from rota.rate_limits",
+            (many,),
         )
         return await cursor.fetchone() == (True,)
 

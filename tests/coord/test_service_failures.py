@@ -34,7 +34,7 @@ async def test_one_that_fails_is_tried_again_later_each_time_whoever_tries(rota_
             await until(lambda: elsewhere)
         rows = await ask(
             app,
-            "select failures, rests > now() + interval '3 s', error->>'type', error->>'message',"
+            "select failures, retry_at > now() + interval '3 s', error->>'type', error->>'message',"
             " error->>'traceback' like '%no feed%' from rota.services join rota.iterations on number = 3",
         )
     assert times[1] - times[0] >= 1

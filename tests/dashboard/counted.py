@@ -5,16 +5,17 @@ from __future__ import annotations
 import psycopg
 
 TALLY = """
-insert into rota.tallies (
-       minute, queue, task, worker, claimed, given_back, succeeded, failed, cancelled, expired, skipped,
-       quarantined, retried, slept, attempts, took, longest, waits, waited, longest_wait)
+insert into rota.minute_stats (
+       minute, queue, task, worker, claimed, returned, succeeded, failed, cancelled, expired, skipped,
+       quarantined, retried, suspended, attempts, seconds, max_seconds, wait_count, wait_seconds,
+              max_wait_seconds)
 select date_trunc('minute', rota.clock()) - %(ago)s * interval '1 minute', %(queue)s, %(task)s, 0,
        %(succeeded)s + %(failed)s, 0, %(succeeded)s, %(failed)s, 0, 0, 0, 0, %(retried)s, 0,
        %(succeeded)s + %(failed)s, %(took)s, %(longest)s, 1, %(waited)s, %(waited)s
 """
 
 SAMPLE = """
-insert into rota.samples (minute, queue, ready, oldest, seq)
+insert into rota.queue_samples (minute, queue, queued, oldest_seconds, seq)
 select date_trunc('minute', rota.clock()) - %s * interval '1 minute', %s, %s, 0, 1
 """
 

@@ -71,7 +71,7 @@ def test_what_a_worker_runs_leads_and_stands_by_for(look_as: Callable[..., Tab])
 
 def raise_alert(neighbour: Neighbour, kind: str, subject: str = "this") -> None:
     neighbour.sql(
-        "insert into rota.alerts (kind, subject, message, host, pid, tell)"
+        "insert into rota.alerts (kind, subject, message, host, pid, deliver_at)"
         " values (%s, %s, %s, 'web-1', 7, null)",
         kind,
         subject,
@@ -116,7 +116,7 @@ def test_an_alert_is_acknowledged_for_a_while_and_closed(
 def test_deeds_are_narrowed_by_who_what_and_whom(desk: Tab, neighbour: Neighbour) -> None:
     mark = str(uuid4())
     neighbour.sql(
-        "insert into rota.audit (who, action, subject, detail)"
+        "insert into rota.audit (operator, action, subject, detail)"
         " select case when n %% 2 = 0 then 'ada ' else 'bob ' end || %s, 'cancel run', n::text,"
         '        \'{"task": "<script>alert(1)</script>"}\''
         "   from generate_series(1, 120) as n",

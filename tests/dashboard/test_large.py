@@ -53,16 +53,26 @@ SOME = 20_000
 """Rows of a table that may be read as they come."""
 
 BIG = {
-    *("jobs", "outcomes", "ready", "runs", "attempts", "tallies", "samples", "ticks", "keys"),
-    *("logs", "steps", "audit", "onces", "asleep", "iterations", "alerts"),
+    *(
+        "jobs",
+        "outcomes",
+        "queued",
+        "runs",
+        "attempts",
+        "minute_stats",
+        "queue_samples",
+        "ticks",
+        "keys",
+    ),
+    *("logs", "steps", "audit", "once_calls", "sleeping", "iterations", "alerts"),
 }
 
 READ_WHOLE = {
     # Sorted by their ids; if there are more, they are looked for among the latest.
-    ("listing/places_older", "ready"): 150_000,
-    ("listing/crowded", "ready"): 150_001,
+    ("run_list/states_older", "queued"): 150_000,
+    ("run_list/is_large", "queued"): 150_001,
     # So many are counted, more are not.
-    ("meter/fleet", "asleep"): 100_000,
+    ("metric/fleet_totals", "sleeping"): 100_000,
 }
 
 RUNS = (
@@ -73,7 +83,7 @@ RUNS = (
     "/runs?name=etl",
     "/runs?name=wide",
     "/runs?queue=crawl",
-    *(f"/runs?state={state}" for state in ("ready", "asleep", "running", "quarantined")),
+    *(f"/runs?state={state}" for state in ("queued", "sleeping", "running", "quarantined")),
     *(f"/runs?state={state}" for state in ("succeeded", "failed", "cancelled", "expired")),
     "/runs?state=failed&name=crawl.tidy_up",
     "/runs?state=ready&queue=crawl",
@@ -123,8 +133,8 @@ def _paths(connection: psycopg.Connection[Any]) -> list[str]:
         ),
         "story": one("select job from rota.steps limit 1"),
         "failed": one("select max(job) from rota.attempts"),
-        "ready": one("select min(job) from rota.ready where queue = 'crawl'"),
-        "asleep": one("select max(job) from rota.asleep"),
+        "queued": one("select min(job) from rota.queued where queue = 'crawl'"),
+        "sleeping": one("select max(job) from rota.sleeping"),
         "running": one("select jobs[1] from rota.claims limit 1"),
         "quarantined": one("select max(job) from rota.quarantine"),
     }

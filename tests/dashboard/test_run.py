@@ -28,7 +28,7 @@ def asleep(floor: Floor, page: Page) -> str:
     """A run of the flow `etl` that waits for its approval, as the page shows it."""
     run = floor.start("etl", day="run")
     page.goto(f"{floor.url}/runs/{run}")
-    in_state(page, "approve", "asleep")
+    in_state(page, "approve", "sleeping")
     return run
 
 
@@ -285,9 +285,9 @@ def test_a_job_in_quarantine_is_released(desk: Tab, floor: Floor) -> None:
     run = floor.start("unserved")
     with psycopg.connect(floor.dsn) as connection:
         connection.execute(
-            "with gone as (delete from rota.ready where job = %s returning *)"
-            " insert into rota.quarantine (job, lane, attempt, lost, queue, task, error)"
-            " select job, lane, attempt, 3, queue, task, "
+            "with gone as (delete from rota.queued where job = %s returning *)"
+            " insert into rota.quarantine (job, priority, attempt, lost, queue, task, error)"
+            " select job, priority, attempt, 3, queue, task, "
             """ '{"type": "Lost", "message": "too many workers"}' from gone""",
             [run],
         )
@@ -297,7 +297,7 @@ def test_a_job_in_quarantine_is_released(desk: Tab, floor: Floor) -> None:
     page.get_by_role("button", name="release").click()
     page.get_by_role("dialog").get_by_role("button", name="release").click()
 
-    expect(page.locator(".head .state")).to_have_text("ready")
+    expect(page.locator(".head .state")).to_have_text("queued")
     expect(page.get_by_text("no worker serves queue 'nobody'")).to_be_visible()
     floor.ask("POST", f"/runs/{run}/cancel")
 
@@ -329,7 +329,7 @@ def test_nothing_keeps_anybody_from_using_it(look_as: Callable[..., Tab], floor:
     run = floor.start("etl", day="axe")
     desk = look_as("admin")
     page = desk.goto(f"/runs/{run}")
-    in_state(page, "approve", "asleep")
+    in_state(page, "approve", "sleeping")
     job = floor.ask("GET", f"/runs/{run}")["jobs"][1]["job"]
     phone = look_as("admin", viewport={"width": PHONE[0], "height": PHONE[1]}, color_scheme="dark")
     for tab, path in ((desk, f"/runs/{run}?job={job}"), (phone, f"/runs/{job}")):

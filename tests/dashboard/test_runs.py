@@ -51,7 +51,7 @@ def test_runs_show_up_and_change_by_themselves(desk: Tab, floor: Floor, mark: st
     page = desk.goto(f"/runs?find={mark}")
     expect(page.get_by_text("No run matches")).to_be_visible()
     [run] = start(floor, 1, mark)
-    expect(row(page, run)).to_contain_text("ready")
+    expect(row(page, run)).to_contain_text("queued")
     page.get_by_label(f"Select run {run}").check()
     floor.ask("POST", f"/runs/{run}/cancel")
     expect(row(page, run)).to_contain_text("cancelled")
@@ -125,19 +125,19 @@ def test_those_selected_are_cancelled_and_tried_again(desk: Tab, floor: Floor, m
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("Cancel 2 runs?")
     dialog.get_by_role("button", name="no").click()
-    assert [floor.state(run) for run in (one, two, three)] == ["ready"] * 3
+    assert [floor.state(run) for run in (one, two, three)] == ["queued"] * 3
     page.get_by_role("button", name="cancel").click()
     dialog.get_by_role("button", name="cancel").click()
     expect(told(page)).to_have_text("2 cancelled")
     expect(row(page, one)).to_contain_text("cancelled")
-    assert [floor.state(run) for run in (one, two, three)] == ["cancelled", "ready", "cancelled"]
+    assert [floor.state(run) for run in (one, two, three)] == ["cancelled", "queued", "cancelled"]
     page.get_by_label("select this page").check()
     expect(page.get_by_text("3 selected")).to_be_visible()
     page.get_by_role("button", name="retry").click()
     dialog.get_by_role("button", name="retry").click()
     # One of the three was ready as it was.
     expect(told(page).last).to_have_text("2 tried again")
-    assert [floor.state(run) for run in (one, two, three)] == ["ready"] * 3
+    assert [floor.state(run) for run in (one, two, three)] == ["queued"] * 3
 
 
 def test_everything_that_matches_is_counted_named_and_done(
@@ -155,7 +155,7 @@ def test_everything_that_matches_is_counted_named_and_done(
     dialog.get_by_role("button", name="cancel").click()
     expect(told(page)).to_have_text("60 cancelled", timeout=30_000)
     assert {floor.state(run) for run in runs} == {"cancelled"}
-    assert [floor.state(other), floor.state(late)] == ["ready", "ready"]
+    assert [floor.state(other), floor.state(late)] == ["queued", "queued"]
     noted = floor.ask("GET", f"/audit?subject={runs[0]}")["entries"]
     assert [(each["action"], each["operator"].split()[0]) for each in noted] == [
         ("cancel run", "admin")

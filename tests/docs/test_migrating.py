@@ -50,7 +50,7 @@ async def test_what_wants_to_be_left_alone_is_tried_a_minute_later_under_the_sam
     from_celery.overloaded_until[8] = 1
     run = await from_celery.send_invoice.start(8)
     await celery.run_until_idle()
-    assert await run.status() == "asleep"
+    assert await run.status() == "sleeping"
 
     await celery.clock.advance(timedelta(seconds=60))
     await celery.run_until_idle()

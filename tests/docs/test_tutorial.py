@@ -137,7 +137,7 @@ def test_whoever_follows_it_sees_a_run_survive_its_worker(home: Path) -> None:
         assert shell.ask("select state from rota.workers where id = %s", holder) == "dead"
 
         paid = shell.say("rota", "start", "pay", "card=visa", "amount=7").strip()
-        until(lambda: shell.ask("select 1 from rota.asleep where job = %s", paid))
+        until(lambda: shell.ask("select 1 from rota.sleeping where job = %s", paid))
         assert shell.ask("select result from rota.steps where job = %s", paid) == "visa paid 7"
 
 

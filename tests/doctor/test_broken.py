@@ -82,14 +82,14 @@ async def test_a_transaction_that_is_left_open(
 
 
 async def test_an_index_that_is_gone(doctor: Doctor, db: Database) -> None:
-    await db.execute("drop index rota.ready_order")
+    await db.execute("drop index rota.queued_order")
     await db.execute("alter table rota.outcomes drop constraint outcomes_pkey")
 
     found = {each.message.split()[1]: each for each in await doctor.finds("indexes")}
 
     assert {name: each.level for name, each in found.items()} == {
         "outcomes_pkey": "problem",
-        "ready_order": "problem",
+        "queued_order": "problem",
     }
     for each in found.values():
         await mend(db, each)
@@ -98,21 +98,21 @@ async def test_an_index_that_is_gone(doctor: Doctor, db: Database) -> None:
 
 async def test_an_index_that_cannot_be_used(doctor: Doctor, db: Database) -> None:
     await db.execute(
-        "update pg_index set indisvalid = false where indexrelid = 'rota.ready_order'::regclass"
+        "update pg_index set indisvalid = false where indexrelid = 'rota.queued_order'::regclass"
     )
 
     found = await doctor.one("indexes")
 
     assert (found.level, found.fix) == (
         "problem",
-        "reindex index concurrently rota.ready_order;",
+        "reindex index concurrently rota.queued_order;",
     )
     await mend(db, found)
     assert (await doctor.one("indexes")).level == "ok"
 
 
 async def test_an_index_of_somebody_else_that_nobody_uses(doctor: Doctor, db: Database) -> None:
-    await db.execute("create index mine on rota.ready (task)")
+    await db.execute("create index mine on rota.queued (task)")
 
     found = await doctor.one("indexes")
 
@@ -125,20 +125,20 @@ async def test_an_index_of_somebody_else_that_nobody_uses(doctor: Doctor, db: Da
 async def test_rows_that_are_gone_and_autovacuum_off_for_a_table(
     doctor: Doctor, db: Database, direct_dsn: str
 ) -> None:
-    await db.execute("alter table rota.ready set (autovacuum_enabled = false)")
+    await db.execute("alter table rota.queued set (autovacuum_enabled = false)")
     async with await psycopg.AsyncConnection.connect(direct_dsn, autocommit=True) as busy:
         await busy.execute(
-            "insert into rota.ready (seq, job, lane, queue, task)"
+            "insert into rota.queued (seq, job, priority, queue, task)"
             " select number, number, 0, 'default', 'work' from generate_series(1, 25000) as number"
         )
-        await busy.execute("delete from rota.ready")
+        await busy.execute("delete from rota.queued")
 
     dead = await eventually(lambda: doctor.one("dead rows"), "notice")
     off = await doctor.one("autovacuum")
 
     assert dead.value == 25000
-    assert "rota.ready has 25,000 rows that are gone" in dead.message
-    assert (off.level, off.message) == ("problem", "autovacuum is off for rota.ready")
+    assert "rota.queued has 25,000 rows that are gone" in dead.message
+    assert (off.level, off.message) == ("problem", "autovacuum is off for rota.queued")
     await mend(db, dead)
     await mend(db, off)
     assert (await eventually(lambda: doctor.one("dead rows"), "ok")).level == "ok"
@@ -191,7 +191,7 @@ async def test_jobs_that_nobody_takes(doctor: Doctor, db: Database) -> None:
 async def test_sleepers_whom_nobody_wakes(doctor: Doctor, db: Database) -> None:
     await db.execute("select rota.start('work', delay => '1 hour')")
     assert (await doctor.one("overdue")).level == "ok"
-    await db.execute("update rota.asleep set wake = rota.clock() - interval '90 seconds'")
+    await db.execute("update rota.sleeping set wake_at = rota.clock() - interval '90 seconds'")
 
     found = await doctor.one("overdue")
 
@@ -203,7 +203,7 @@ async def test_sleepers_whom_nobody_wakes(doctor: Doctor, db: Database) -> None:
 async def test_jobs_of_workers_that_are_gone(doctor: Doctor, db: Database) -> None:
     worker = await row(
         db,
-        "insert into rota.workers (host, pid, version, queues, tasks, capacity, beat)"
+        "insert into rota.workers (host, pid, version, queues, tasks, capacity, last_beat)"
         " values ('gone', 1, '', '{default}', '{work}', 10, rota.clock() - interval '50 seconds')"
         " returning id",
     )
@@ -218,7 +218,7 @@ async def test_jobs_of_workers_that_are_gone(doctor: Doctor, db: Database) -> No
     assert (held.level, held.value) == ("problem", 2)
     assert f"such as {worker}" in held.message
     assert (silent.level, silent.value) == ("problem", 1)
-    await db.execute("update rota.workers set beat = rota.clock()")
+    await db.execute("update rota.workers set last_beat = rota.clock()")
     assert (await doctor.one("orphans")).level == "ok"
     assert (await doctor.one("workers")).level == "ok"
     await db.execute(
@@ -250,7 +250,7 @@ async def test_a_listener_who_does_not_read(
 
 async def test_a_quarantine_that_is_not_empty(doctor: Doctor, db: Database) -> None:
     await db.execute(
-        "insert into rota.quarantine (job, lane, attempt, lost, queue, task)"
+        "insert into rota.quarantine (job, priority, attempt, lost, queue, task)"
         " values (1, 0, 1, -5, 'default', 'work')"
     )
 

@@ -109,7 +109,7 @@ async def test_rows_are_in_the_way_where_nobody_comes_for_them(
 ) -> None:
     async def asked(query: Any) -> list[Any]:
         if query.statement == "doctor/tables":
-            return [TableRow("ready", 100, dead, 5_000_000, True, ago)]
+            return [TableRow("queued", 100, dead, 5_000_000, True, ago)]
         return [VacuumRow(True, True, every, 1)]
 
     database = Database("postgresql://nowhere", Settings())
@@ -211,9 +211,9 @@ def test_every_check_has_a_name_of_its_own() -> None:
 
 
 def test_indexes_are_made_in_whatever_schema_it_is() -> None:
-    made = expected_indexes("other")["ready_order"]
+    made = expected_indexes("other")["queued_order"]
 
-    assert made.statement.startswith("CREATE INDEX CONCURRENTLY ready_order ON other.ready ")
+    assert made.statement.startswith("CREATE INDEX CONCURRENTLY queued_order ON other.queued ")
     assert "rota." not in made.statement
 
 

@@ -47,13 +47,13 @@ def test_it_ends_with_zero_where_nothing_is_wrong(
 
 def test_it_ends_with_one_where_something_is(well: str, capfd: pytest.CaptureFixture[str]) -> None:
     with psycopg.connect(well, autocommit=True) as connection:
-        connection.execute("drop index rota.ready_order")
+        connection.execute("drop index rota.queued_order")
 
     assert main.run(["doctor"]) == FAILED
     said = capfd.readouterr().out
-    assert said.startswith("problem  indexes        index ready_order of rota.ready is missing")
+    assert said.startswith("problem  indexes        index queued_order of rota.queued is missing")
     assert (
-        "CREATE INDEX CONCURRENTLY ready_order ON rota.ready USING btree (queue, lane, seq);"
+        "CREATE INDEX CONCURRENTLY queued_order ON rota.queued USING btree (queue, priority, seq);"
         in said
     )
 

@@ -24,7 +24,7 @@ async def steps(dsn: str, run: Run[Any] | int) -> list[str]:
 
 
 async def is_asleep(run: Run[Any]) -> bool:
-    return await run.status() == "asleep"
+    return await run.status() == "sleeping"
 
 
 async def asleep(*runs: Run[Any]) -> None:

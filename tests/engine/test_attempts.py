@@ -111,7 +111,7 @@ async def test_a_task_says_itself_when_to_try_again(rota_harness: Harness) -> No
     await rota_harness.run_until_idle()
     retried = await rota_harness.wait_for_event(JobRetried, job=run.id)
     assert retried.delay == 3600
-    assert await run.status() == "asleep"
+    assert await run.status() == "sleeping"
 
     await rota_harness.clock.advance(timedelta(hours=1, seconds=1))
     await rota_harness.run_until_idle()
@@ -267,7 +267,7 @@ async def test_a_delayed_job_waits_for_its_time(rota_harness: Harness) -> None:
     by_time = await patient.options(at=noon).start()
     many = await app.start_many([patient.options(delay=86400 * 365).bind() for _ in range(3)])
     await rota_harness.run_until_idle()
-    assert {await run.status() for run in (by_delay, by_time, *many)} == {"asleep"}
+    assert {await run.status() for run in (by_delay, by_time, *many)} == {"sleeping"}
 
     await rota_harness.clock.advance(timedelta(days=366))
     await rota_harness.run_until_idle()
@@ -351,7 +351,7 @@ async def test_an_unknown_task_stays_queued_for_a_worker_that_knows_it(rota_dsn:
         run = await brand_new.start()
         async with old.worker():
             await (await known.start()).result(timeout=60)
-            assert await run.status() == "ready"
+            assert await run.status() == "queued"
         async with new.worker():
             assert await run.result(timeout=60) == "new"
 

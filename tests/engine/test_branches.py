@@ -82,7 +82,7 @@ async def test_of_steps_gathered_only_those_that_were_not_done_are_done_again(
         run = await work.start()
         assert await run.result(timeout=60) == ["aa", "whole", "bb"]
     assert sorted(ran) == ["a one", "a two", "b one", "b two", "breaks", "breaks"]
-    assert await fetch(rota_dsn, "select bool_or(own) from rota.steps") == [(False,)]
+    assert await fetch(rota_dsn, "select bool_or(main_branch) from rota.steps") == [(False,)]
 
 
 async def test_a_branch_that_goes_on_lives_with_its_own_failures_only(rota_app: Rota) -> None:

@@ -46,7 +46,7 @@ async def test_what_fits_the_grace_ends_and_what_has_not_begun_goes_back(
     assert [event for event in witness.events if isinstance(event, WorkerDied)] == []
     counts = "select state::text, attempt, count(*) from rota.outcomes group by 1, 2"
     assert await fetch(rota_dsn, counts) == [("succeeded", 1, 5)]
-    assert await fetch(rota_dsn, "select count(*), min(attempt), max(lost) from rota.ready") == [
+    assert await fetch(rota_dsn, "select count(*), min(attempt), max(lost) from rota.queued") == [
         (35, 1, 0)
     ]
     assert await fetch(rota_dsn, "select count(*) from rota.claims") == [(0,)]
@@ -78,7 +78,7 @@ async def test_nothing_is_claimed_once_a_drain_began_not_even_by_a_claim_under_w
         second = await wait.start()
         worker.session.claim_loop.poll_now()
         await asyncio.sleep(0.3)
-        assert await second.status() == "ready"
+        assert await second.status() == "queued"
         go.set()
         await leaving
     assert await first.status() == "succeeded"
@@ -107,7 +107,7 @@ async def test_what_does_not_end_in_time_is_stopped_and_goes_back_uncharged(
         assert 0.9 < time.monotonic() - began < 2.5
     assert stopped.is_set()
     await witness.wait_for_event(JobReturned, job=run.id)
-    assert await fetch(rota_dsn, "select attempt, lost from rota.ready") == [(1, 0)]
+    assert await fetch(rota_dsn, "select attempt, lost from rota.queued") == [(1, 0)]
 
 
 async def test_the_heart_beats_until_the_last(app: Rota, rota_dsn: str) -> None:
@@ -156,7 +156,7 @@ async def test_code_sees_that_its_worker_drains_and_goes_on_elsewhere_where_it_w
         while 2 not in done:
             await asyncio.sleep(0.01)
         await worker.stop()
-    assert await run.status() == "ready"
+    assert await run.status() == "queued"
     async with app.worker():
         assert await run.result(timeout=60) == 6
     assert done == [0, 1, 2, 3, 4, 5]
@@ -202,7 +202,7 @@ async def test_whoever_hurries_does_not_wait_for_what_runs(app: Rota, rota_dsn: 
         worker.hurry()
         await leaving
         assert time.monotonic() - began < 4
-    assert await fetch(rota_dsn, "select attempt, lost from rota.ready") == [(1, 0)]
+    assert await fetch(rota_dsn, "select attempt, lost from rota.queued") == [(1, 0)]
 
 
 async def test_a_database_that_is_away_does_not_keep_a_worker_from_leaving(rota_dsn: str) -> None:
@@ -265,5 +265,5 @@ async def test_somebody_can_have_a_worker_drained(app: Rota, rota_dsn: str) -> N
         await witness.wait_for_event(WorkerStopped, worker=worker.id)
         run = await nothing.start()
         await asyncio.sleep(0.3)
-        assert await run.status() == "ready"
+        assert await run.status() == "queued"
     assert await fetch(rota_dsn, "select rota.drain(1000)") == [(None,)]

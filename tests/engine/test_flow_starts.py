@@ -147,7 +147,7 @@ async def test_priority_goes_for_all_jobs_of_a_run(rota_harness: Harness) -> Non
 
     assert await fetch(
         rota_harness.app._dsn or "",
-        "select array_agg(lane order by id) from rota.jobs group by run",
+        "select array_agg(priority order by id) from rota.jobs group by run",
     ) in ([([3, 0],), ([7, 7],)], [([7, 7],), ([3, 0],)])
 
 

@@ -184,7 +184,7 @@ async def test_the_results_a_claim_takes_are_asked_for_together_each_once(
 
     async def counted(self: ReconnectingConnection, segments: Any) -> Any:
         for query in (query for segment in segments for query in segment):
-            if query.statement == "flow/inputs":
+            if query.statement == "flow/job_results":
                 asked.append(query.params["jobs"].strip("{}").split(","))
         return await send(self, segments)
 
@@ -278,7 +278,7 @@ async def test_an_end_that_could_not_be_passed_on_at_once_is_soon(
     async with await psycopg.AsyncConnection.connect(rota_dsn) as theirs:
         await theirs.execute("select from rota.waiting where task = 'f.last' for update")
         async with rota_harness.app.worker():
-            await until(lambda: equals(rota_dsn, "select count(*) from rota.echoes", 1))
+            await until(lambda: equals(rota_dsn, "select count(*) from rota.pending_releases", 1))
             await theirs.rollback()
             with pytest.raises(RunFailed, match="ValueError"):
                 await run.result(timeout=60)

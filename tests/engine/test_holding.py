@@ -127,7 +127,7 @@ async def test_what_does_not_finish_in_time_goes_back_uncounted(rota_dsn: str, k
         run = await work.start()
         async with app.worker():
             await harness.wait_for_event(JobClaimed, job=run.id)
-        assert await run.status() == "ready"
+        assert await run.status() == "queued"
         assert await fetch(rota_dsn, "select count(*) from rota.claims") == [(0,)]
 
         go.set()

@@ -65,7 +65,7 @@ async def test_a_worker_that_leaves_lets_isolated_code_hand_its_job_back(
         began = asyncio.get_running_loop().time()
     assert asyncio.get_running_loop().time() - began < 10  # it did not wait for the grace to end
     assert not is_alive(pid)
-    assert await run.status() == "ready"
+    assert await run.status() == "queued"
     assert await fetch(rota_dsn, "select count(*) from rota.attempts") == [(0,)]
 
 

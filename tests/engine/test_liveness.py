@@ -130,8 +130,8 @@ async def test_a_job_whose_claim_was_taken_away_is_stopped_within_a_beat(
         old = worker.id
         await fetch(
             rota_dsn,
-            "with gone as (delete from rota.claims returning *) insert into rota.ready"
-            f" (seq, job, lane, queue, task) select seqs[1], jobs[1], 0, '{queue}', 'slow' from gone"
+            "with gone as (delete from rota.claims returning *) insert into rota.queued"
+            f" (seq, job, priority, queue, task) select seqs[1], jobs[1], 0, '{queue}', 'slow' from gone"
             " returning 1",
         )
         await asyncio.wait_for(stopped.wait(), 60)
@@ -247,7 +247,7 @@ async def test_a_heart_whose_connection_breaks_is_back_before_anybody_believes_i
             await fetch(
                 rota_dsn,
                 "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory'"
-                f" and objid = (select seat from rota.workers where id = {before})::bigint",
+                f" and objid = (select session_lock from rota.workers where id = {before})::bigint",
             )
         await asyncio.sleep(1.5)
         assert worker.id == before
@@ -311,7 +311,7 @@ async def test_a_worker_frozen_beyond_its_time_is_declared_dead_and_its_jobs_go_
             reaped = await watching.wait_for_event(JobsReaped, dead_worker=dead)
             assert reaped.jobs == (run.id,)
             del heart.tick
-            assert await run.status() == "ready"
+            assert await run.status() == "queued"
             worker.hurry()
 
 

@@ -23,7 +23,7 @@ def charged(crashes: int) -> int:
 
 async def lose(dsn: str, lost: int, attempt: int = 1) -> None:
     """All that is ready was lost with a worker."""
-    await fetch(dsn, f"update rota.ready set lost = {lost}, attempt = {attempt} returning job")
+    await fetch(dsn, f"update rota.queued set lost = {lost}, attempt = {attempt} returning job")
 
 
 async def test_it_runs_again(rota_app: Rota, rota_dsn: str) -> None:
@@ -176,7 +176,9 @@ async def test_a_grave_suspect_runs_alone_and_the_database_knows(
     @rota_app.task
     async def grave(ctx: Context) -> None:
         seen.append("grave")
-        held = f"select alone, cardinality(jobs) from rota.claims where {ctx.job_id} = any(jobs)"
+        held = (
+            f"select exclusive, cardinality(jobs) from rota.claims where {ctx.job_id} = any(jobs)"
+        )
         assert await fetch(rota_dsn, held) == [(True, 1)]
         await asyncio.sleep(0.3)
         seen.append("grave ends")
@@ -190,7 +192,7 @@ async def test_a_grave_suspect_runs_alone_and_the_database_knows(
     async with rota_app.worker():
         await first.wait()
         suspect = await grave.options(delay=0.3).start()
-        await fetch(rota_dsn, f"update rota.asleep set lost = {GRAVE} returning job")
+        await fetch(rota_dsn, f"update rota.sleeping set lost = {GRAVE} returning job")
         await witness.wait_for_event(JobClaimed, job=suspect.id)
         late = await after.start()
         await asyncio.sleep(0.3)
@@ -224,7 +226,7 @@ async def test_one_that_is_taken_away_while_it_waits_to_be_alone_does_not_run(
     async with rota_app.worker():
         await first.wait()
         suspect = await grave.options(delay=0.3).start()
-        await fetch(rota_dsn, f"update rota.asleep set lost = {GRAVE} returning job")
+        await fetch(rota_dsn, f"update rota.sleeping set lost = {GRAVE} returning job")
         await witness.wait_for_event(JobClaimed, job=suspect.id)
         await fetch(
             rota_dsn, f"delete from rota.claims where {suspect.id} = any(jobs) returning id"
@@ -253,7 +255,7 @@ async def test_one_that_has_run_alone_for_a_while_lets_others_in(
     async with rota_app.worker():
 
         async def is_no_longer_alone() -> bool:
-            return bool(await fetch(rota_dsn, "select alone from rota.claims") == [(False,)])
+            return bool(await fetch(rota_dsn, "select exclusive from rota.claims") == [(False,)])
 
         await until(is_no_longer_alone)
         await (await other.start()).result(timeout=60)
@@ -290,7 +292,9 @@ async def test_it_is_no_suspect_any_more_once_its_code_has_come_back(
     async with rota_app.worker():
 
         async def sleeps() -> bool:
-            return bool(await fetch(rota_dsn, "select attempt, lost from rota.asleep") == [(3, 1)])
+            return bool(
+                await fetch(rota_dsn, "select attempt, lost from rota.sleeping") == [(3, 1)]
+            )
 
         await until(sleeps)
 

@@ -139,7 +139,7 @@ async def test_much_that_is_said_costs_few_statements_and_only_the_last_progress
     insist = Database.run_with_retry
 
     async def counted(self: Database, query: Any, *args: Any, **kwargs: Any) -> Any:
-        if query.statement in ("step/progress", "step/log"):
+        if query.statement in ("step/write_progress", "step/write_logs"):
             written.append(query.statement)
         return await insist(self, query, *args, **kwargs)
 

@@ -237,7 +237,7 @@ async def test_a_fork_is_given_what_came_before_and_does_the_rest(
         await whole.signal("word", "again")
         assert (await whole.result(timeout=60))[1:4] == [6, "again", 65]
     assert await fetch(
-        rota_dsn, f"select id, origin from rota.jobs where id <> {run.id} order by 1"
+        rota_dsn, f"select id, forked_from from rota.jobs where id <> {run.id} order by 1"
     ) == [
         (copy.id, run.id),
         (other.id, run.id),
@@ -256,7 +256,7 @@ async def test_a_run_can_be_forked_that_is_still_under_way(
         await asleep(copy)
         await copy.signal("word", "mine")
         assert (await copy.result(timeout=60))[2] == "mine"
-        assert await run.status() == "asleep"
+        assert await run.status() == "sleeping"
 
 
 async def test_what_cannot_be_forked_is_said(

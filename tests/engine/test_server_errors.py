@@ -116,7 +116,7 @@ async def test_sleep_during_server_error_is_recorded_later(rota_app: Rota, code:
         return ctx.attempt
 
     async with rota_app.worker():
-        async with Failing(dsn, "asleep", code) as failing:
+        async with Failing(dsn, "sleeping", code) as failing:
             runs = await rota_app.start_many([work.bind() for _ in range(JOBS)])
             await until(failing.refused)
         assert {await run.result(timeout=60) for run in runs} == {1}

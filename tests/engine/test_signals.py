@@ -329,7 +329,7 @@ async def test_a_signal_goes_to_every_job_of_a_run_that_waits_for_it(rota_harnes
     async with app.worker():
         run = await flow.start()
         async with asyncio.timeout(60):
-            while await fetch(app._dsn or "", "select count(*) from rota.asleep") != [(2,)]:
+            while await fetch(app._dsn or "", "select count(*) from rota.sleeping") != [(2,)]:
                 await asyncio.sleep(0.01)
         assert await run.signal("word", "yes")
         assert await run.result(timeout=60) == {"both": "left yes, right yes"}

@@ -41,7 +41,7 @@ async def test_a_year_is_slept_by_the_databases_clock(rota_harness: Harness) -> 
 
     run = await work.start()
     await rota_harness.run_until_idle()
-    assert await run.status() == "asleep"
+    assert await run.status() == "sleeping"
     await clock.advance(YEAR - timedelta(seconds=1))
     await rota_harness.run_until_idle()
     assert ran == ["before"]
@@ -87,7 +87,7 @@ async def test_all_the_ways_to_say_how_long(rota_harness: Harness, rota_dsn: str
     runs = {how: await work.start(how) for how in ("number", "timedelta", "units", "both", "until")}
     await rota_harness.run_until_idle()
     rows = await fetch(
-        rota_dsn, "select job, extract(epoch from until - at)::float8, until from rota.steps"
+        rota_dsn, "select job, extract(epoch from wake_at - at)::float8, wake_at from rota.steps"
     )
     found = {job: (seconds, end) for job, seconds, end in rows}
     for how in ("number", "timedelta", "units", "both"):
@@ -154,10 +154,10 @@ async def test_woken_too_early_it_sleeps_on(rota_harness: Harness, rota_dsn: str
     async with app.worker():
         run = await work.start()
         await asleep(run)
-        [(before,)] = await fetch(rota_dsn, "select wake from rota.asleep")
-        await fetch(rota_dsn, "update rota.asleep set wake = rota.clock() returning job")
+        [(before,)] = await fetch(rota_dsn, "select wake_at from rota.sleeping")
+        await fetch(rota_dsn, "update rota.sleeping set wake_at = rota.clock() returning job")
         await slept(rota_harness, run, 2)
-        assert await fetch(rota_dsn, "select wake from rota.asleep") == [(before,)]
+        assert await fetch(rota_dsn, "select wake_at from rota.sleeping") == [(before,)]
 
 
 # Without a place
@@ -177,7 +177,7 @@ async def test_sleepers_hold_no_place(rota_harness: Harness, rota_dsn: str) -> N
     @app.task
     async def busy() -> str:
         nonlocal meanwhile
-        [(meanwhile,)] = await fetch(rota_dsn, "select count(*) from rota.asleep")
+        [(meanwhile,)] = await fetch(rota_dsn, "select count(*) from rota.sleeping")
         return "done"
 
     async with app.worker(concurrency=1) as worker:

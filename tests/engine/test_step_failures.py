@@ -310,7 +310,7 @@ async def test_a_step_is_tried_again_at_once_within_its_attempt(
     async with rota_app.worker():
         run = await work.start()
         assert await run.result(timeout=60) == 3
-    assert await fetch(rota_dsn, "select open, tries, until is null, error from rota.steps") == [
+    assert await fetch(rota_dsn, "select open, tries, wake_at is null, error from rota.steps") == [
         (False, 3, False, None)
     ]
 
@@ -383,7 +383,7 @@ async def test_a_step_waits_out_its_time_though_it_comes_back_early(
     async with app.worker():
         run = await work.start()
         await asleep(run)
-        await fetch(rota_dsn, "update rota.asleep set wake = rota.clock() returning job")
+        await fetch(rota_dsn, "update rota.sleeping set wake_at = rota.clock() returning job")
         await slept(rota_harness, run, 2)
         assert ran == [1]
         await clock.advance(AN_HOUR)

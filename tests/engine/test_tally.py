@@ -18,7 +18,7 @@ from rota.store.database import Database
 from rota.store.jobs import ClaimedJob
 from rota.store.query import Query
 
-SUMS = "select coalesce(sum(claimed), 0), coalesce(sum(succeeded), 0) from rota.tallies"
+SUMS = "select coalesce(sum(claimed), 0), coalesce(sum(succeeded), 0) from rota.minute_stats"
 
 
 @pytest.fixture
@@ -53,7 +53,10 @@ async def test_a_worker_that_leaves_has_written_everything(
         await asyncio.gather(*(run.result(timeout=60) for run in runs))
 
     assert await one(db, SUMS) == (300, 300)
-    took = "select sum(attempts), sum(took) > 0, sum(waits), sum(waited) > 0 from rota.tallies"
+    took = (
+        "select sum(attempts), sum(seconds) > 0, sum(wait_count), "
+        "sum(wait_seconds) > 0 from rota.minute_stats"
+    )
     assert await one(db, took) == (300, True, 300, True)
 
 
@@ -72,7 +75,9 @@ async def test_what_was_counted_belongs_to_the_minute_it_was_seen_in(
     meters.count_claim(jobs(5))
     await loop.tick()
 
-    rows = await (await db.execute("select claimed from rota.tallies order by minute")).fetchall()
+    rows = await (
+        await db.execute("select claimed from rota.minute_stats order by minute")
+    ).fetchall()
     assert rows == [(8,), (4,)]
 
 
@@ -95,7 +100,7 @@ async def test_an_answer_that_never_came_is_asked_for_again_and_counts_once(
     meters.count_claim(jobs(2))
     await loop.tick()
 
-    assert await one(db, "select sum(claimed), count(*) from rota.tallies") == (7, 1)
+    assert await one(db, "select sum(claimed), count(*) from rota.minute_stats") == (7, 1)
 
 
 async def test_what_is_written_is_not_written_again(
@@ -105,11 +110,11 @@ async def test_what_is_written_is_not_written_again(
     loop = MinuteStats(database, 1, DatabaseClock(await now_of(db)), meters)
     meters.count_claim(jobs(5))
     await loop.tick()
-    await db.execute("delete from rota.tallies")
+    await db.execute("delete from rota.minute_stats")
     await loop.tick()
     await loop.close()
 
-    assert await one(db, "select count(*) from rota.tallies") == (0,)
+    assert await one(db, "select count(*) from rota.minute_stats") == (0,)
 
 
 async def test_who_leaves_does_not_stay_for_what_cannot_be_written(
@@ -147,7 +152,7 @@ async def test_who_has_nothing_to_write_writes_nothing(
     clock.set(clock.now() + timedelta(minutes=1))
     await loop.tick()
     await loop.tick()
-    assert asked == ["meter/sample"]
+    assert asked == ["metric/sample_queues"]
 
 
 async def test_now_and_then_it_tidies(
@@ -155,9 +160,9 @@ async def test_now_and_then_it_tidies(
 ) -> None:
     monkeypatch.setattr(minute_stats, "COMPACT_SECONDS", 0.0)
     await db.execute(
-        "insert into rota.samples values (rota.clock() - interval '8 days', 'default', 1, 0, 1)"
+        "insert into rota.queue_samples values (rota.clock() - interval '8 days', 'default', 1, 0, 1)"
     )
     loop = MinuteStats(database, 1, DatabaseClock(await now_of(db)), Counters())
     await loop.tick()
 
-    assert await one(db, "select count(*) from rota.samples") == (0,)
+    assert await one(db, "select count(*) from rota.queue_samples") == (0,)

@@ -60,7 +60,7 @@ async def test_what_a_node_waited_for_is_the_argument_of_the_next(
 
     async with rota_app.worker():
         run = await flow.start(item="book")
-        await until(lambda: equals(rota_dsn, "select count(*) from rota.asleep", 1))
+        await until(lambda: equals(rota_dsn, "select count(*) from rota.sleeping", 1))
         assert await run.signal("approval", True)
         assert await run.result(timeout=60) == {"ship": "book: True"}
 

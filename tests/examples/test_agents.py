@@ -208,7 +208,7 @@ def test_in_one_command_an_agent_pauses_and_goes_on_elsewhere(programs: Make) ->
         crew.until(lambda: len(crew.rows(thoughts)) > 1)
 
         assert ask(second, f"/agents/{run}/pause", "POST") == {"run": run, "pauses": 1}
-        crew.until(lambda: ask(second, f"/agents/{run}")["state"] == "asleep")
+        crew.until(lambda: ask(second, f"/agents/{run}")["state"] == "sleeping")
         before = len(crew.rows(thoughts))
         os.kill(victim, signal.SIGKILL)
         assert ask(second, f"/agents/{run}/resume", "POST") == {"run": run, "resumes": 1}

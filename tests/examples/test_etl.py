@@ -121,13 +121,13 @@ def test_killed_wherever_it_is_nothing_is_lost_or_doubled(programs: Make) -> Non
     # While files are cleaned: one dies, the other goes on with what it held.
     etl.until("clean_file", "succeeded")
     etl.workers[0].kill()
-    etl.until("etl.settle", "asleep")
+    etl.until("etl.settle", "sleeping")
     assert etl.staged() == {f"{DAY}/till-{n:02}.csv": SALES for n in range(1, FILES + 1)}
 
     # While it sleeps, and while it waits for a word, nobody need be there.
     etl.kill_all()
     etl.start(1)
-    etl.until("etl.approval", "asleep")
+    etl.until("etl.approval", "sleeping")
     etl.kill_all()
     assert etl.programs.rows("select rota.signal(%s, 'approval', 'true')", etl.run)
 

@@ -152,7 +152,7 @@ async def test_a_worker_in_the_middle_of_a_tick_and_a_migration_both_come_to_the
 
         await worker.execute("update rota.runs set id = id where false")
         await worker.execute("update rota.locks set name = name where false")
-        await worker.execute("update rota.audit set who = who where false")
+        await worker.execute("update rota.audit set operator = operator where false")
 
     assert await migrating == list(migrations()[7:])
 

@@ -158,7 +158,7 @@ async def test_values_arrive_as_they_were_sent(database: Database) -> None:
     assert (started.created, again) == (True, jobs.StartedJob(started.run, False))
     async with database.connection() as connection:
         cursor = await connection.execute(
-            "select jobs.args->>'text', asleep.wake from rota.jobs join rota.asleep on job = id"
+            "select jobs.args->>'text', sleeping.wake_at from rota.jobs join rota.sleeping on job = id"
         )
         assert await cursor.fetchall() == [("it's \\ 100%", at)]
 

@@ -54,7 +54,7 @@ async def test_what_runs_ends_and_what_is_ready_waits_until_it_is_resumed(
 
             assert await first.result(timeout=60) == "first"
             assert await (await other.start()).result(timeout=60) == "done"
-            assert await second.status() == "ready"
+            assert await second.status() == "queued"
             assert ran == ["first"]
             assert await app.queues.resume("mail") is True
             assert await second.result(timeout=60) == "second"
@@ -71,13 +71,13 @@ async def test_a_worker_that_comes_later_takes_nothing_either(rota_app: Rota, db
     await rota_app.queues.pause("mail")
     ready = [await send.start() for _ in range(3)]
     suspect, grave = ready[:2]
-    await db.execute("update rota.ready set lost = -1 where job = %s", (suspect.id,))
-    await db.execute("update rota.ready set lost = -4 where job = %s", (grave.id,))
+    await db.execute("update rota.queued set lost = -1 where job = %s", (suspect.id,))
+    await db.execute("update rota.queued set lost = -4 where job = %s", (grave.id,))
     async with rota_app.worker():
         for _ in range(3):
             await (await after.start()).result(timeout=60)
         # It has claimed more than once by now, and looked for those that were lost.
-        assert [await each.status() for each in ready] == ["ready"] * 3
+        assert [await each.status() for each in ready] == ["queued"] * 3
         await rota_app.queues.resume("mail")
         for each in ready:
             await each.result(timeout=60)
@@ -115,7 +115,9 @@ async def test_doing_it_twice_changes_nothing_and_each_deed_is_written_down(
     assert [await queues.resume("mail", by="ben") for _ in range(2)] == [True, False]
     assert await queues.paused() == []
 
-    cursor = await db.execute("select who, action, subject, detail from rota.audit order by id")
+    cursor = await db.execute(
+        "select operator, action, subject, detail from rota.audit order by id"
+    )
     assert await cursor.fetchall() == [
         ("ada", "pause queue", "mail", {"reason": "a deploy"}),
         ("ben", "resume queue", "mail", {}),
@@ -141,7 +143,7 @@ async def test_nobody_is_wanted_for_what_waits_there(rota_app: Rota, db: Databas
     async def send() -> None: ...
 
     await rota_app.start_many([send.bind() for _ in range(50)])
-    wanted = "select rota.wanted_workers('mail')"
+    wanted = "select rota.desired_workers('mail')"
     assert await counted(db, wanted) > 0
 
     await rota_app.queues.pause("mail")
@@ -193,7 +195,7 @@ def test_on_the_command_line(
 
     assert main.run(["explain", str(row[0])]) == FAILED
     said = capfd.readouterr().out
-    assert "it is ready, and queue 'mail' is paused" in said
+    assert "it is queued, and queue 'mail' is paused" in said
     assert "remedy  `rota queues resume mail`" in said
     main.run(["doctor"])
     assert "notice   paused" in capfd.readouterr().out

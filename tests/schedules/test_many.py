@@ -56,7 +56,7 @@ update rota.schedules
 # From the tick until the job's code begins.
 LATE = """
 select percentile_cont(array[0.5, 0.99, 1.0]) within group (order by late)
-  from (select extract(epoch from outcomes.at - ticks.tick)::float8 - outcomes.took as late
+  from (select extract(epoch from outcomes.at - ticks.tick)::float8 - outcomes.seconds as late
           from rota.ticks
           join rota.outcomes on outcomes.job = ticks.run) as each
 """

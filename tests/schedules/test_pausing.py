@@ -146,7 +146,7 @@ def test_the_same_without_awaiting(rota_dsn: str) -> None:
         schedules.resume("x")
         assert [each.every for each in schedules.list()] == [7200]
         run = schedules.trigger("x")
-        assert run.status() == "ready"
+        assert run.status() == "queued"
         assert [each.run for each in schedules.ticks("x")] == [run.id]
         now = schedules.ticks("x")[0].planned
         assert schedules.backfill("x", now - HOUR, now) == ()

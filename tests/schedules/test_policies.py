@@ -125,7 +125,7 @@ async def test_one_waits_for_the_last_run_and_begins_when_it_has_ended(bell: Mak
         await ring.told((0, "started", "succeeded"), (1, "started", "succeeded"), *waiting[1:])
         await ring.at(4)
         await ring.began_at(0, 1, 4)
-    found = await ask(ring.db, "select tick, state, why from rota.ticks where run is not null")
+    found = await ask(ring.db, "select tick, state, reason from rota.ticks where run is not null")
     assert sorted(found) == [(nth(n), "started", None) for n in (0, 1, 4)]
 
 
@@ -142,7 +142,7 @@ async def test_one_that_waits_when_it_is_paused_starts_nothing_and_says_so(bell:
         await ring.app.schedules.resume("ring")
         await ring.at(2)
         await ring.began_at(0, 2)
-    found = await ask(ring.db, "select why from rota.ticks where state = 'skipped'")
+    found = await ask(ring.db, "select reason from rota.ticks where state = 'skipped'")
     assert found == [("the schedule was paused",)]
 
 
@@ -265,7 +265,7 @@ async def test_it_is_paused_after_so_many_failures_and_starts_nothing_more(
         await eventually(db, "select failures from rota.schedules", [(1,)])
         await clock.set(nth(1))
         # Without another tick to look at it.
-        await eventually(db, "select state::text, why from rota.schedules", [PAUSED])
+        await eventually(db, "select state::text, reason from rota.schedules", [PAUSED])
         await clock.set(nth(5))
         await asyncio.sleep(0.4)
         assert len(await ask(db, TOLD)) == 2

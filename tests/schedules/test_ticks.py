@@ -227,7 +227,7 @@ async def test_while_nothing_is_due_nothing_is_asked(
         await asyncio.sleep(0.5)
         looks.clear()
         await asyncio.sleep(2)
-        assert looks in ([], ["tick/open"])
+        assert looks in ([], ["tick/open_ticks"])
 
 
 async def test_what_another_has_in_hand_is_looked_for_again_soon_and_not_at_once(
@@ -307,7 +307,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler, "SWEEP_SECONDS", 0.5)
 
 
-NOTED = "select succeeded is not null from rota.schedules"
+NOTED = "select last_success is not null from rota.schedules"
 
 
 async def noted(db: DB) -> None:

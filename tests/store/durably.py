@@ -100,8 +100,8 @@ async def asleep(stage: Stage, *waits: JournalEntry, **more: Any) -> Batch:
 
 async def come_due(stage: Stage) -> None:
     """Let the time of everything that waits come."""
-    await stage.sql("update rota.steps set until = rota.clock() where until is not null")
-    await stage.sql("update rota.asleep set wake = rota.clock() where wake < 'infinity'")
+    await stage.sql("update rota.steps set wake_at = rota.clock() where wake_at is not null")
+    await stage.sql("update rota.sleeping set wake_at = rota.clock() where wake_at < 'infinity'")
 
 
 async def say(

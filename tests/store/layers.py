@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from rota.store import query
 
 LAYERS: dict[str, dict[str, tuple[str, str]]] = {
-    "lock": {"tick/due": ("\n   for update skip locked", "")},
-    "key": {"tick/mark": ("on conflict (schedule, tick) do nothing\n", "")},
+    "lock": {"tick/lock_due": ("\n   for update skip locked", "")},
+    "key": {"tick/record": ("on conflict (schedule, tick) do nothing\n", "")},
     "compare": {
         "tick/advance": (
             "\n       and schedules.next is not distinct from given.old"

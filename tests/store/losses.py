@@ -73,7 +73,7 @@ async def suspect(stage: Stage, worker: int) -> Batch:
 
 async def ready(stage: Stage, *columns: str) -> dict[int, Any]:
     """Of each job in ready, these columns, or the one."""
-    rows = await stage.sql(f"select job, {', '.join(columns)} from rota.ready")
+    rows = await stage.sql(f"select job, {', '.join(columns)} from rota.queued")
     return {job: rest[0] if len(columns) == 1 else tuple(rest) for job, *rest in rows}
 
 
@@ -81,7 +81,7 @@ async def put_in_ready(stage: Stage, mark: int, count: int = 1, attempt: int = 1
     """Jobs that are ready, with this mark in `lost`."""
     ids = await stage.start_several(count)
     await stage.sql(
-        "update rota.ready set lost = %s, attempt = %s where job = any(%s)", mark, attempt, ids
+        "update rota.queued set lost = %s, attempt = %s where job = any(%s)", mark, attempt, ids
     )
     return ids
 
@@ -137,7 +137,7 @@ async def split(
 async def run_out(stage: Stage, claim: int) -> None:
     """Let the time of a claim be over."""
     await stage.sql(
-        "update rota.claims set until = rota.clock() - interval '1 s' where id = %s", claim
+        "update rota.claims set expires = rota.clock() - interval '1 s' where id = %s", claim
     )
 
 

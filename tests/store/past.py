@@ -20,7 +20,7 @@ TABLES = (
 # What code comes to, and what it says, as if it had.
 LIVED = (
     "insert into rota.checkpoints (job, state) select each, '1' from unnest(%s::bigint[]) as each",
-    "insert into rota.steps (job, kind, name, number, position, own)"
+    "insert into rota.steps (job, kind, name, number, position, main_branch)"
     " select each, 'step', number::text, 1, number, true"
     " from unnest(%s::bigint[]) as each, generate_series(1, 2) as number",
     "insert into rota.signals (run, name, at, payload)"
@@ -50,7 +50,7 @@ class Past:
     ) -> int:
         """A job that has ended, alone unless it is one of a run's."""
         job: int = await self.stage.one(
-            "insert into rota.jobs (run, created, task, queue, args, key, rule, children)"
+            "insert into rota.jobs (run, created, task, queue, args, key, rule, successors)"
             " values (%s, rota.clock() - %s, 'work', %s, '{}', %s, %s, %s) returning id",
             *(run, self._before(created, days), queue, key),
             *((None, None) if run is None else ("all_succeeded", [run])),
@@ -76,7 +76,7 @@ class Past:
         run: int = await self.stage.one("select nextval('rota.ids')")
         jobs = [await self.ended(days, queue=queue, run=run) for queue in queues]
         await self.stage.sql(
-            "insert into rota.runs (id, created, flow, key, parent, input, jobs, children)"
+            "insert into rota.runs (id, created, flow, key, parent, input, jobs, successors)"
             " values (%s, rota.clock() - %s, 'etl', %s, %s, '{}', %s, %s)",
             *(run, self._before(None, days), key, parent, jobs, part_of and [part_of]),
         )
@@ -85,8 +85,8 @@ class Past:
         if open:
             await self.stage.sql("delete from rota.outcomes where job = %s", jobs[-1])
             await self.stage.sql(
-                "insert into rota.ready (seq, job, lane, queue, task)"
-                " select id, id, lane, queue, task from rota.jobs where id = %s",
+                "insert into rota.queued (seq, job, priority, queue, task)"
+                " select id, id, priority, queue, task from rota.jobs where id = %s",
                 jobs[-1],
             )
             await self.stage.sql("insert into rota.waiting (job, open) values (%s, 1)", run)

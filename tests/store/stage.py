@@ -27,9 +27,9 @@ Connection = AsyncConnection[Any]
 PLACES = """
 select job, array_agg(place order by place)
   from (select id as job, 'known' as place from rota.jobs
-         union all select job, 'ready' from rota.ready
+         union all select job, 'queued' from rota.queued
          union all select id, 'known' from rota.runs
-         union all select job, 'asleep' from rota.asleep
+         union all select job, 'sleeping' from rota.sleeping
          union all select job, 'waiting' from rota.waiting
          union all select job, 'quarantine' from rota.quarantine
          union all select unnest(jobs), 'claims' from rota.claims
@@ -41,11 +41,11 @@ select job, array_agg(place order by place)
 MISCOUNTED = """
 select waiting.job, waiting.open, count(parent.id) as parents
   from rota.waiting
-  left join (select id, unnest(children) as child from rota.jobs
-              union all select id, unnest(children) from rota.runs) as parent
+  left join (select id, unnest(successors) as child from rota.jobs
+              union all select id, unnest(successors) from rota.runs) as parent
     on parent.child = waiting.job
    and (not exists (select from rota.outcomes where outcomes.job = parent.id)
-        or exists (select from rota.echoes where echoes.job = parent.id))
+        or exists (select from rota.pending_releases where pending_releases.job = parent.id))
  group by waiting.job, waiting.open
 having waiting.open <> count(parent.id)
 """
@@ -58,15 +58,18 @@ select id from rota.claims
 
 # Truncating would take ten times as long: it makes files.
 EMPTY = """
-with a as (delete from rota.jobs), b as (delete from rota.ready), c as (delete from rota.asleep),
+with a as (delete from rota.jobs), b as (delete from rota.queued), c as (delete from rota.sleeping),
      d as (delete from rota.claims), e as (delete from rota.outcomes), f as (delete from rota.attempts),
      g as (delete from rota.keys), h as (delete from rota.cancels), i as (delete from rota.waiters),
      j as (delete from rota.workers), k as (delete from rota.runs), l as (delete from rota.waiting),
-     m as (delete from rota.echoes), n as (delete from rota.skills), o as (delete from rota.quarantine),
+     m as (delete from rota.pending_releases), n as (delete from rota.worker_tasks),
+            o as (delete from rota.quarantine),
      p as (delete from rota.checkpoints), q as (delete from rota.steps), r as (delete from rota.signals),
      s as (delete from rota.progress), t as (delete from rota.logs), u as (delete from rota.schedules),
-     v as (delete from rota.ticks), w as (delete from rota.tallies), x as (delete from rota.samples),
-     links as (delete from rota.links), y as (delete from rota.refusals), z as (delete from rota.rounds),
+     v as (delete from rota.ticks), w as (delete from rota.minute_stats),
+            x as (delete from rota.queue_samples),
+     trace_links as (delete from rota.trace_links), y as (delete from rota.refused_outcomes),
+            z as (delete from rota.alert_rounds),
      tokens as (delete from rota.access_tokens), pauses as (delete from rota.pauses),
      instances as (delete from rota.instances)
 select setval('rota.ids', 1, false)
@@ -282,8 +285,8 @@ class Stage:
             await self.sql(f"select each::text from rota.{table} as each order by 1", on=on)
             for table in (
                 "jobs",
-                "ready",
-                "asleep",
+                "queued",
+                "sleeping",
                 "claims",
                 "outcomes",
                 "attempts",
@@ -291,7 +294,7 @@ class Stage:
                 "cancels",
                 "runs",
                 "waiting",
-                "echoes",
+                "pending_releases",
                 "quarantine",
                 "checkpoints",
                 "steps",

@@ -105,8 +105,8 @@ class Telling:
     async def _is_open(self) -> bool:
         return bool(
             await self.stage.one(
-                "select exists (select from rota.ready) or exists (select from rota.claims)"
-                " or exists (select from rota.asleep) or exists (select from rota.echoes)"
+                "select exists (select from rota.queued) or exists (select from rota.claims)"
+                " or exists (select from rota.sleeping) or exists (select from rota.pending_releases)"
             )
         )
 
@@ -182,7 +182,7 @@ class Telling:
             "select state::text from rota.outcomes where job = %s", self.run.run
         )
         assert whole == flows.run_comes_to(list(found.values()), "run" in self.wished)
-        left = ("ready", "asleep", "waiting", "claims", "echoes")
+        left = ("queued", "sleeping", "waiting", "claims", "pending_releases")
         for table in left:
             assert await self.stage.sql(f"select * from rota.{table}") == [], table
         return found

@@ -62,7 +62,7 @@ async def test_it_begins_at_its_first_attempt_and_is_no_suspect(stage: Stage, ma
 
     await begin_anew(stage, batch)
 
-    assert await stage.sql("select attempt, lost from rota.ready") == [(1, 0)]
+    assert await stage.sql("select attempt, lost from rota.queued") == [(1, 0)]
 
 
 async def test_it_queues_behind_the_others(stage: Stage) -> None:
@@ -115,7 +115,7 @@ async def test_the_next_life_waits_for_the_next_signal(stage: Stage) -> None:
 
     await lie_down(stage, batch, wait("next"))
 
-    assert await stage.place(batch.jobs[0]) == "asleep"
+    assert await stage.place(batch.jobs[0]) == "sleeping"
     assert await say(stage, batch.jobs[0], "next", '"two"') == "sent"
     assert [each.payload for each in await known(stage, await again(stage))] == ['"two"']
 
@@ -130,7 +130,7 @@ async def test_a_job_of_a_flow_leaves_the_run_its_signals(stage: Stage) -> None:
     await begin_anew(stage, batch)
 
     assert await said(stage, laid.run) == "1"
-    assert await stage.place(laid["a"]) == "ready"
+    assert await stage.place(laid["a"]) == "queued"
 
 
 async def test_calls_it_has_made_are_those_of_another_life(stage: Stage) -> None:
@@ -244,14 +244,15 @@ async def test_what_came_before_a_step_is_copied(
     assert await stage.sql("select name from rota.signals where run = %s order by 1", forked) == (
         heard_of
     )
-    assert await stage.sql("select origin from rota.jobs where id = %s", forked) == [run]
+    assert await stage.sql("select forked_from from rota.jobs where id = %s", forked) == [run]
 
 
 async def test_what_is_copied_is_as_it_was(stage: Stage) -> None:
     run = await lived(stage)
     forked = await fork(stage, run, "c")
     same = (
-        "select kind, name, number, position, own, place, open, tries, at, took, until, result::text,"
+        "select kind, name, number, position, main_branch, branch_key, open, tries, at, seconds,"
+        " wake_at, result::text,"
         " error::text from rota.steps where job = %s and name <> 'c' order by position"
     )
 
@@ -303,9 +304,9 @@ async def test_one_forked_beside_an_open_wait_waits_for_its_own_signal(stage: St
     await lie_down(stage, new, wait("go"), kept=[])
 
     await say(stage, batch.jobs[0])
-    assert await stage.place(forked) == "asleep"
+    assert await stage.place(forked) == "sleeping"
     await say(stage, forked)
-    assert await stage.place(forked) == "ready"
+    assert await stage.place(forked) == "queued"
 
 
 async def test_one_that_is_being_forked_is_not_removed_meanwhile(stage: Stage) -> None:

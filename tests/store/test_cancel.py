@@ -28,7 +28,7 @@ async def test_a_ready_job_is_cancelled_at_once(stage: Stage) -> None:
     assert await cancel(stage, run) == "cancelled"
 
     assert await stage.sql(
-        "select job, claim, worker, state::text, attempt, took from rota.outcomes"
+        "select job, claim, worker, state::text, attempt, seconds from rota.outcomes"
     ) == [(run, None, None, "cancelled", 1, None)]
     assert (await stage.claim(await stage.worker())).jobs == []
     assert await stage.sql("select job from rota.cancels") == []
@@ -36,7 +36,7 @@ async def test_a_ready_job_is_cancelled_at_once(stage: Stage) -> None:
 
 async def test_a_ready_job_that_came_back_under_another_number_is_found(stage: Stage) -> None:
     run = await stage.start()
-    await stage.sql("update rota.ready set seq = 5000, attempt = 3")
+    await stage.sql("update rota.queued set seq = 5000, attempt = 3")
 
     assert await cancel(stage, run) == "cancelled"
     assert await stage.sql("select attempt from rota.outcomes") == [3]
@@ -48,7 +48,7 @@ async def test_a_sleeping_job_is_cancelled_at_once(stage: Stage) -> None:
 
     assert await cancel(stage, batch.jobs[0]) == "cancelled"
     assert await stage.sql("select attempt from rota.outcomes") == [2]
-    assert await stage.sql("select job from rota.asleep") == []
+    assert await stage.sql("select job from rota.sleeping") == []
 
 
 async def test_cancelling_what_a_worker_holds_is_a_wish_that_it_can_read(stage: Stage) -> None:

@@ -55,7 +55,16 @@ async def test_jobs_of_a_run_are_told_as_the_view_of_all_jobs_tells_them(stage: 
     )
     assert sorted(told) == [tuple(each) for each in viewed]
     assert {state for _, _, _, state, *_ in told} == {
-        *("succeeded", "failed", "ready", "asleep", "quarantined", "running", "waiting", "skipped")
+        *(
+            "succeeded",
+            "failed",
+            "queued",
+            "sleeping",
+            "quarantined",
+            "running",
+            "waiting",
+            "skipped",
+        )
     }
 
 
@@ -72,8 +81,8 @@ async def test_what_happened_is_told_the_last_first(stage: Stage) -> None:
     assert told == {
         *(("run", "created"), ("", "signal")),
         *(("good", "began"), ("good", "succeeded"), ("bad", "began"), ("bad", "failed")),
-        *(("tried", "began"), ("tried", "failed"), ("tried", "asleep"), ("skipped", "skipped")),
-        *(("napping", "asleep"), ("napping", "step"), ("napping", "wait")),
+        *(("tried", "began"), ("tried", "failed"), ("tried", "sleeping"), ("skipped", "skipped")),
+        *(("napping", "sleeping"), ("napping", "step"), ("napping", "wait")),
         *(("aside", "quarantined"), ("going", "claimed"), ("going", "unwanted")),
     }
 
@@ -96,7 +105,7 @@ async def test_of_one_job_only_its_own_doings_are_told(stage: Stage) -> None:
     found = await stage.run(run_history.run_events(laid["napping"]))
 
     assert {each.job for each in found} == {laid["napping"]}
-    assert {each.kind for each in found} == {"created", "step", "wait", "asleep"}
+    assert {each.kind for each in found} == {"created", "step", "wait", "sleeping"}
 
 
 async def test_no_more_is_told_than_asked_for_and_steps_only_of_few_jobs(stage: Stage) -> None:

@@ -65,7 +65,7 @@ async def test_claiming_moves_a_job_from_ready_into_a_claim_in_one_statement(sta
 
     batch = await stage.claim(worker, nonce=nonce)
 
-    assert await stage.sql("select job from rota.ready") == []
+    assert await stage.sql("select job from rota.queued") == []
     assert await stage.sql("select id, worker, nonce, jobs from rota.claims") == [
         (batch.id, worker, nonce, ids)
     ]
@@ -80,7 +80,7 @@ async def test_an_empty_claim_writes_nothing(stage: Stage) -> None:
 
 async def test_the_arrays_of_a_claim_stay_side_by_side(stage: Stage) -> None:
     ids = await stage.start_several(4)
-    await stage.sql("update rota.ready set attempt = job * 2, lost = job * 3, seq = job * 5 + 100")
+    await stage.sql("update rota.queued set attempt = job * 2, lost = job * 3, seq = job * 5 + 100")
 
     batch = await stage.claim(await stage.worker())
 
@@ -111,7 +111,7 @@ async def test_the_limit_holds_when_the_planner_has_only_nested_loops_left(stage
 
     for _ in range(3):
         assert len((await stage.claim(worker, 1)).jobs) == 1
-    assert len(await stage.sql("select job from rota.ready")) == 7
+    assert len(await stage.sql("select job from rota.queued")) == 7
 
 
 async def test_a_floor_hides_what_lies_below_it(stage: Stage) -> None:

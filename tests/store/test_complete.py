@@ -35,7 +35,7 @@ async def test_completing_records_outcomes_and_empties_the_claim(stage: Stage) -
     assert moved == MoveResult([], [], [], False)
     assert await stage.sql("select id from rota.claims") == []
     assert await stage.sql(
-        "select job, claim, worker, state::text, attempt, result ->> 'job', took, error"
+        "select job, claim, worker, state::text, attempt, result ->> 'job', seconds, error"
         "  from rota.outcomes order by job"
     ) == [
         (job, batch.id, batch.worker, "succeeded", 1, str(job), job / 4, None) for job in batch.jobs
@@ -44,7 +44,7 @@ async def test_completing_records_outcomes_and_empties_the_claim(stage: Stage) -
 
 async def test_the_outcome_tells_which_attempt_it_was(stage: Stage) -> None:
     await stage.start_several(2)
-    await stage.sql("update rota.ready set attempt = job + 4")
+    await stage.sql("update rota.queued set attempt = job + 4")
     batch = await stage.claim(await stage.worker())
 
     await stage.run(complete(batch))
@@ -66,7 +66,7 @@ async def test_no_result_is_stored_as_no_result(stage: Stage) -> None:
 
 async def test_completing_some_leaves_the_rest_side_by_side(stage: Stage) -> None:
     await stage.start_several(6)
-    await stage.sql("update rota.ready set attempt = job * 2, lost = job * 3, seq = job * 5")
+    await stage.sql("update rota.queued set attempt = job * 2, lost = job * 3, seq = job * 5")
     batch = await stage.claim(await stage.worker())
 
     await stage.run(complete(batch, [5, 1, 4]))
@@ -179,7 +179,7 @@ async def test_a_completion_that_waited_for_a_hand_back_sees_the_claim_as_it_is_
 
     assert await completing == [moved]
     assert await stage.held_by(batch.id) == [left]
-    assert await stage.place(moved) == "ready"
+    assert await stage.place(moved) == "queued"
     assert await stage.place(kept) == "succeeded"
 
 
@@ -224,7 +224,7 @@ async def test_a_hand_back_that_waited_for_a_completion_puts_nothing_finished_ba
         await stage.waits(stage.engine, other)
 
     assert await giving == ["default"]
-    assert await stage.sql("select job from rota.ready") == batch.jobs[3:]
+    assert await stage.sql("select job from rota.queued") == batch.jobs[3:]
     assert await stage.sql("select id from rota.claims") == []
 
 

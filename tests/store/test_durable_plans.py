@@ -25,17 +25,17 @@ from .test_plans import BATCH, TABLES, explain, fill
 MANY = 100_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 30_000
 
 LARGE = (
-    *("jobs", "ready", "outcomes", "asleep", "steps", "signals", "progress", "logs"),
+    *("jobs", "queued", "outcomes", "sleeping", "steps", "signals", "progress", "logs"),
     *("checkpoints", "runs", "waiting"),
 )
 
 OTHERS = (
-    "insert into rota.steps (job, kind, name, number, position, own, open)"
-    " select -id, 'wait'::rota.step, 'go', 1, 1, true, true from rota.jobs"
+    "insert into rota.steps (job, kind, name, number, position, main_branch, open)"
+    " select -id, 'wait'::rota.entry_kind, 'go', 1, 1, true, true from rota.jobs"
     " union all select -id, 'step', 'a', 1, 2, true, false from rota.jobs",
     "insert into rota.signals (run, name, at, jobs)"
     " select -id, 'go', case when id %% 2 = 0 then rota.clock() end, array[-id] from rota.jobs",
-    "update rota.asleep set wake = 'infinity', signals = '{go}' where job %% 3 <> 0",
+    "update rota.sleeping set wake_at = 'infinity', signals = '{go}' where job %% 3 <> 0",
     "insert into rota.progress (job, claim, done) select -id, 1, 1 from rota.jobs",
     "insert into rota.logs (job, at, attempt, message) select -id, rota.clock(), 1, '' from rota.jobs",
     "insert into rota.checkpoints (job, state) select -id, '1' from rota.jobs",
@@ -76,7 +76,7 @@ async def crowd(
     if request.param == "analysed full":
         await stage.sql("analyze")
     yield stage, ordinary
-    await stage.sql("truncate rota.ready, rota.asleep, rota.outcomes, rota.claims, rota.jobs")
+    await stage.sql("truncate rota.queued, rota.sleeping, rota.outcomes, rota.claims, rota.jobs")
 
 
 async def held(stage: Stage) -> tuple[int, list[ClaimedJob]]:
@@ -124,7 +124,7 @@ async def excess(stage: Stage, ordinary: Connection) -> dict[tuple[str, str], in
     # One at a time, as users and a step's own transaction do.
     first = members[0]
     await stage.sql(
-        "insert into rota.asleep (job, wake, lane, queue, task, signals)"
+        "insert into rota.sleeping (job, wake_at, priority, queue, task, signals)"
         " values (-1e12, 'infinity', 0, 'default', 'work', '{go}')"
     )
     await stage.sql(
@@ -154,7 +154,7 @@ async def excess(stage: Stage, ordinary: Connection) -> dict[tuple[str, str], in
                 read = await read_by(stage, query, on)
             wrong |= {(name, table): rows for table, rows in read.items() if rows > most}
     for table, column in (
-        *(("claims", "jobs[1]"), ("jobs", "id"), ("asleep", "job")),
+        *(("claims", "jobs[1]"), ("jobs", "id"), ("sleeping", "job")),
         *(("steps", "job"), ("signals", "run")),
     ):
         await stage.sql(f"delete from rota.{table} where {column} = any(%s)", [*ids, -(10**12)])

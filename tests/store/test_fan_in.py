@@ -32,7 +32,7 @@ NO_LOCK = (
 """The counter without the lock: which of two last parents reads which value is anybody's guess."""
 
 ASKS_THE_PARENTS = """
-create or replace function rota.pass_on(
+create or replace function rota.release_successors(
     ended bigint[], kinds rota.outcome[] default null, with_runs boolean default false,
     due bigint[] default null, out queues text[], out runs bigint[], out rest boolean)
 language plpgsql as $$
@@ -40,16 +40,17 @@ begin
     queues := '{}'; runs := '{}'; rest := false;
     with through as (
         delete from rota.waiting
-         where waiting.job in (select unnest(children) from rota.jobs where id = any(pass_on.ended))
+         where waiting.job in (select unnest(successors) from rota.jobs where id =
+                any(release_successors.ended))
            and not exists (
                select from rota.jobs as parent
-                where waiting.job = any(parent.children)
-                  and parent.id <> all(pass_on.ended)
+                where waiting.job = any(parent.successors)
+                  and parent.id <> all(release_successors.ended)
                   and not exists (select from rota.outcomes where outcomes.job = parent.id))
         returning waiting.*),
     put as (
-        insert into rota.ready (seq, job, lane, attempt, queue, task)
-        select nextval('rota.ids'), job, lane, attempt, queue, task from through where rule is not null)
+        insert into rota.queued (seq, job, priority, attempt, queue, task)
+        select nextval('rota.ids'), job, priority, attempt, queue, task from through where rule is not null)
     insert into rota.outcomes (job, state, attempt)
     select job, 'succeeded', 1 from through where rule is null;
 end $$
@@ -61,7 +62,7 @@ async def mutate(stage: Stage, mutant: str) -> None:
     """Put a version of `pass_on` in place that is wrong on purpose."""
     match mutant:
         case "without the lock":
-            text = await stage.one("select pg_get_functiondef('rota.pass_on'::regproc)")
+            text = await stage.one("select pg_get_functiondef('rota.release_successors'::regproc)")
             assert NO_LOCK[0] in text, "pass_on has changed: say anew what the mutant is"
             await stage.sql(text.replace(*NO_LOCK))
         case "asks the parents":

@@ -54,8 +54,10 @@ FENCED: dict[str, Make] = {
         ["{}"] * len(given),
         [0.0] * len(given),
     ),
-    "job/give_back": lambda worker, claim, given: jobs.return_to_queue(worker, [claim], given),
-    "job/judge": lambda worker, claim, given: jobs.finish_lost(
+    "job/return_to_queue": lambda worker, claim, given: jobs.return_to_queue(
+        worker, [claim], given
+    ),
+    "job/finish_lost": lambda worker, claim, given: jobs.finish_lost(
         worker, [claim] * len(given), given, ["failed"] * len(given), ["{}"] * len(given)
     ),
     "job/quarantine": lambda worker, claim, given: jobs.quarantine(
@@ -68,23 +70,23 @@ FENCED: dict[str, Make] = {
     "step/record": lambda worker, claim, given: steps.record(
         worker, [(each, step("a")) for each in held(claim, given)]
     ),
-    "step/clear": lambda worker, claim, given: steps.restart(
+    "step/restart": lambda worker, claim, given: steps.restart(
         worker, held(claim, given), ["{}"] * len(given)
     ),
-    "claim/pin": lambda worker, claim, given: claims.lock_shared(worker, claim, given[0]),
-    "claim/mark": lambda worker, claim, given: claims.mark_running(
+    "claim/lock_shared": lambda worker, claim, given: claims.lock_shared(worker, claim, given[0]),
+    "claim/mark_running": lambda worker, claim, given: claims.mark_running(
         worker, claim, given[0], exclusive=True
     ),
     "claim/split": lambda worker, claim, given: claims.split(worker, claim, given[0], uuid4()),
-    "claim/hold": lambda worker, claim, _: claims.lock(worker, [claim]),
-    "claim/seize": lambda worker, claim, _: claims.lock_exclusive(worker, [claim]),
+    "claim/lock": lambda worker, claim, _: claims.lock(worker, [claim]),
+    "claim/lock_exclusive": lambda worker, claim, _: claims.lock_exclusive(worker, [claim]),
     "claim/release": lambda worker, claim, given: claims.release(worker, [claim], given),
 }
 
 READS = {"job/recorded"}
 """Statements that name claims and change nothing."""
 
-OTHERS = {"claim/assert", "claim/reap", "flow/start", "step/progress"}
+OTHERS = {"claim/assert_held", "claim/reap", "flow/start", "step/write_progress"}
 """Statements that name a claim and have tests of their own: they raise, take away, start, or tell."""
 
 
@@ -97,9 +99,15 @@ def refused(statement: str, answer: list[Any], given: list[int]) -> bool:
             return {each.index: each for each in answer} == {
                 number: UnwrittenEntry(number, is_held=False) for number in range(1, len(given) + 1)
             }
-        case "job/finish" | "job/retry" | "job/give_back" | "job/judge" | "job/quarantine":
+        case (
+            "job/finish"
+            | "job/retry"
+            | "job/return_to_queue"
+            | "job/finish_lost"
+            | "job/quarantine"
+        ):
             return bool(answer == [MoveResult([], [], [], False)])
-        case "job/suspend" | "step/clear":
+        case "job/suspend" | "step/restart":
             return bool(answer == [MoveResult([], [], [], False)])
         case _:
             return answer == []
@@ -151,7 +159,9 @@ async def test_the_claim_before_last_is_refused_even_from_the_same_worker(
     assert await stage.held_by(new.id) == new.jobs
 
 
-@pytest.mark.parametrize("statement", sorted(FENCED.keys() - {"claim/hold", "claim/seize"}))
+@pytest.mark.parametrize(
+    "statement", sorted(FENCED.keys() - {"claim/lock", "claim/lock_exclusive"})
+)
 async def test_a_job_in_somebody_elses_claim_is_refused(stage: Stage, statement: str) -> None:
     mine, theirs = await stage.held(1), await stage.held(1)
 
@@ -168,7 +178,7 @@ async def test_the_right_fence_is_accepted(stage: Stage, statement: str) -> None
         answer = await stage.run(FENCED[statement](batch.worker, batch.id, batch.jobs))
         after = await stage.everything(on=stage.engine)
 
-    if statement in ("claim/hold", "claim/seize", "claim/pin"):
+    if statement in ("claim/lock", "claim/lock_exclusive", "claim/lock_shared"):
         assert answer == [batch.id]
     else:
         assert after != before

@@ -81,16 +81,16 @@ async def test_a_run_whose_jobs_all_succeed_all_the_same_has_succeeded(stage: St
     assert await outcomes(stage, run) == {"a": "succeeded", "run": "succeeded"}
 
 
-@pytest.mark.parametrize("place", ["ready", "waiting", "asleep", "running"])
+@pytest.mark.parametrize("place", ["queued", "waiting", "sleeping", "running"])
 async def test_one_job_of_a_run_can_be_cancelled_wherever_it_is(stage: Stage, place: str) -> None:
     run = await start(stage, {"a": [], "b": ["a"], "c": ["b"], "d": []}, {"c": "all_done"})
     worker = await stage.worker()
     batch = None
     if place != "waiting":
         await run_one(stage, worker, "a")
-    if place in ("asleep", "running"):
+    if place in ("sleeping", "running"):
         batch = await claim_only(stage, worker, "b")
-    if place == "asleep" and batch:
+    if place == "sleeping" and batch:
         await stage.retry(batch)
 
     answer = await cancel(stage, run["b"])
@@ -123,7 +123,7 @@ async def test_those_who_wait_for_a_cancelled_job_are_skipped_because_of_it(stag
     assert await outcomes(stage, run) == {
         "a": "cancelled",
         **dict.fromkeys(["all", "none", "any"], "skipped"),
-        "done": "ready",
+        "done": "queued",
         "run": "running",
     }
     assert await stage.sql(

@@ -26,7 +26,7 @@ async def test_what_failed_and_what_came_of_it_runs_again_and_the_rest_keeps_its
 
     assert await outcomes(stage, run) == {
         "a": "succeeded",
-        "b": "ready",
+        "b": "queued",
         "c": "succeeded",
         "d": "waiting",
         "run": "running",
@@ -55,7 +55,7 @@ async def test_what_ran_because_of_a_failure_or_in_spite_of_it_waits_again(stage
 
     await retry(stage, run.run)
     assert await outcomes(stage, run) == {
-        "a": "ready",
+        "a": "queued",
         **dict.fromkeys(["spite", "because", "after"], "waiting"),
         "run": "running",
     }
@@ -118,7 +118,7 @@ async def test_a_wish_that_came_too_late_the_last_time_does_not_count_the_next(
     await retry(stage, run.run)
     await run_one(stage, worker, "a")
 
-    assert await outcomes(stage, run) == {"a": "succeeded", "b": "ready", "run": "running"}
+    assert await outcomes(stage, run) == {"a": "succeeded", "b": "queued", "run": "running"}
 
 
 async def test_a_run_is_not_tried_again_while_one_of_its_jobs_still_runs(stage: Stage) -> None:
@@ -132,7 +132,7 @@ async def test_a_run_is_not_tried_again_while_one_of_its_jobs_still_runs(stage: 
 
     await end(stage, batch)
     assert await retry(stage, run.run) == ["default"]
-    assert await outcomes(stage, run) == {"a": "succeeded", "b": "ready", "run": "running"}
+    assert await outcomes(stage, run) == {"a": "succeeded", "b": "queued", "run": "running"}
 
 
 async def test_there_is_nothing_to_try_again_of_what_is_open_or_went_well(stage: Stage) -> None:
@@ -223,7 +223,7 @@ async def test_a_fork_runs_a_task_and_all_behind_it_anew_and_copies_the_rest(sta
     assert queues == ["default"]
     assert await outcomes(stage, copy) == {
         "a": "succeeded",
-        "b": "ready",
+        "b": "queued",
         "c": "succeeded",
         "d": "waiting",
         "run": "running",
@@ -232,7 +232,7 @@ async def test_a_fork_runs_a_task_and_all_behind_it_anew_and_copies_the_rest(sta
     await run_one(stage, worker, "d")
     assert (await outcomes(stage, copy))["run"] == "succeeded"
     assert await outcomes(stage, run) == before
-    assert await stage.one("select origin from rota.runs where id = %s", forked) == run.run
+    assert await stage.one("select forked_from from rota.runs where id = %s", forked) == run.run
 
 
 async def test_a_fork_of_a_run_under_way_runs_anew_what_has_not_succeeded(stage: Stage) -> None:
@@ -246,13 +246,13 @@ async def test_a_fork_of_a_run_under_way_runs_anew_what_has_not_succeeded(stage:
 
     assert await outcomes(stage, copy) == {
         "a": "succeeded",
-        "b": "ready",
-        "c": "ready",
+        "b": "queued",
+        "c": "queued",
         "d": "waiting",
         "run": "running",
     }
     await end(stage, held, "failed")
-    assert (await outcomes(stage, copy))["b"] == "ready"
+    assert (await outcomes(stage, copy))["b"] == "queued"
 
 
 async def test_a_fork_needs_a_run_and_a_task_there_are(stage: Stage) -> None:

@@ -35,7 +35,7 @@ async def test_jobs_that_wait_for_nobody_are_ready_and_the_others_wait(stage: St
     run = await start(stage, DIAMOND, {"d": "all_done"})
 
     assert await outcomes(stage, run) == {
-        "a": "ready",
+        "a": "queued",
         **dict.fromkeys("bcd", "waiting"),
         "run": "running",
     }
@@ -45,7 +45,7 @@ async def test_jobs_that_wait_for_nobody_are_ready_and_the_others_wait(stage: St
         (run["c"], 1, "all_succeeded"),
         (run["d"], 2, "all_done"),
     ]
-    assert await stage.sql("select id, run, children from rota.jobs order by id") == [
+    assert await stage.sql("select id, run, successors from rota.jobs order by id") == [
         (run["a"], run.run, [run["b"], run["c"]]),
         (run["b"], run.run, [run["d"]]),
         (run["c"], run.run, [run["d"]]),
@@ -59,7 +59,7 @@ async def test_ids_rise_from_the_run_to_those_who_wait(stage: Stage) -> None:
 
     ids = [first.run, *first.jobs.values(), second.run, *second.jobs.values()]
     assert ids == sorted(ids)
-    assert await stage.sql("select seq, job from rota.ready order by seq") == [
+    assert await stage.sql("select seq, job from rota.queued order by seq") == [
         (first["a"],) * 2,
         (second["a"],) * 2,
     ]
@@ -87,13 +87,13 @@ async def test_a_run_for_later_sleeps_and_one_whose_time_has_come_does_not(stage
     delayed = await start(stage, DIAMOND, delay=timedelta(minutes=5))
     past = await start(stage, DIAMOND, at=datetime(2001, 1, 1, tzinfo=UTC))
 
-    assert await stage.sql("select job, wake = %s from rota.asleep order by job", FUTURE) == [
+    assert await stage.sql("select job, wake_at = %s from rota.sleeping order by job", FUTURE) == [
         (later["a"], True),
         (delayed["a"], False),
     ]
-    assert await stage.sql("select job from rota.ready") == [past["a"]]
+    assert await stage.sql("select job from rota.queued") == [past["a"]]
     assert await stage.one(
-        "select wake - created between interval '299 s' and interval '301 s' from rota.asleep"
+        "select wake_at - created between interval '299 s' and interval '301 s' from rota.sleeping"
         " join rota.jobs on id = job where job = %s",
         delayed["a"],
     )
@@ -149,7 +149,7 @@ async def test_ten_thousand_jobs_are_started_in_one_statement(stage: Stage, many
     run = await start(stage, {**dict.fromkeys(names, ()), "last": names})
 
     assert time.perf_counter() - began < 10
-    assert await stage.one("select count(*) from rota.ready") == many - 1
+    assert await stage.one("select count(*) from rota.queued") == many - 1
     assert (await flows.waiting(stage))[run["last"]][0] == many - 1
 
 
@@ -276,7 +276,7 @@ async def test_flows_among_the_calls_are_parts_of_one_whole(stage: Stage) -> Non
 
     assert (await flows.waiting(stage))[whole.run] == (3, 0, 0, 0)
     assert await stage.sql(
-        "select parent, number, children from rota.runs where id = %s", part.run
+        "select parent, number, successors from rota.runs where id = %s", part.run
     ) == [(held.jobs[0], None, [whole.run])]
     while (batch := await flows.claim(stage, held.worker)).jobs:
         await end(stage, batch)

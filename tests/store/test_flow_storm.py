@@ -70,7 +70,7 @@ class Storm:
         if not batch.jobs:
             return 0
         self.early += await stage.sql(
-            "select parent.id from rota.jobs as parent where parent.children && %s::bigint[]"
+            "select parent.id from rota.jobs as parent where parent.successors && %s::bigint[]"
             " and parent.run is not null"
             " and not exists (select from rota.outcomes where outcomes.job = parent.id)",
             batch.jobs,
@@ -104,7 +104,7 @@ class Storm:
             await stage.run(timers.wake(1000))
             await flows.settle(stage)
             worked = await self.work(worker, stage.engine, kindly=True)
-            if not worked and await stage.one("select count(*) from rota.asleep") == 0:
+            if not worked and await stage.one("select count(*) from rota.sleeping") == 0:
                 return
 
 
@@ -131,7 +131,7 @@ async def test_a_storm_of_ends_cancels_and_retries_ends_without_deadlock_and_con
     assert storm.moves > 200
     assert storm.early == []
     await stage.check()
-    left = ("ready", "asleep", "waiting", "claims", "echoes")
+    left = ("queued", "sleeping", "waiting", "claims", "pending_releases")
     assert {table: await stage.one(f"select count(*) from rota.{table}") for table in left} == (
         dict.fromkeys(left, 0)
     )

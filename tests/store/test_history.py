@@ -44,7 +44,8 @@ async def tell(
 
 async def sample(stage: Stage, ago: int, ready: int, queue: str = "default") -> None:
     await stage.sql(
-        "insert into rota.samples select date_trunc('minute', rota.clock()) - %s * interval '1 minute',"
+        "insert into rota.queue_samples select date_trunc('minute', rota.clock()) - %s * interval"
+        " '1 minute',"
         " %s, %s, 0, 1",
         ago,
         queue,
@@ -248,7 +249,7 @@ async def test_figures_of_its_tasks_are_of_as_many_runs_as_can_be_looked_at(stag
         laid, ("failed", "succeeded", "succeeded"), (5, 1, 3), strict=True
     ):
         await end(stage, await claim_only(stage, worker, "a"), state)
-        await stage.sql("update rota.outcomes set took = %s where job = %s", took, each["a"])
+        await stage.sql("update rota.outcomes set seconds = %s where job = %s", took, each["a"])
 
     found = {each.task: each for each in await stage.run(metrics.flow_task_history("f"))}
     few = {each.task: each for each in await stage.run(metrics.flow_task_history("f", job_limit=8))}
@@ -301,7 +302,7 @@ async def test_the_last_runs_of_a_task_are_looked_for_among_the_latest(stage: St
     await lay(stage, {"a": []})
 
     found = await stage.run(metrics.task_runs("rare"))
-    assert [(each.run, each.state) for each in found] == [(last, "ready"), (first, "ready")]
+    assert [(each.run, each.state) for each in found] == [(last, "queued"), (first, "queued")]
     few = await stage.run(metrics.task_runs("rare", scan_limit=3))
     assert [each.run for each in few] == [last]
     assert await stage.run(metrics.task_runs("f.a")) == []
@@ -313,9 +314,12 @@ async def test_the_last_runs_of_a_task_are_looked_for_among_the_latest(stage: St
 async def plan(stage: Stage, name: str, **columns: Any) -> None:
     given = {"name": name, "failures": 0, "state": "active", "late": -60.0} | columns
     await stage.sql(
-        "insert into rota.schedules (name, declared, kind, target, input, every, anchor, next, due,"
-        " failures, failed, state) select %s, true, 'task', 'work', '{}', 60, rota.clock(), at, at, %s,"
-        " rota.clock(), %s::rota.watch from (select rota.clock() - %s * interval '1 s' as at) as now",
+        "insert into rota.schedules (name, declared, kind, target, input, every, anchor, next,"
+        " due,"
+        " failures, last_failure, state) select %s, true, 'task', 'work', '{}', 60, rota.clock(),"
+        " at, at, %s,"
+        " rota.clock(), %s::rota.schedule_state from (select rota.clock() - %s * interval '1 s' as"
+        " at) as now",
         *(given[key] for key in ("name", "failures", "state", "late")),
     )
 

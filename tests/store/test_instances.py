@@ -22,7 +22,9 @@ async def report(stage: Stage, instance: UUID, pid: int) -> dict[UUID, float]:
 async def test_beat_returns_every_instance_with_its_silence(stage: Stage) -> None:
     one, other = uuid4(), uuid4()
     await report(stage, other, pid=2)
-    await stage.sql("update rota.instances set seen = rota.clock() - interval '5 s' returning id")
+    await stage.sql(
+        "update rota.instances set last_seen = rota.clock() - interval '5 s' returning id"
+    )
 
     found = await report(stage, one, pid=1)
 

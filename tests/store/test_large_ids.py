@@ -124,4 +124,4 @@ async def test_jobs_are_lost_found_and_put_away(large: Stage) -> None:
     await bury(large, me)
     for claim in await orphans(large):
         await reap(large, claim)
-    assert await large.sql("select job from rota.ready order by job") == [ids[0], *ids[2:]]
+    assert await large.sql("select job from rota.queued order by job") == [ids[0], *ids[2:]]

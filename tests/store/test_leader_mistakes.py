@@ -25,7 +25,7 @@ MISTAKES: list[tuple[str, str, str, Check]] = [
     ),
     (
         "leader/elect",
-        "then pg_try_advisory_xact_lock(%(space)s::int, %(seat)s::int)",
+        "then pg_try_advisory_xact_lock(%(namespace)s::int, %(session_lock)s::int)",
         "then true",
         test_leaders.test_a_seat_keeps_seats_and_leases_away,
     ),
@@ -79,8 +79,8 @@ MISTAKES: list[tuple[str, str, str, Check]] = [
         test_leaders.test_who_resigns_names_the_term,
     ),
     (
-        "leader/rise",
-        "pg_advisory_unlock(%(space)s::int, seat)",
+        "leader/unlock_session",
+        "pg_advisory_unlock(%(namespace)s::int, seat)",
         "seat",
         test_leaders.test_a_resigned_term_stays_the_last_one,
     ),
@@ -105,15 +105,15 @@ async def test_a_known_mistake_is_found(
     ("statement", "wrong", "lock"),
     [
         ("leader/probe", "held.objsubid = 2", f"pg_advisory_lock({BIGINT})"),
-        ("leader/vacant", "held.objsubid = 2", f"pg_advisory_lock({BIGINT})"),
+        ("leader/vacant_names", "held.objsubid = 2", f"pg_advisory_lock({BIGINT})"),
         (
             "leader/probe",
-            "held.classid::bigint = %(space)s::bigint",
+            "held.classid::bigint = %(namespace)s::bigint",
             f"pg_advisory_lock({advisory_locks.WORKER}, {SEAT})",
         ),
         (
-            "leader/vacant",
-            "held.classid::bigint = %(space)s::bigint",
+            "leader/vacant_names",
+            "held.classid::bigint = %(namespace)s::bigint",
             f"pg_advisory_lock({advisory_locks.WORKER}, {SEAT})",
         ),
     ],

@@ -22,7 +22,7 @@ async def test_finishing_records_the_outcome_and_takes_the_job_out(
 
     assert await stage.held_by(batch.id) == rest
     assert await stage.sql(
-        "select job, claim, worker, state::text, attempt, took, result, error ->> 'type'"
+        "select job, claim, worker, state::text, attempt, seconds, result, error ->> 'type'"
         "  from rota.outcomes"
     ) == [(ended, batch.id, batch.worker, state, 1, 0.5, None, "E")]
 
@@ -74,22 +74,22 @@ async def test_a_retry_keeps_the_attempt_and_puts_the_job_to_sleep(stage: Stage)
     assert answer.jobs == [failed]
     assert await stage.held_by(batch.id) == [left]
     assert await stage.sql(
-        "select job, claim, worker, state::text, attempt, took, error ->> 'type' from rota.attempts"
+        "select job, claim, worker, state::text, attempt, seconds, error ->> 'type' from rota.attempts"
     ) == [(failed, batch.id, batch.worker, "failed", 1, 0.5, "E")]
     assert await stage.sql(
-        "select job, lane, attempt, lost, queue, task,"
-        "       extract(epoch from wake - since)::float8 from rota.asleep"
+        "select job, priority, attempt, lost, queue, task,"
+        "       extract(epoch from wake_at - since)::float8 from rota.sleeping"
     ) == [(failed, 0, 2, 0, "default", "work", 60.0)]
 
 
 async def test_a_retry_keeps_lane_and_losses(stage: Stage) -> None:
     await stage.start(priority=7)
-    await stage.sql("update rota.ready set attempt = 4, lost = 2")
+    await stage.sql("update rota.queued set attempt = 4, lost = 2")
     batch = await stage.claim(await stage.worker())
 
     await stage.retry(batch)
 
-    assert await stage.sql("select lane, attempt, lost from rota.asleep") == [(7, 5, 2)]
+    assert await stage.sql("select priority, attempt, lost from rota.sleeping") == [(7, 5, 2)]
 
 
 async def test_a_retry_obeys_a_wish_to_cancel_written_before_the_hold(stage: Stage) -> None:
@@ -101,7 +101,7 @@ async def test_a_retry_obeys_a_wish_to_cancel_written_before_the_hold(stage: Sta
 
     assert sorted(answer.jobs) == batch.jobs
     assert await stage.place(unwanted) == "cancelled"
-    assert await stage.place(failed) == "asleep"
+    assert await stage.place(failed) == "sleeping"
     assert await stage.sql("select job from rota.cancels") == []
     assert await stage.sql("select job from rota.attempts") == [failed]
 
@@ -125,13 +125,13 @@ async def test_a_retry_that_waited_for_a_wish_to_cancel_obeys_it(stage: Stage) -
 
 async def test_a_job_handed_back_is_as_it_was(stage: Stage) -> None:
     await stage.start_several(3, priority=5)
-    await stage.sql("update rota.ready set attempt = job + 1, lost = job + 2, seq = job + 70")
-    before = await stage.sql("select * from rota.ready order by job")
+    await stage.sql("update rota.queued set attempt = job + 1, lost = job + 2, seq = job + 70")
+    before = await stage.sql("select * from rota.queued order by job")
     batch = await stage.claim(await stage.worker())
 
     assert await stage.give_back(batch) == ["default"]
 
-    assert await stage.sql("select * from rota.ready order by job") == before
+    assert await stage.sql("select * from rota.queued order by job") == before
     assert await stage.sql("select id from rota.claims") == []
 
 
@@ -152,7 +152,7 @@ async def test_some_can_be_handed_back_and_the_rest_kept(stage: Stage) -> None:
     await stage.give_back(batch, batch.jobs[1:4:2])
 
     assert await stage.held_by(batch.id) == [batch.jobs[0], batch.jobs[2], batch.jobs[4]]
-    assert await stage.sql("select job from rota.ready order by seq") == batch.jobs[1:4:2]
+    assert await stage.sql("select job from rota.queued order by seq") == batch.jobs[1:4:2]
 
 
 async def test_a_job_somebody_wished_to_cancel_is_cancelled_instead_of_put_back(
@@ -165,7 +165,7 @@ async def test_a_job_somebody_wished_to_cancel_is_cancelled_instead_of_put_back(
     assert await stage.give_back(batch) == ["default"]
 
     assert await stage.place(unwanted) == "cancelled"
-    assert await stage.place(wanted) == "ready"
+    assert await stage.place(wanted) == "queued"
     assert await stage.sql("select job from rota.cancels") == []
 
 
@@ -181,7 +181,7 @@ async def test_handing_back_only_what_is_unwanted_is_no_news(stage: Stage) -> No
 
 async def test_releasing_keeps_the_arrays_side_by_side(stage: Stage) -> None:
     await stage.start_several(6)
-    await stage.sql("update rota.ready set attempt = job * 2, lost = job * 3, seq = job * 5")
+    await stage.sql("update rota.queued set attempt = job * 2, lost = job * 3, seq = job * 5")
     batch = await stage.claim(await stage.worker())
 
     # Where they went does not matter here: they are out of the claim.
@@ -206,8 +206,8 @@ async def test_a_run_that_ended_badly_can_be_tried_again(stage: Stage, state: st
 
     assert await stage.run(runs.retry(run)) == [["default"]]
 
-    assert await stage.place(run) == "ready"
-    assert await stage.sql("select attempt, lost, queue, task from rota.ready") == [
+    assert await stage.place(run) == "queued"
+    assert await stage.sql("select attempt, lost, queue, task from rota.queued") == [
         (2, 0, "default", "work")
     ]
     assert await stage.sql(
@@ -249,4 +249,4 @@ async def test_trying_again_twice_at_once_happens_once(stage: Stage) -> None:
         await stage.waits(stage.engine, other)
 
     assert await second == [None]
-    assert await stage.sql("select job from rota.ready") == [run]
+    assert await stage.sql("select job from rota.queued") == [run]

@@ -16,23 +16,23 @@ from .test_schedule_plans import explain, read_by
 MANY = 1_000_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 20_000
 
 DEEDS = """
-insert into rota.audit (who, action, subject)
+insert into rota.audit (operator, action, subject)
 select 'ada', 'cancel run', n::text from generate_series(1, %(rows)s) as n
 """
 
 # What somebody else did, here and there among it.
 FEW = """
-insert into rota.audit (who, action, subject)
-select who, action, subject
-  from unnest(array['ada', 'bob', repeat('long ', 1000), repeat('long ', 1000) || 'er']) as who,
+insert into rota.audit (operator, action, subject)
+select operator, action, subject
+  from unnest(array['ada', 'bob', repeat('long ', 1000), repeat('long ', 1000) || 'er']) as operator,
        unnest(array['cancel run', 'drain worker']) as action,
        unnest(array['7', 'a lock', repeat('lang ', 1000), repeat('lang ', 1000) || 'er']) as subject
 """
 
 THROUGH_ALL = """
-select id, who, action, subject
+select id, operator, action, subject
   from rota.audit
- where (%(who)s::text is null or who = %(who)s)
+ where (%(operator)s::text is null or operator = %(operator)s)
    and (%(action)s::text is null or action = %(action)s)
    and (%(subject)s::text is null or subject = %(subject)s)
    and id < %(before)s
@@ -91,7 +91,7 @@ async def test_a_few_deeds_among_many_are_not_looked_for_through_all(
 async def test_those_who_have_left_are_listed_the_last_first(stage: Stage) -> None:
     there, left, died = [await stage.worker() for _ in range(3)]
     later = (
-        "update rota.workers set state = %s::rota.presence,"
+        "update rota.workers set state = %s::rota.worker_state,"
         " ended = rota.clock() + %s * interval '1 s' where id = %s"
     )
     await stage.sql(later, "stopped", 2, left)
@@ -117,10 +117,10 @@ async def test_alerts_that_are_over_are_listed_page_by_page_and_open_ones_are_no
 
 
 async def test_calls_made_once_are_found_by_how_their_keys_begin(stage: Stage) -> None:
-    await stage.sql("delete from rota.onces")
+    await stage.sql("delete from rota.once_calls")
     await stage.sql(
-        "insert into rota.onces (key, token, instance, nonce, host, pid, label, began, expires,"
-        "                        finished, until, result)"
+        "insert into rota.once_calls (key, token, instance, nonce, host, pid, label, started, expires,"
+        "                        finished, retained_until, result)"
         " select key, 1, gen_random_uuid(), gen_random_uuid(), 'h', 1, 'l', rota.clock(),"
         "        rota.clock() + case when key = 'b:lost' then -1 else 60 end * interval '1 s',"
         "        case when key like '%%done%%' then rota.clock() end,"
@@ -144,9 +144,9 @@ async def test_calls_made_once_are_found_by_how_their_keys_begin(stage: Stage) -
 
 
 async def test_a_rate_says_how_much_of_it_is_used_up(stage: Stage) -> None:
-    await stage.sql("delete from rota.rates")
+    await stage.sql("delete from rota.rate_limits")
     await stage.sql(
-        "insert into rota.rates (name, due, apart, seen)"
+        "insert into rota.rate_limits (name, refilled_at, interval_seconds, last_used)"
         " values ('busy', rota.clock() + interval '20 s', 2, rota.clock()),"
         "        ('idle', rota.clock() - interval '20 s', 2, rota.clock())"
     )

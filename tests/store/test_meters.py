@@ -18,10 +18,10 @@ PAGES = 900
 
 FILL = """
 with given as (
-    insert into rota.jobs (id, lane, task, queue, args)
+    insert into rota.jobs (id, priority, task, queue, args)
     select nextval('rota.ids'), 0, 'work', %s, '{}' from generate_series(1, %s)
     returning id, queue)
-insert into rota.ready (seq, job, lane, queue, task)
+insert into rota.queued (seq, job, priority, queue, task)
 select given.id, given.id, 0, given.queue, 'work' from given
 """
 
@@ -36,7 +36,7 @@ async def this_minute(stage: Stage) -> int:
 
 
 async def tallied(stage: Stage, what: str = "claimed") -> list[Any]:
-    return await stage.sql(f"select worker, {what} from rota.tallies order by minute, worker")
+    return await stage.sql(f"select worker, {what} from rota.minute_stats order by minute, worker")
 
 
 async def test_what_is_told_again_counts_once(stage: Stage) -> None:
@@ -45,7 +45,7 @@ async def test_what_is_told_again_counts_once(stage: Stage) -> None:
         await stage.run(metrics.write_minutes(1, [told(minute, 5, seconds=1.5)]))
 
     assert await tallied(stage) == [(1, 5)]
-    assert await tallied(stage, "took") == [(1, 1.5)]
+    assert await tallied(stage, "seconds") == [(1, 1.5)]
 
 
 async def test_what_comes_late_takes_nothing_away(stage: Stage) -> None:
@@ -54,7 +54,7 @@ async def test_what_comes_late_takes_nothing_away(stage: Stage) -> None:
     await stage.run(metrics.write_minutes(1, [told(minute, 9, seconds=3.0, max_seconds=0.5)]))
     await stage.run(metrics.write_minutes(1, [told(minute, 5, seconds=1.0, max_seconds=0.2)]))
 
-    assert await tallied(stage, "claimed, took, longest") == [(1, 9, 3.0, 0.5)]
+    assert await tallied(stage, "claimed, seconds, max_seconds") == [(1, 9, 3.0, 0.5)]
 
 
 async def test_workers_count_each_for_itself(stage: Stage) -> None:
@@ -85,8 +85,8 @@ async def test_folding_keeps_every_count(stage: Stage) -> None:
     while (await stage.run(metrics.compact(age=60.0, limit=2)))[0]:
         pass
 
-    rows = "worker, claimed, took, longest"
-    found = await stage.sql(f"select minute, {rows} from rota.tallies order by minute, worker")
+    rows = "worker, claimed, seconds, max_seconds"
+    found = await stage.sql(f"select minute, {rows} from rota.minute_stats order by minute, worker")
     folded = [row for row in found if row[1] == 0]
     assert len(folded) >= 3
     assert {row[2:4] for row in folded} == {(6, 1.5)}
@@ -98,7 +98,7 @@ async def test_what_is_too_old_is_removed(stage: Stage) -> None:
     minute = await this_minute(stage)
     await stage.run(metrics.write_minutes(1, [told(minute - 3), told(minute)]))
     await stage.sql(
-        "insert into rota.samples values (rota.clock() - interval '1 h', 'default', 1, 0, 1)"
+        "insert into rota.queue_samples values (rota.clock() - interval '1 h', 'default', 1, 0, 1)"
     )
     [gone] = await stage.run(metrics.delete_old(age=120.0))
 
@@ -110,7 +110,7 @@ async def test_what_is_too_old_is_removed(stage: Stage) -> None:
 
 
 async def depths(stage: Stage) -> dict[str, tuple[int, bool, float]]:
-    found = await stage.sql("select queue, ready, exact, oldest from rota.depths()")
+    found = await stage.sql("select queue, queued, exact, oldest_seconds from rota.queue_depths()")
     return {queue: (ready, exact, oldest) for queue, ready, exact, oldest in found}
 
 
@@ -118,7 +118,7 @@ async def test_each_queue_has_its_depth_and_age(stage: Stage) -> None:
     await stage.start_several(3)
     await stage.start(queue="aside", priority=9)
     await stage.start(queue="zoo")
-    await stage.sql("update rota.jobs set created = created - interval '90 s' where lane = 9")
+    await stage.sql("update rota.jobs set created = created - interval '90 s' where priority = 9")
 
     found = await depths(stage)
     assert {queue: each[:2] for queue, each in found.items()} == {
@@ -128,8 +128,8 @@ async def test_each_queue_has_its_depth_and_age(stage: Stage) -> None:
     }
     assert 90 <= found["aside"][2] < 95
     assert 0 <= found["zoo"][2] < 5
-    assert await stage.sql("select ready from rota.depths('aside')") == [1]
-    assert await stage.sql("select ready from rota.depths('nowhere')") == []
+    assert await stage.sql("select queued from rota.queue_depths('aside')") == [1]
+    assert await stage.sql("select queued from rota.queue_depths('nowhere')") == []
 
 
 async def test_a_job_that_came_back_is_as_old_as_its_place_in_the_queue(stage: Stage) -> None:
@@ -138,16 +138,16 @@ async def test_a_job_that_came_back_is_as_old_as_its_place_in_the_queue(stage: S
     later = await stage.start(queue="other")
     await stage.sql("update rota.jobs set created = created - interval '1 day' where id = %s", back)
     await stage.sql("update rota.jobs set created = created - interval '1 h' where id = %s", later)
-    await stage.sql("update rota.ready set seq = %s where job = %s", later, back)
+    await stage.sql("update rota.queued set seq = %s where job = %s", later, back)
 
     assert 3600 <= (await depths(stage))["default"][2] < 3610
 
     # Nothing was started since: only what was seen says since when.
-    await stage.sql("update rota.ready set seq = nextval('rota.ids') where job = %s", back)
+    await stage.sql("update rota.queued set seq = nextval('rota.ids') where job = %s", back)
     assert (await depths(stage))["default"][2] < 5
     await stage.sql(
-        "insert into rota.samples select rota.clock() - interval '20 min', 'default', 1, 0, max(seq)"
-        " from rota.ready"
+        "insert into rota.queue_samples select rota.clock() - interval '20 min', 'default', 1, 0, max(seq)"
+        " from rota.queued"
     )
     assert 1200 <= (await depths(stage))["default"][2] < 1210
 
@@ -157,9 +157,9 @@ async def _see_all(stage: Stage) -> None:
     snapshot, it is not, and rows are looked up that an index alone would tell of."""
     async with asyncio.timeout(60):
         while True:
-            await stage.sql("vacuum rota.ready")
+            await stage.sql("vacuum rota.queued")
             if await stage.one(
-                "select relallvisible >= relpages from pg_class where oid = 'rota.ready'::regclass"
+                "select relallvisible >= relpages from pg_class where oid = 'rota.queued'::regclass"
             ):
                 return
             await asyncio.sleep(0.05)
@@ -179,7 +179,7 @@ async def test_many_are_estimated_and_cost_no_more_than_some(own_stage: Stage) -
     assert abs(ready - (MANY - share)) < 0.25 * MANY
 
     [text] = await own_stage.sql(
-        "explain (analyze, buffers, format json) select * from rota.depths()"
+        "explain (analyze, buffers, format json) select * from rota.queue_depths()"
     )
     [plan] = json.loads(text)
     touched = plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"]
@@ -190,7 +190,7 @@ async def test_many_are_estimated_and_cost_no_more_than_some(own_stage: Stage) -
 async def test_the_worker_that_was_there_first_samples_and_once_a_minute(stage: Stage) -> None:
     await stage.start_several(3)
     first, second = await stage.worker(), await stage.worker()
-    samples = "select queue, ready from rota.samples order by minute"
+    samples = "select queue, queued from rota.queue_samples order by minute"
 
     await stage.run(metrics.sample_queues(second))
     assert await stage.sql(samples) == []
@@ -203,12 +203,13 @@ async def test_the_worker_that_was_there_first_samples_and_once_a_minute(stage: 
 async def test_a_queue_that_has_become_empty_is_sampled_once_more(stage: Stage) -> None:
     worker = await stage.worker()
     await stage.sql(
-        "insert into rota.samples select date_trunc('minute', rota.clock()) - interval '1 min',"
-        " queue, ready, 0, 1 from (values ('default', 3), ('empty', 0)) as given (queue, ready)"
+        "insert into rota.queue_samples select date_trunc('minute', rota.clock()) - interval '1 min',"
+        " queue, queued, 0, 1 from (values ('default', 3), ('empty', 0)) as given (queue, queued)"
     )
     await stage.run(metrics.sample_queues(worker))
 
     newest = (
-        "select queue, ready from rota.samples where minute = date_trunc('minute', rota.clock())"
+        "select queue, queued from rota.queue_samples where minute = date_trunc('minute', "
+        "rota.clock())"
     )
     assert await stage.sql(newest) == [("default", 0)]

@@ -21,7 +21,7 @@ DAY = 86400.0
 
 @pytest.fixture
 async def calls(stage: Stage) -> Stage:
-    await stage.sql("delete from rota.onces")
+    await stage.sql("delete from rota.once_calls")
     return stage
 
 
@@ -54,13 +54,13 @@ async def finish(
 
 async def run_out(stage: Stage, column: str = "expires", key: str = "%") -> None:
     await stage.sql(
-        f"update rota.onces set {column} = rota.clock() - interval '1 second' where key like %s",
+        f"update rota.once_calls set {column} = rota.clock() - interval '1 second' where key like %s",
         key,
     )
 
 
 async def keys(stage: Stage) -> list[str]:
-    return await stage.sql("select key from rota.onces order by key")
+    return await stage.sql("select key from rota.once_calls order by key")
 
 
 # Beginning
@@ -106,7 +106,7 @@ async def test_of_two_who_begin_at_once_one_does(calls: Stage) -> None:
         if turn % 2:
             await run_out(calls)
         else:
-            await calls.sql("delete from rota.onces")
+            await calls.sql("delete from rota.once_calls")
         answers = await asyncio.gather(*(calls.run(beginning(), each) for each in connections))
         tokens = [answer.token for [answer] in answers if answer.token is not None]
         assert len(tokens) == 1
@@ -119,7 +119,7 @@ async def test_a_row_that_somebody_has_locked_is_not_waited_for(calls: Stage) ->
     await run_out(calls)
     other = await calls.connect()
     async with other.transaction():
-        await other.execute("select from rota.onces for update")
+        await other.execute("select from rota.once_calls for update")
         answer = await asyncio.wait_for(begin(calls, wait=True), 60)
     assert (answer.is_done, answer.lost_race) == (False, True)
 
@@ -195,7 +195,7 @@ async def test_who_begins_while_a_zombie_writes_waits_for_neither_nor_loses_it(
     """Either the late result is there before anybody begins, or it is refused."""
     one, other = await calls.connect(), await calls.connect()
     for _ in range(20):
-        await calls.sql("delete from rota.onces")
+        await calls.sql("delete from rota.once_calls")
         zombie = await begun(calls)
         await run_out(calls)
         written, [answer] = await asyncio.gather(
@@ -209,7 +209,7 @@ async def test_who_begins_while_a_zombie_writes_waits_for_neither_nor_loses_it(
 
 async def test_what_is_over_counts_as_absent_though_it_is_there(calls: Stage) -> None:
     await finish(calls, await begun(calls))
-    await run_out(calls, "until")
+    await run_out(calls, "retained_until")
 
     answer = await begin(calls)
     assert (answer.has_result, answer.result) == (False, None)
@@ -222,15 +222,15 @@ async def test_a_few_that_are_over_go_with_each_that_is_kept(calls: Stage) -> No
     await finish(calls, await begun(calls, "kept"), key="kept")
     await begun(calls, "over, and never finished")
     await begun(calls, "goes on")
-    await run_out(calls, "until", "over%")
-    await run_out(calls, "until", "goes on")
+    await run_out(calls, "retained_until", "over%")
+    await run_out(calls, "retained_until", "goes on")
     await run_out(calls, "expires", "over, and%")
 
     left = []
     for _ in range(4):
         await finish(calls, await begun(calls, "last"), key="last", keep=DAY)
         left.append(len(await keys(calls)))
-        await run_out(calls, "until", "last")
+        await run_out(calls, "retained_until", "last")
 
     assert left == [17, 7, 3, 3]
     assert await keys(calls) == ["goes on", "kept", "last"]
@@ -239,7 +239,7 @@ async def test_a_few_that_are_over_go_with_each_that_is_kept(calls: Stage) -> No
 async def test_what_is_kept_late_does_not_go_as_if_it_were_over(calls: Stage) -> None:
     token = await begun(calls)
     await run_out(calls)
-    await run_out(calls, "until")
+    await run_out(calls, "retained_until")
 
     assert await finish(calls, token) == [False]
     assert (await begin(calls)).has_result
@@ -248,11 +248,11 @@ async def test_what_is_kept_late_does_not_go_as_if_it_were_over(calls: Stage) ->
 async def test_those_that_somebody_has_locked_are_left_to_others(calls: Stage) -> None:
     for number in range(3):
         await finish(calls, await begun(calls, f"over {number}"), key=f"over {number}")
-    await run_out(calls, "until")
+    await run_out(calls, "retained_until")
     token = await begun(calls)
     other = await calls.connect()
     async with other.transaction():
-        await other.execute("select from rota.onces where key = 'over 1' for key share")
+        await other.execute("select from rota.once_calls where key = 'over 1' for key share")
         await asyncio.wait_for(finish(calls, token), 60)
         assert await keys(calls) == ["k", "over 1"]
 
@@ -272,7 +272,7 @@ async def test_calls_go_on_until_they_are_replaced_or_have_run_out(calls: Stage)
     await finish(calls, done, key="done")
     other = await calls.connect()
     async with other.transaction():
-        await other.execute("select from rota.onces where key = 'locked' for update")
+        await other.execute("select from rota.once_calls where key = 'locked' for update")
         answers = await calls.run(
             once_calls.renew(
                 [
@@ -298,7 +298,7 @@ async def test_calls_go_on_until_they_are_replaced_or_have_run_out(calls: Stage)
         key=lambda each: each.token,
     )
     left = await calls.sql(
-        "select key from rota.onces where expires > rota.clock() + interval '60 seconds' order by 1"
+        "select key from rota.once_calls where expires > rota.clock() + interval '60 seconds' order by 1"
     )
     assert left == ["done", "held"]
 
@@ -307,12 +307,12 @@ async def test_calls_go_on_until_they_are_replaced_or_have_run_out(calls: Stage)
 
 READ = """
 select coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0)::int from pg_stat_xact_user_tables
- where schemaname = 'rota' and relname = 'onces'
+ where schemaname = 'rota' and relname = 'once_calls'
 """
 
 OTHERS = """
-insert into rota.onces
-      (key, token, instance, nonce, host, pid, label, began, expires, finished, until, result)
+insert into rota.once_calls
+      (key, token, instance, nonce, host, pid, label, started, expires, finished, retained_until, result)
 select 'other ' || number, -number, gen_random_uuid(), gen_random_uuid(), '', 1, '', rota.clock(),
        rota.clock(), rota.clock(), rota.clock() + make_interval(days => 1 + number), '1'
   from generate_series(1, 20000) as number
@@ -348,14 +348,14 @@ async def test_no_more_is_read_than_is_asked_for(own_stage: Stage, analysed: str
     """An ordinary session keeps a plan that was made when there was next to nothing, until statistics say
     that there is more; who goes on with a call does not rely on that."""
     stage, old, keeper = own_stage, await own_stage.connect(), own_stage.engine
-    await stage.sql("alter table rota.onces set (autovacuum_enabled = off)")
+    await stage.sql("alter table rota.once_calls set (autovacuum_enabled = off)")
     if analysed == "empty":
-        await stage.sql("analyze rota.onces")
+        await stage.sql("analyze rota.once_calls")
     await read_by(stage, old, keeper)
     await stage.sql(OTHERS)
     if analysed == "full":
-        await stage.sql("analyze rota.onces")
+        await stage.sql("analyze rota.once_calls")
 
     assert max((await read_by(stage, await stage.connect(), keeper)).values()) < 30
-    await stage.sql("analyze rota.onces")
+    await stage.sql("analyze rota.once_calls")
     assert max((await read_by(stage, old, keeper)).values()) < 30

@@ -24,7 +24,7 @@ async def test_a_job_is_ready_when_the_last_of_its_parents_has_ended(stage: Stag
     assert await stage.place(run["d"]) == "waiting"
     moved = await run_one(stage, worker, "c")
 
-    assert await stage.place(run["d"]) == "ready"
+    assert await stage.place(run["d"]) == "queued"
     assert (moved.queues, moved.runs, moved.pending) == (["default"], [], False)
 
 
@@ -45,7 +45,7 @@ async def test_parents_that_end_in_one_batch_are_all_counted(stage: Stage) -> No
 
     await end(stage, batch)
 
-    assert await stage.place(run["all"]) == "ready"
+    assert await stage.place(run["all"]) == "queued"
 
 
 async def test_a_failure_is_news_of_the_run_before_the_run_is_over(stage: Stage) -> None:
@@ -58,7 +58,7 @@ async def test_a_failure_is_news_of_the_run_before_the_run_is_over(stage: Stage)
     assert (ending.state, ending.is_failing) == (None, True)
     assert await outcomes(stage, run) == {
         "a": "failed",
-        "b": "ready",
+        "b": "queued",
         "c": "skipped",
         "d": "skipped",
         "run": "running",
@@ -143,7 +143,7 @@ async def test_of_two_last_parents_that_end_together_the_second_sees_the_first(
 
     assert first.queues == []
     assert (await ending).queues == ["default"]
-    assert await stage.place(run["c"]) == "ready"
+    assert await stage.place(run["c"]) == "queued"
 
 
 async def test_what_a_later_round_cannot_lock_is_left_for_later_and_not_waited_for(
@@ -159,7 +159,9 @@ async def test_what_a_later_round_cannot_lock_is_left_for_later_and_not_waited_f
         await end(stage, two)
         moved = await end(stage, one, "failed", on=other)
         assert moved.pending
-        assert await stage.sql("select job, kind::text from rota.echoes") == [(run["c"], "failed")]
+        assert await stage.sql("select job, kind::text from rota.pending_releases") == [
+            (run["c"], "failed")
+        ]
         await stage.check()
 
     settled = await flows.settle(stage)
@@ -172,7 +174,7 @@ async def test_what_a_later_round_cannot_lock_is_left_for_later_and_not_waited_f
         "e": "skipped",
         "run": "failed",
     }
-    assert await stage.sql("select job from rota.echoes") == []
+    assert await stage.sql("select job from rota.pending_releases") == []
 
 
 async def test_two_who_settle_at_once_pass_each_end_on_once(stage: Stage) -> None:
@@ -187,12 +189,12 @@ async def test_two_who_settle_at_once_pass_each_end_on_once(stage: Stage) -> Non
     async with stage.engine.transaction():
         await end(stage, others)
         await end(stage, failing, "failed", on=second)
-    assert await stage.one("select count(*) from rota.echoes") == many
+    assert await stage.one("select count(*) from rota.pending_releases") == many
 
     sessions = [await stage.connect(engine=True) for _ in range(3)]
     await asyncio.gather(*(flows.settle(stage, on=each) for each in sessions))
 
-    assert await stage.sql("select job from rota.echoes") == []
+    assert await stage.sql("select job from rota.pending_releases") == []
     assert (await outcomes(stage, run))["run"] == "failed"
 
 
@@ -207,7 +209,7 @@ async def test_the_end_of_a_flow_among_calls_is_passed_on_later_if_need_be(stage
         await stage.sql("select from rota.waiting where job = %s for update", whole.run, on=other)
         moved = await run_one(stage, held.worker, "x")
     assert (moved.pending, moved.runs) == (True, [one.run])
-    assert await stage.sql("select job from rota.echoes") == [one.run]
+    assert await stage.sql("select job from rota.pending_releases") == [one.run]
 
     await flows.settle(stage)
     assert (await flows.waiting(stage))[whole.run] == (1, 0, 0, 0)
@@ -337,5 +339,5 @@ async def test_a_job_tried_again_keeps_those_who_wait_waiting(stage: Stage) -> N
 
     await stage.retry(batch)
 
-    assert await outcomes(stage, run) == {"a": "asleep", "b": "waiting", "run": "running"}
+    assert await outcomes(stage, run) == {"a": "sleeping", "b": "waiting", "run": "running"}
     assert (await flows.waiting(stage))[run["b"]] == (1, 0, 0, 0)

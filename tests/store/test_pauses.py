@@ -21,7 +21,7 @@ async def test_what_waits_in_a_paused_queue_is_not_even_read(stage: Stage) -> No
         stage, jobs.claim(worker, uuid4(), ["work"], ["default"] * 10, LANES, [0] * 10, 100)
     )
 
-    assert sum(each.read for each in found if each.table == "ready") == 0
+    assert sum(each.read for each in found if each.table == "queued") == 0
     [pauses] = [each for each in found if each.table == "pauses"]
     assert (pauses.rounds, pauses.read) == (1, 1)  # once, however many lanes there are
     assert (await stage.claim(worker)).jobs == []

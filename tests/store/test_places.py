@@ -36,11 +36,11 @@ async def test_a_job_is_followed_through_every_place(stage: Stage) -> None:
     job = await stage.start("work", queue="default", delay=timedelta(seconds=0.01))
     found = await state(stage, job)
     assert (found["run"], found["task"], found["queue"]) == (job, "work", "default")
-    assert (found["state"], found["attempt"], found["worker"]) == ("asleep", 1, None)
+    assert (found["state"], found["attempt"], found["worker"]) == ("sleeping", 1, None)
 
-    await stage.sql("update rota.asleep set wake = rota.clock() - interval '1 s'")
+    await stage.sql("update rota.sleeping set wake_at = rota.clock() - interval '1 s'")
     await stage.run(timers.wake(1))
-    assert (await state(stage, job))["state"] == "ready"
+    assert (await state(stage, job))["state"] == "queued"
 
     batch = await stage.claim(await stage.worker())
     found = await state(stage, job)
@@ -49,11 +49,11 @@ async def test_a_job_is_followed_through_every_place(stage: Stage) -> None:
 
     await stage.retry(batch, delay=0)
     found = await state(stage, job)
-    assert (found["state"], found["attempt"], found["worker"]) == ("asleep", 2, None)
+    assert (found["state"], found["attempt"], found["worker"]) == ("sleeping", 2, None)
 
     await stage.run(timers.wake(1))
     found = await state(stage, job)
-    assert (found["state"], found["attempt"]) == ("ready", 2)
+    assert (found["state"], found["attempt"]) == ("queued", 2)
     assert found["since"] == await stage.one("select at from rota.attempts")
 
     batch = await stage.claim(await stage.worker())
@@ -78,7 +78,7 @@ async def test_a_job_handed_back_is_ready_for_the_same_attempt(stage: Stage) -> 
     await stage.give_back(batch)
 
     found = await state(stage, batch.jobs[0])
-    assert (found["state"], found["attempt"], found["worker"]) == ("ready", 1, None)
+    assert (found["state"], found["attempt"], found["worker"]) == ("queued", 1, None)
 
 
 async def test_a_job_tried_again_by_hand_is_ready_for_the_next_attempt(stage: Stage) -> None:
@@ -88,7 +88,7 @@ async def test_a_job_tried_again_by_hand_is_ready_for_the_next_attempt(stage: St
     await stage.run(runs.retry(batch.jobs[0]))
 
     found = await state(stage, batch.jobs[0])
-    assert (found["state"], found["attempt"]) == ("ready", 2)
+    assert (found["state"], found["attempt"]) == ("queued", 2)
 
 
 async def test_places_are_counted(stage: Stage) -> None:
@@ -109,7 +109,12 @@ async def test_a_run_is_told_in_full(stage: Stage) -> None:
     [detail] = await stage.run(read_runs.run(run))
     [attempt] = await stage.run(read_runs.attempts(run))
 
-    assert (detail.state, detail.attempt, detail.args, detail.result) == ("asleep", 2, b"{}", None)
+    assert (detail.state, detail.attempt, detail.args, detail.result) == (
+        "sleeping",
+        2,
+        b"{}",
+        None,
+    )
     assert detail.wakes is not None
     assert (attempt.attempt, attempt.state, attempt.seconds) == (1, "failed", 0.5)
     assert await stage.run(read_runs.run(999)) == []
@@ -127,7 +132,7 @@ async def test_runs_are_listed_from_the_latest_and_by_what_is_asked(stage: Stage
     assert await listed() == [three, two, one]
     assert await listed(name="work") == [three, one]
     assert await listed(queue="images") == [two]
-    assert await listed(states=("ready",)) == [two, one]
+    assert await listed(states=("queued",)) == [two, one]
     assert await listed(before=three, limit=1) == [two]
 
 

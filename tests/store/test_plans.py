@@ -27,18 +27,18 @@ MANY = 1_000_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 30_000
 BATCH = 100
 PLACES = 10
 TABLES = (
-    *("jobs", "ready", "asleep", "claims", "outcomes", "attempts", "keys", "waiters", "cancels"),
-    *("runs", "waiting", "echoes"),
+    *("jobs", "queued", "sleeping", "claims", "outcomes", "attempts", "keys", "waiters", "cancels"),
+    *("runs", "waiting", "pending_releases"),
 )
 
 # Only what is ready has jobs: where the others come from does not matter here, how many there are does.
 FILL = (
-    "insert into rota.jobs (id, lane, task, queue, args)"
+    "insert into rota.jobs (id, priority, task, queue, args)"
     " select nextval('rota.ids'), 0, 'work', 'default', '{}' from generate_series(1, %(rows)s)",
-    "insert into rota.ready (seq, job, lane, queue, task)"
-    " select id, id, lane, queue, task from rota.jobs",
-    "insert into rota.asleep (job, wake, lane, queue, task)"
-    " select -id, rota.clock() + id * interval '1 min', lane, queue, task from rota.jobs",
+    "insert into rota.queued (seq, job, priority, queue, task)"
+    " select id, id, priority, queue, task from rota.jobs",
+    "insert into rota.sleeping (job, wake_at, priority, queue, task)"
+    " select -id, rota.clock() + id * interval '1 min', priority, queue, task from rota.jobs",
     "insert into rota.outcomes (job, state, attempt) select -id, 'succeeded', 1 from rota.jobs",
     "insert into rota.attempts (job, state, attempt)"
     " select -id, 'failed', 1 from rota.jobs limit 100000",
@@ -115,7 +115,9 @@ async def filled(own_stage: Stage, request: pytest.FixtureRequest) -> AsyncItera
     if request.param == "analysed full":
         await own_stage.sql("analyze")
     yield own_stage
-    await own_stage.sql("truncate rota.ready, rota.asleep, rota.outcomes, rota.claims, rota.jobs")
+    await own_stage.sql(
+        "truncate rota.queued, rota.sleeping, rota.outcomes, rota.claims, rota.jobs"
+    )
 
 
 async def check_all(stage: Stage) -> None:
@@ -127,7 +129,7 @@ async def check_all(stage: Stage) -> None:
     batch = await stage.claim(worker, BATCH)
     given, many = batch.jobs, len(batch.jobs)
     await stage.sql(
-        "insert into rota.asleep (job, wake, lane, queue, task)"
+        "insert into rota.sleeping (job, wake_at, priority, queue, task)"
         " select -n - 1e12, rota.clock() - interval '1 s', 0, 'default', 'work'"
         "   from generate_series(1, %s) as n",
         BATCH,

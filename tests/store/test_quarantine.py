@@ -44,7 +44,7 @@ async def test_a_job_put_away_is_in_quarantine_as_it_was(stage: Stage) -> None:
     assert (moved.jobs, moved.queues, moved.runs) == ([job], [], [])
     assert await stage.place(job) == "quarantined"
     [row] = await stage.sql(
-        "select job, lane, attempt, lost, queue, task, error::text from rota.quarantine"
+        "select job, priority, attempt, lost, queue, task, error::text from rota.quarantine"
     )
     assert tuple(row) == (job, 3, 1, -1, "default", "work", '{"type": "E"}')
     assert await stage.held_by(batch.id) == []
@@ -78,7 +78,7 @@ async def test_released_from_sql_by_anybody(stage: Stage) -> None:
     assert await stage.sql("select rota.release(%s)", job) == [1]
     assert await stage.sql("select rota.release(%s)", job) == [0]
     assert await stage.sql("select rota.release(12345)") == [0]
-    assert await stage.place(job) == "ready"
+    assert await stage.place(job) == "queued"
 
 
 async def test_a_flow_waits_for_it_and_is_released_by_the_run_or_the_job(stage: Stage) -> None:
@@ -142,7 +142,7 @@ async def test_two_who_release_at_once_put_it_back_once(stage: Stage) -> None:
         await stage.waits(second, first)
 
     assert await releasing == [0]
-    assert await stage.sql("select job from rota.ready") == [job]
+    assert await stage.sql("select job from rota.queued") == [job]
 
 
 async def test_cancelling_finds_what_is_being_released(stage: Stage) -> None:

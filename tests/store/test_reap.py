@@ -26,7 +26,7 @@ async def test_what_a_dead_worker_held_goes_back_under_its_old_number(stage: Sta
         [],
         False,
     )
-    assert await ready(stage, "seq", "lane", "queue", "task") == {
+    assert await ready(stage, "seq", "priority", "queue", "task") == {
         job: (job, 4, "default", "work") for job in [*batch.jobs, *later]
     }
     assert await stage.held_by(batch.id) == []
@@ -61,7 +61,7 @@ async def test_the_only_job_a_worker_held_is_charged_with_an_attempt_and_a_crash
 
 async def test_a_job_in_its_nth_attempt_comes_back_in_that_attempt(stage: Stage) -> None:
     await stage.start_several(2)
-    await stage.sql("update rota.ready set seq = job + 1000, attempt = 7")
+    await stage.sql("update rota.queued set seq = job + 1000, attempt = 7")
     batch = await stage.claim(await stage.worker())
 
     await die(stage, batch)
@@ -121,7 +121,7 @@ async def test_an_expiring_job_and_its_lane_come_back_as_they_were(stage: Stage)
 
     await die(stage, batch)
 
-    assert await ready(stage, "lane") == {low: 1, high: 9}
+    assert await ready(stage, "priority") == {low: 1, high: 9}
 
 
 # What finds it
@@ -262,7 +262,7 @@ async def refuse(stage: Stage, job: int) -> None:
         f" $$ begin if new.job = {job} then raise 'not this one'; end if; return new; end $$"
     )
     await stage.sql(
-        "create trigger refuse before insert on rota.ready"
+        "create trigger refuse before insert on rota.queued"
         " for each row execute function public.refuse()"
     )
 
@@ -286,7 +286,7 @@ async def test_one_that_cannot_be_moved_undoes_all_and_stops_none_that_is_asked_
         if job != bad:
             assert (await reap(stage, batch.id, [job])).jobs == [job]
     assert await stage.held_by(batch.id) == [bad]
-    await stage.sql("drop trigger refuse on rota.ready")
+    await stage.sql("drop trigger refuse on rota.queued")
     assert (await reap(stage, batch.id, [bad])).jobs == [bad]
     assert await ready(stage, "seq", "lost") == {job: (job, -1) for job in batch.jobs}
 

@@ -23,7 +23,7 @@ from .test_plans import BATCH, MANY, TABLES, fill
 Grown = tuple[Stage, Connection]
 """A stage, and an ordinary connection to it that has been used."""
 
-LARGE = ("jobs", "ready", "outcomes", "asleep", "attempts", "waiters", "waiting", "runs")
+LARGE = ("jobs", "queued", "outcomes", "sleeping", "attempts", "waiters", "waiting", "runs")
 
 READ = """
 select relname, seq_scan, seq_tup_read, coalesce(idx_tup_fetch, 0)
@@ -59,7 +59,7 @@ async def grown(own_stage: Stage, request: pytest.FixtureRequest) -> AsyncIterat
     if request.param == "analysed full":
         await stage.sql("analyze")
     yield stage, on_hand
-    await stage.sql("truncate rota.ready, rota.asleep, rota.outcomes, rota.claims, rota.jobs")
+    await stage.sql("truncate rota.queued, rota.sleeping, rota.outcomes, rota.claims, rota.jobs")
 
 
 async def excess(stage: Stage, on_hand: Connection) -> dict[tuple[str, str], tuple[int, int]]:
@@ -109,7 +109,7 @@ async def excess(stage: Stage, on_hand: Connection) -> dict[tuple[str, str], tup
                     wrong[name, table] = (scanned, fetched)
     # Deleted, not truncated: that would have everything planned anew.
     mine = [*batch.jobs, *lost.jobs]
-    for table, column in (("ready", "job"), ("cancels", "job"), ("jobs", "id")):
+    for table, column in (("queued", "job"), ("cancels", "job"), ("jobs", "id")):
         await stage.sql(f"delete from rota.{table} where {column} = any(%s)", mine)
     await stage.sql("delete from rota.claims where jobs && %s::bigint[]", mine)
     return wrong

@@ -145,7 +145,7 @@ async def test_completing_against_reaping_never_puts_back_what_is_done(stage: St
         await stage.check()
         # Of what was put back none is done: nobody has claimed it since.
         assert set(done).isdisjoint(back)
-        await stage.sql("delete from rota.ready where lost >= 0")
+        await stage.sql("delete from rota.queued where lost >= 0")
 
     assert len(done) + len(back) == 10 * rounds
     assert min(len(done), len(back)) > 50, "both sides must win sometimes"
@@ -171,7 +171,7 @@ async def test_several_reapers_at_once_put_each_job_back_once(stage: Stage) -> N
     )
 
     assert back == Counter(started)
-    rows = await stage.sql("select job from rota.ready order by job")
+    rows = await stage.sql("select job from rota.queued order by job")
     assert rows == started
 
 

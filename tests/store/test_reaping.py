@@ -57,7 +57,7 @@ async def test_a_thousand_claims_it_cannot_have_keep_it_from_none_it_can(
     many = 10 * CLAIMS_PER_PAGE
     await stage.start_several(many + 1)
     await stage.sql(
-        "with gone as (delete from rota.ready returning *)"
+        "with gone as (delete from rota.queued returning *)"
         " insert into rota.claims (worker, nonce, jobs, attempts, lost, seqs)"
         " select %s, gen_random_uuid(), array[job], array[1], array[0], array[seq]"
         " from gone order by job",

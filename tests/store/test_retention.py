@@ -131,11 +131,11 @@ async def test_a_key_asked_to_be_unique_for_a_time_keeps_its_run_that_long(
     past: Past, stage: Stage
 ) -> None:
     run = await past.ended(40, key="k")
-    await stage.sql("update rota.keys set until = rota.clock() + interval '1 min'")
+    await stage.sql("update rota.keys set expires = rota.clock() + interval '1 min'")
     await past.prune()
     assert await past.jobs() == [run]
 
-    await stage.sql("update rota.keys set until = rota.clock() - interval '1 min'")
+    await stage.sql("update rota.keys set expires = rota.clock() - interval '1 min'")
     await past.prune()
 
     assert await past.mentions(run) == {}
@@ -146,7 +146,7 @@ async def test_a_key_that_was_unique_only_while_open_keeps_nothing(
 ) -> None:
     await past.ended(40, key="k")
     await stage.sql(
-        "update rota.keys set until = rota.clock() + interval '1 min', while_open = true"
+        "update rota.keys set expires = rota.clock() + interval '1 min', while_open = true"
     )
 
     await past.prune()
@@ -212,7 +212,7 @@ async def test_calls_of_an_open_job_stay_until_it_ends(past: Past, stage: Stage)
     assert found.rows == []
     assert await past.jobs() == [caller, *members]
 
-    await stage.sql("delete from rota.ready")
+    await stage.sql("delete from rota.queued")
     await past.outcome(caller, 0)
     await past.prune()
 
@@ -244,7 +244,7 @@ async def test_a_run_stays_while_those_who_wait_for_it_have_not_been_told(
     past: Past, stage: Stage
 ) -> None:
     run, _ = await past.flow(40)
-    await stage.sql("insert into rota.echoes values (%s, 'succeeded')", run)
+    await stage.sql("insert into rota.pending_releases values (%s, 'succeeded')", run)
 
     await past.prune()
 

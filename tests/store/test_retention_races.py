@@ -48,7 +48,7 @@ async def test_a_run_that_is_being_tried_again_stays_whole(
     assert [line.runs for line in found.rows] == [2]  # found, and then not to be had
     assert await past.mentions(alone, run, *members) == before
     await stage.sql("commit", on=other)
-    assert await stage.sql("select job from rota.ready order by job") == [alone, members[1]]
+    assert await stage.sql("select job from rota.queued order by job") == [alone, members[1]]
     assert await stage.sql("select job from rota.outcomes") == [members[0]]
 
 
@@ -74,9 +74,9 @@ async def test_a_run_that_was_tried_again_since_it_was_found_stays(
 
     await stage.sql("select rota.retry(%s)", run)
     assert await past.remove(found) == []
-    assert await stage.place(run) == "ready"
+    assert await stage.place(run) == "queued"
 
-    await stage.sql("delete from rota.ready")
+    await stage.sql("delete from rota.queued")
     await past.outcome(run, 0, "failed")
     assert await past.remove(found) == []
     assert await stage.place(run) == "failed"
@@ -119,7 +119,7 @@ async def test_a_run_whose_key_somebody_has_just_asked_for_stays(
     run = await past.ended(40, key="k")
     flow, _ = await past.flow(40, key="k")
     for task in ("work", "etl"):
-        await stage.sql("select from rota.take_key(%s, 'k', -1, null, false)", task, on=other)
+        await stage.sql("select from rota.reserve_key(%s, 'k', -1, null, false)", task, on=other)
 
     await past.prune()
 

@@ -186,14 +186,14 @@ async def test_a_key_finds_the_last_run_of_each_task_with_it(stage: Stage) -> No
 async def test_times_are_kept_exactly_though_they_are_looked_for_by_ids(stage: Stage) -> None:
     start = datetime(2026, 1, 1, tzinfo=UTC)
     await stage.sql(
-        "insert into rota.jobs (id, created, lane, task, queue, args)"
+        "insert into rota.jobs (id, created, priority, task, queue, args)"
         " select nextval('rota.ids') * 7, %s + n * interval '1 min', 0, 'work', 'default', '{}'"
         "   from generate_series(0, 299) as n",
         start,
     )
     await stage.sql(
-        "insert into rota.ready (seq, job, lane, queue, task)"
-        " select id, id, lane, queue, task from rota.jobs"
+        "insert into rota.queued (seq, job, priority, queue, task)"
+        " select id, id, priority, queue, task from rota.jobs"
     )
     # Two that are a little out of order: ids are given before rows are written.
     await stage.sql("update rota.jobs set created = created - interval '3 min' where id = 100 * 7")
@@ -224,7 +224,7 @@ def test_what_is_newer_is_looked_for_as_what_is_older_is() -> None:
     """But for the direction."""
 
     def bare(statement: str) -> str:
-        text = re.sub(r"--.*", "", load(f"listing/{statement}", "rota"))
+        text = re.sub(r"--.*", "", load(f"run_list/{statement}", "rota"))
         text = re.sub(r"(order by \w+\.\w+) desc", r"\1", text)
         for older, newer in (
             ("greatest(", "least("),
@@ -237,7 +237,7 @@ def test_what_is_newer_is_looked_for_as_what_is_older_is() -> None:
         return re.sub(r"\s+", " ", text)
 
     assert bare("older") == bare("newer")
-    assert bare("places_older") == bare("places_newer")
+    assert bare("states_older") == bare("states_newer")
 
 
 async def explained(stage: Stage, query: Query[ListPosition]) -> Any:
@@ -255,7 +255,7 @@ async def explained(stage: Stage, query: Query[ListPosition]) -> Any:
 async def test_no_look_reads_more_than_its_window(own_stage: Stage) -> None:
     await own_stage.sql("set statement_timeout = 0")
     await own_stage.sql(
-        "insert into rota.jobs (id, lane, task, queue, args)"
+        "insert into rota.jobs (id, priority, task, queue, args)"
         " select nextval('rota.ids'), 0, 'work', 'default', '{}' from generate_series(1, %s)",
         MANY,
     )

@@ -137,9 +137,7 @@ async def test_one_over_which_it_takes_too_long_is_put_off_alone(
     seeing = scheduler(stage, {"work": slow})
     assert await seeing.fire()
     assert await runs(stage) == good
-    found = (
-        "why is not null, due > rota.clock() + interval '3 s', due > rota.clock() + interval '50 s'"
-    )
+    found = "reason is not null, due > rota.clock() + interval '3 s', due > rota.clock() + interval '50 s'"
     # It may have been the process that stood still, once; not twice.
     assert await row(stage, found, "slow") == (False, True, False)
     await stage.sql("update rota.schedules set due = rota.clock() where name = 'slow'")
@@ -192,7 +190,7 @@ async def test_what_was_backfilled_says_nothing_about_how_it_is_doing(stage: Sta
     await stage.sql("update rota.ticks set backfilled = true")
     [standing] = await stage.run(ticks.record_outcomes(["beat"]))
     assert not standing.is_paused
-    assert await row(stage, "failures, succeeded, failed, state::text") == (
+    assert await row(stage, "failures, last_success, last_failure, state::text") == (
         *(1, None, None, "active"),
     )
     assert await stage.sql("select count(*) from rota.ticks where ended is null") == [0]
@@ -204,7 +202,7 @@ async def test_of_its_other_runs_all_count_whatever_was_backfilled_between(stage
     await stage.sql("update rota.ticks set backfilled = true where number in (2, 4)")
     [standing] = await stage.run(ticks.record_outcomes(["beat"]))
     assert standing.is_paused
-    assert await row(stage, "why") == "2 failures in a row"
+    assert await row(stage, "reason") == "2 failures in a row"
 
 
 # Several runs that are open
@@ -278,7 +276,7 @@ async def test_what_was_begun_again_and_has_succeeded_has_not_failed(stage: Stag
     [seen] = await stage.run(read_schedules.ticks("beat", 1))
     assert seen.outcome == "succeeded"
     await stage.run(ticks.record_outcomes(["beat"]))
-    assert await row(stage, "failures, succeeded is not null") == (0, True)
+    assert await row(stage, "failures, last_success is not null") == (0, True)
 
 
 async def test_what_was_backfilled_is_in_nobodys_way(stage: Stage) -> None:

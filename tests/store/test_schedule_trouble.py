@@ -66,7 +66,7 @@ async def test_one_that_cannot_be_read_keeps_no_other_from_firing(
         assert await here.fire()
 
     for name in BAD:
-        found = "state::text, why is not null, due > rota.clock() + interval '50 s', ticks"
+        found = "state::text, reason is not null, due > rota.clock() + interval '50 s', ticks"
         assert await row(stage, found, name) == ("active", True, True, 0), name
         assert any(repr(name) in record.getMessage() for record in caplog.records)
     # They are left alone for a while.
@@ -85,7 +85,7 @@ async def test_what_one_cannot_decide_on_is_left_to_others_who_may(stage: Stage)
     tick = await lay(stage, tz="Mars/Olympus")
     deferred = DeferredSchedules()
     assert not (await fire(stage, misfits=deferred)).handled
-    assert await row(stage, "why, due") == (None, tick)
+    assert await row(stage, "reason, due") == (None, tick)
     assert deferred.deferred_names() == ["beat"]
     await stage.sql("update rota.schedules set tz = 'UTC'")  # as those see it who know it
     assert list((await fire(stage, who=OTHER)).started) == [("beat", tick)]
@@ -97,11 +97,11 @@ async def test_one_that_can_be_read_again_goes_on_where_it_was(stage: Stage) -> 
     here = scheduler(stage)
     for _ in range(2):
         await here.fire()
-    assert "every" in await row(stage, "why")
+    assert "every" in await row(stage, "reason")
     await stage.sql("update rota.schedules set every = 3600, due = rota.clock()")
     assert await scheduler(stage).fire()
     assert await started(stage) == {("beat", tick): 1}
-    assert await row(stage, "why") is None
+    assert await row(stage, "reason") is None
 
 
 async def test_one_whose_run_the_database_refuses_is_put_off_alone(stage: Stage) -> None:
@@ -115,7 +115,7 @@ async def test_one_whose_run_the_database_refuses_is_put_off_alone(stage: Stage)
     assert await scheduler(stage, {"work": careless}).fire()
     assert await started(stage) == good
     assert await told(stage, "bad") == []
-    assert "json" in await row(stage, "why", "bad")
+    assert "json" in await row(stage, "reason", "bad")
     assert await row(stage, "next", "bad") == tick
 
 
@@ -132,7 +132,7 @@ async def test_a_lost_database_is_nobodys_fault(
         patched.setattr(ticks, "advance", away)
         with pytest.raises(DatabaseUnavailable):
             await scheduler(stage).fire()
-    assert await row(stage, "why, next, ticks") == (None, tick, 0)
+    assert await row(stage, "reason, next, ticks") == (None, tick, 0)
     assert await started(stage) == {}
     assert await scheduler(stage).fire()
 
@@ -201,7 +201,7 @@ async def test_one_that_somebody_is_in_the_way_of_is_put_off(stage: Stage) -> No
                 await asyncio.sleep(0.01)
         assert await started(stage) == {("other", tick): 1}
         assert await trying
-        assert await row(stage, "why, due > rota.clock() + interval '2 s'") == (None, True)
+        assert await row(stage, "reason, due > rota.clock() + interval '2 s'") == (None, True)
     await stage.sql("update rota.schedules set due = rota.clock() where name = 'beat'")
     assert await scheduler(stage).fire()
     assert len(await started(stage)) == 2

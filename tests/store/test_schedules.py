@@ -36,7 +36,7 @@ async def ended(stage: Stage, *states: str, name: str = "beat") -> list[int]:
             " values (%s, timestamptz '2031-01-01' + %s * interval '1 s', %s, 'started', 'h', 1, %s)",
             *(name, number, number, id),
         )
-        await stage.sql("delete from rota.ready where job = %s", id)
+        await stage.sql("delete from rota.queued where job = %s", id)
         await stage.sql(
             "insert into rota.outcomes (job, state, attempt) values (%s, %s, 1)", id, state
         )
@@ -178,7 +178,11 @@ async def test_ends_are_noted_and_failures_in_a_row_counted(stage: Stage) -> Non
     [standing] = await stage.run(ticks.record_outcomes(["beat"]))
 
     assert (standing.is_paused, standing.open_runs) == (False, [])
-    assert await row(stage, "failures, succeeded is null, failed is null") == (2, False, False)
+    assert await row(stage, "failures, last_success is null, last_failure is null") == (
+        2,
+        False,
+        False,
+    )
     found = await stage.sql("select outcome::text, ended is null from rota.ticks order by tick")
     assert found == [
         (state, False) for state in ("failed", "succeeded", "failed", "cancelled", "expired")
@@ -192,7 +196,7 @@ async def test_failures_add_up_from_one_look_to_the_next(stage: Stage) -> None:
     await ended(stage, "failed")
     [standing] = await stage.run(ticks.record_outcomes(["beat"]))
     assert standing.is_paused
-    assert await row(stage, "state::text, why") == ("paused", "3 failures in a row")
+    assert await row(stage, "state::text, reason") == ("paused", "3 failures in a row")
     assert not (await fire(stage)).started
     # Only once: who looks again has paused nothing.
     [standing] = await stage.run(ticks.record_outcomes(["beat"]))
@@ -224,12 +228,12 @@ async def test_a_run_that_was_removed_before_anybody_looked_has_ended(stage: Sta
     assert not unsettled.has_open
 
 
-@pytest.mark.parametrize("place", ["ready", "asleep", "claimed"])
+@pytest.mark.parametrize("place", ["queued", "sleeping", "claimed"])
 async def test_a_run_that_is_under_way_is_open(stage: Stage, place: str) -> None:
     await lay(stage, every=1.0)
     fired = await fire(stage)
     [id] = fired.started.values()
-    if place == "asleep":
+    if place == "sleeping":
         await stage.retry(await stage.claim(await stage.worker()))
     elif place == "claimed":
         await stage.claim(await stage.worker())

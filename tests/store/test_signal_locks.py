@@ -63,14 +63,14 @@ async def test_sleepers_are_woken_from_the_lowest_id_up(
     await stage.sql("update rota.signals set jobs = %s", [laid["c"], laid["a"], laid["b"]])
 
     async with job.transaction():
-        await stage.sql("select from rota.asleep where job = %s for update", laid["b"], on=job)
+        await stage.sql("select from rota.sleeping where job = %s for update", laid["b"], on=job)
         sending = stage.meanwhile(say(stage, laid.run, on=sender))
         await stage.waits(sender, job)
-        free = await stage.sql("select job from rota.asleep for update skip locked")
+        free = await stage.sql("select job from rota.sleeping for update skip locked")
 
     assert free == [laid["c"]]
     assert await sending == "sent"
-    assert await stage.sql("select job from rota.ready order by seq") == list(laid.jobs.values())
+    assert await stage.sql("select job from rota.queued order by seq") == list(laid.jobs.values())
 
 
 async def test_a_cancel_locks_sleepers_in_the_same_order(stage: Stage, job: Connection) -> None:
@@ -81,10 +81,10 @@ async def test_a_cancel_locks_sleepers_in_the_same_order(stage: Stage, job: Conn
     canceller = await stage.connect()
 
     async with job.transaction():
-        await stage.sql("select from rota.asleep where job = %s for update", laid["b"], on=job)
+        await stage.sql("select from rota.sleeping where job = %s for update", laid["b"], on=job)
         cancelling = stage.meanwhile(flows.cancel(stage, laid.run, canceller))
         await stage.waits(canceller, job)
-        free = await stage.sql("select job from rota.asleep for update skip locked")
+        free = await stage.sql("select job from rota.sleeping for update skip locked")
 
     assert free == [laid["c"]]
     assert await cancelling == "cancelled"

@@ -35,8 +35,8 @@ async def sender(stage: Stage) -> Connection:
 
 async def has_it_once(stage: Stage, batch: Batch, payload: str = "1") -> None:
     """The job is ready, in one place, and is given what was said."""
-    assert await stage.sql("select job from rota.ready") == batch.jobs
-    assert await stage.sql("select job from rota.asleep") == []
+    assert await stage.sql("select job from rota.queued") == batch.jobs
+    assert await stage.sql("select job from rota.sleeping") == []
     new = await again(stage)
     assert [each.payload for each in await known(stage, new)] == [payload]
     assert await stage.complete(new) == []
@@ -98,7 +98,7 @@ async def test_one_that_is_not_sent_after_all_leaves_the_job_to_wait(
         await stage.waits(job, sender)
 
     await going
-    assert await stage.place(batch.jobs[0]) == "asleep"
+    assert await stage.place(batch.jobs[0]) == "sleeping"
     assert await say(stage, batch.jobs[0]) == "sent"
     await has_it_once(stage, batch)
 
@@ -133,7 +133,7 @@ async def test_a_job_that_waits_for_several_is_woken_by_one_and_sees_all_that_ca
         await stage.waits(other, job)
 
     assert [await first, await second] == ["sent", "sent"]
-    assert await stage.sql("select job from rota.ready") == batch.jobs
+    assert await stage.sql("select job from rota.queued") == batch.jobs
     found = await known(stage, await again(stage))
     assert [each.payload for each in found] == ["1", "1"]
 
@@ -209,14 +209,14 @@ async def test_in_a_transaction_that_sees_the_past_a_signal_is_refused_rather_th
         await stage.sql("insert into rota.signals (run, name) values (%s, 'go')", batch.jobs[0])
     async with sender.transaction():
         await stage.sql(f"set transaction isolation level {level}", on=sender)
-        assert await stage.sql("select count(*) from rota.asleep", on=sender) == [0]
+        assert await stage.sql("select count(*) from rota.sleeping", on=sender) == [0]
         await lie_down(stage, batch, wait("go"))
 
         with pytest.raises(SerializationFailure):
             async with sender.transaction():
                 await say(stage, batch.jobs[0], on=sender)
 
-    assert await stage.place(batch.jobs[0]) == "asleep"
+    assert await stage.place(batch.jobs[0]) == "sleeping"
     assert await say(stage, batch.jobs[0], on=sender) == "sent"
     await has_it_once(stage, batch)
 
@@ -271,7 +271,7 @@ async def test_a_cancel_that_comes_first_lets_nothing_be_woken(
 
     assert await sending == "sent", "it had not ended when it was said"
     assert await stage.place(batch.jobs[0]) == "cancelled"
-    assert await stage.sql("select job from rota.ready") == []
+    assert await stage.sql("select job from rota.queued") == []
 
 
 async def test_a_cancel_that_comes_second_finds_the_job_where_the_signal_put_it(
@@ -286,7 +286,7 @@ async def test_a_cancel_that_comes_second_finds_the_job_where_the_signal_put_it(
 
     assert await cancelling == "cancelled"
     assert await stage.place(batch.jobs[0]) == "cancelled"
-    assert await stage.sql("select job from rota.ready") == []
+    assert await stage.sql("select job from rota.queued") == []
     assert await stage.sql("select job from rota.cancels") == []
 
 
@@ -342,5 +342,5 @@ async def test_a_signal_for_a_job_that_is_being_reaped_is_there_for_the_next(
         async with asyncio.timeout(60):
             assert await say(stage, batch.jobs[0], on=sender) == "sent"
 
-    assert await stage.place(batch.jobs[0]) == "ready"
+    assert await stage.place(batch.jobs[0]) == "queued"
     assert [each.payload for each in await known(stage, batch)] == ["1"]

@@ -28,7 +28,7 @@ from .stage import Stage
 
 
 async def in_ready(stage: Stage) -> list[int]:
-    return await stage.sql("select job from rota.ready order by seq")
+    return await stage.sql("select job from rota.queued order by seq")
 
 
 # What it answers
@@ -73,15 +73,15 @@ async def test_what_was_said_is_there_when_a_run_that_ended_is_tried_again(stage
     assert await say(stage, batch.jobs[0], "late") == "sent"
 
 
-@pytest.mark.parametrize("place", ["ready", "running", "asleep", "quarantined"])
+@pytest.mark.parametrize("place", ["queued", "running", "sleeping", "quarantined"])
 async def test_a_run_is_told_wherever_it_is_and_stays_there_if_it_does_not_wait(
     stage: Stage, place: str
 ) -> None:
-    if place == "asleep":
+    if place == "sleeping":
         batch = await asleep(stage, sleep(60))
     else:
         batch = await stage.held(1)
-    if place == "ready":
+    if place == "queued":
         await stage.give_back(batch)
     if place == "quarantined":
         await quarantine(stage, batch)
@@ -130,7 +130,7 @@ async def test_who_waits_for_it_is_woken_and_given_it(stage: Stage) -> None:
     assert await say(stage, batch.jobs[0], payload="[1]") == "sent"
 
     assert await in_ready(stage) == batch.jobs
-    assert [await stage.place(each.jobs[0]) for each in (bystander, other_run)] == ["asleep"] * 2
+    assert [await stage.place(each.jobs[0]) for each in (bystander, other_run)] == ["sleeping"] * 2
     found = await known(stage, await again(stage))
     assert [(each.name, each.number, each.payload) for each in found] == [
         ("go", 1, "[1]"),
@@ -148,7 +148,7 @@ async def test_one_that_has_waited_for_it_before_and_sleeps_now_sleeps_on(stage:
 
     assert await say(stage, batch.jobs[0]) == "sent"
 
-    assert await stage.place(batch.jobs[0]) == "asleep"
+    assert await stage.place(batch.jobs[0]) == "sleeping"
 
 
 async def test_a_job_that_will_be_retried_sleeps_on(stage: Stage) -> None:
@@ -159,19 +159,19 @@ async def test_a_job_that_will_be_retried_sleeps_on(stage: Stage) -> None:
 
     assert await say(stage, batch.jobs[0]) == "sent"
 
-    assert await stage.place(batch.jobs[0]) == "asleep"
+    assert await stage.place(batch.jobs[0]) == "sleeping"
 
 
 async def test_a_woken_job_is_what_it_was_and_queues_behind_the_others(stage: Stage) -> None:
     batch = await asleep(stage, wait("go"))
-    await stage.sql("update rota.asleep set attempt = 4, lost = 2, lane = 0")
+    await stage.sql("update rota.sleeping set attempt = 4, lost = 2, priority = 0")
     others = await stage.start_several(2)
 
     await say(stage, batch.jobs[0])
 
     assert await in_ready(stage) == [*others, *batch.jobs]
     assert await stage.sql(
-        "select attempt, lost, queue, task from rota.ready where job = %s", batch.jobs[0]
+        "select attempt, lost, queue, task from rota.queued where job = %s", batch.jobs[0]
     ) == [(4, 2, "default", "work")]
 
 
@@ -197,8 +197,8 @@ async def test_it_wakes_when_its_transaction_commits_and_not_if_it_does_not(stag
 
     async with sender.transaction(force_rollback=True):
         assert await say(stage, batch.jobs[0], on=sender) == "sent"
-        assert await stage.place(batch.jobs[0]) == "asleep"
-    assert await stage.place(batch.jobs[0]) == "asleep"
+        assert await stage.place(batch.jobs[0]) == "sleeping"
+    assert await stage.place(batch.jobs[0]) == "sleeping"
     assert await said(stage, batch.jobs[0]) is None
 
     assert await say(stage, batch.jobs[0]) == "sent"
@@ -217,7 +217,7 @@ async def test_all_jobs_of_a_run_that_wait_are_woken(stage: Stage) -> None:
     assert await say(stage, laid.run) == "sent"
 
     assert await in_ready(stage) == [laid["a"], laid["b"]]
-    assert await stage.place(laid["c"]) == "asleep"
+    assert await stage.place(laid["c"]) == "sleeping"
 
 
 async def test_the_id_of_a_job_stands_for_its_run(stage: Stage) -> None:
@@ -254,10 +254,10 @@ async def test_a_call_has_its_own_signals(stage: Stage) -> None:
     await lie_down(stage, batch, wait("go"))
 
     await say(stage, caller.jobs[0])
-    assert await stage.place(called) == "asleep"
+    assert await stage.place(called) == "sleeping"
 
     await say(stage, called)
-    assert await stage.place(called) == "ready"
+    assert await stage.place(called) == "queued"
 
 
 # What others see

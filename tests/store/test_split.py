@@ -89,23 +89,23 @@ async def test_with_a_time_it_runs_out_and_only_it(stage: Stage, many: int) -> N
     own = await split(stage, batch, batch.jobs[0], seconds=60)
 
     [left] = await stage.sql(
-        "select extract(epoch from until - rota.clock())::float8 from rota.claims"
-        " where until is not null"
+        "select extract(epoch from expires - rota.clock())::float8 from rota.claims"
+        " where expires is not null"
     )
     assert 50 < left <= 60
-    assert await stage.sql("select id from rota.claims where until is not null") == [own.id]
+    assert await stage.sql("select id from rota.claims where expires is not null") == [own.id]
 
 
 async def test_taken_without_a_time_it_keeps_the_time_it_has(stage: Stage) -> None:
     """ctx.transaction() in a task with a hold must not make it last for ever."""
     batch = await stage.held(2)
     own = await split(stage, batch, batch.jobs[0], seconds=60)
-    until = await stage.one("select until from rota.claims where id = %s", own.id)
+    until = await stage.one("select expires from rota.claims where id = %s", own.id)
 
     again = await split(stage, own, own.jobs[0])
 
     assert again.id == own.id
-    assert await stage.one("select until from rota.claims where id = %s", own.id) == until
+    assert await stage.one("select expires from rota.claims where id = %s", own.id) == until
 
 
 async def test_what_is_done_meanwhile_is_not_put_back_by_the_split(stage: Stage) -> None:

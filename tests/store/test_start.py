@@ -37,11 +37,11 @@ async def keyed(stage: Stage, on: Connection | None = None, **more: Any) -> Star
 async def test_a_job_is_ready_at_once_under_its_own_number(stage: Stage) -> None:
     run = await stage.start("work", queue="images", priority=3, args='{"a":1}', options='{"b":2}')
 
-    assert await stage.sql("select seq, job, lane, attempt, lost, queue, task from rota.ready") == [
-        (run, run, 3, 1, 0, "images", "work")
-    ]
     assert await stage.sql(
-        "select id, run, expires, lane, task, queue, key, args ->> 'a', options ->> 'b' from rota.jobs"
+        "select seq, job, priority, attempt, lost, queue, task from rota.queued"
+    ) == [(run, run, 3, 1, 0, "images", "work")]
+    assert await stage.sql(
+        "select id, run, expires, priority, task, queue, key, args ->> 'a', options ->> 'b' from rota.jobs"
     ) == [(run, None, None, 3, "work", "images", None, "1", "2")]
 
 
@@ -57,10 +57,10 @@ async def test_a_job_for_later_sleeps_until_then(stage: Stage, many: bool) -> No
     past = await start(at=datetime(2001, 1, 1, tzinfo=UTC))
     at_once = await start(delay=timedelta(0))
 
-    assert await stage.sql("select job from rota.ready order by job") == [past, at_once]
-    assert await stage.sql("select wake from rota.asleep where job = %s", at) == [FUTURE]
+    assert await stage.sql("select job from rota.queued order by job") == [past, at_once]
+    assert await stage.sql("select wake_at from rota.sleeping where job = %s", at) == [FUTURE]
     assert await stage.sql(
-        "select lane, extract(epoch from wake - since)::int from rota.asleep where job = %s",
+        "select priority, extract(epoch from wake_at - since)::int from rota.sleeping where job = %s",
         delayed,
     ) == [(2, 300)]
 
@@ -111,7 +111,7 @@ async def test_a_plain_start_and_one_with_everything_write_the_same(stage: Stage
 
     assert one.created
     assert other.created
-    for table, key in (("jobs", "id"), ("ready", "job")):
+    for table, key in (("jobs", "id"), ("queued", "job")):
         rows = await stage.sql(
             f"select to_jsonb(t) - '{key}' - 'seq' - 'created' from rota.{table} t"
         )
@@ -157,11 +157,11 @@ async def test_what_is_copied_in_is_what_is_written(stage: Stage) -> None:
         await client.close()
 
     assert len(set(copied)) == 600
-    assert await stage.sql("select distinct args::text, lane, task, queue from rota.jobs") == [
+    assert await stage.sql("select distinct args::text, priority, task, queue from rota.jobs") == [
         (awkward, 4, "work", "images")
     ]
-    assert await stage.sql("select job from rota.ready order by seq") == [*written, *copied]
-    assert await stage.sql("select job from rota.ready where seq <> job or lane <> 4") == []
+    assert await stage.sql("select job from rota.queued order by seq") == [*written, *copied]
+    assert await stage.sql("select job from rota.queued where seq <> job or priority <> 4") == []
 
 
 def _full(start: StartJob) -> StartJob:
@@ -373,7 +373,7 @@ async def test_sql_alone_can_start_a_job_and_wakes_workers(stage: Stage) -> None
     [(run, created)] = await stage.sql("""select * from rota.start('work', '{"a": 1}', 'images')""")
 
     assert created
-    assert await stage.place(run) == "ready"
+    assert await stage.place(run) == "queued"
     [heard] = [note async for note in listener.notifies(timeout=5, stop_after=1)]
     assert heard.payload == "images"
 

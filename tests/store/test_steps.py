@@ -79,7 +79,7 @@ async def test_all_that_is_said_of_a_step_is_given_again(stage: Stage) -> None:
     )
     assert (second.kind, second.result, second.error) == ("value", '"x"', None)
     assert (first.branch_key, second.branch_key) == ("2.1", "")
-    assert await stage.sql("select took from rota.steps where name = 'f'") == [1.5]
+    assert await stage.sql("select seconds from rota.steps where name = 'f'") == [1.5]
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -188,11 +188,11 @@ async def test_one_that_is_open_is_written_once_more_and_then_stands(stage: Stag
 async def test_a_wait_that_is_over_still_says_until_when_it_was_for(stage: Stage) -> None:
     batch = await stage.held(1)
     await keep(stage, batch, wait("go", seconds=60))
-    until = await stage.one("select until from rota.steps")
+    until = await stage.one("select wake_at from rota.steps")
 
     await keep(stage, batch, heard("go"))
 
-    assert await stage.one("select until from rota.steps") == until
+    assert await stage.one("select wake_at from rota.steps") == until
 
 
 async def test_where_it_was_written_first_is_where_it_stays(stage: Stage) -> None:
@@ -202,7 +202,7 @@ async def test_where_it_was_written_first_is_where_it_stays(stage: Stage) -> Non
 
     await keep(stage, batch, JournalEntry("wait", "go", 1, 7, in_main_branch=False, result="1"))
 
-    assert await stage.sql("select position, own from rota.steps") == [(3, True)]
+    assert await stage.sql("select position, main_branch from rota.steps") == [(3, True)]
 
 
 async def test_of_many_the_answer_says_which_were_not_kept_and_why(stage: Stage) -> None:
@@ -251,7 +251,8 @@ async def test_a_sleep_is_over_by_the_databases_clock(stage: Stage) -> None:
     )
 
     found = await stage.sql(
-        "select until - at = '30 s', until = %s::timestamptz from rota.steps order by number", then
+        "select wake_at - at = '30 s', wake_at = %s::timestamptz from rota.steps order by number",
+        then,
     )
 
     assert found == [(True, False), (False, True)]

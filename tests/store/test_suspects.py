@@ -44,7 +44,7 @@ async def test_blamed_it_is_charged_also_with_losses_in_company_before(
     stage: Stage, before: int, after: int
 ) -> None:
     claim, (job, other) = await held_with(stage, [before, 0])
-    await stage.sql("update rota.workers set state = 'dead', blamed = %s", [job])
+    await stage.sql("update rota.workers set state = 'dead', charged_jobs = %s", [job])
 
     await reap(stage, claim)
 
@@ -55,7 +55,7 @@ async def test_blamed_it_is_charged_also_with_losses_in_company_before(
 @pytest.mark.parametrize(("before", "after"), DOUBTED.items())
 async def test_doubted_it_is_charged_with_this_one(stage: Stage, before: int, after: int) -> None:
     claim, (job, other) = await held_with(stage, [before, 0])
-    await stage.sql("update rota.workers set state = 'dead', doubted = %s", [job])
+    await stage.sql("update rota.workers set state = 'dead', doubtful_jobs = %s", [job])
 
     await reap(stage, claim)
 
@@ -73,7 +73,7 @@ async def test_one_whose_code_came_back_is_no_suspect_any_more(
     batch = await suspect(stage, worker) if before < 0 else await stage.claim(worker)
 
     await stage.retry(batch, delay=0)
-    assert await stage.sql("select lost from rota.asleep") == [after]
+    assert await stage.sql("select lost from rota.sleeping") == [after]
 
     await stage.run(timers.wake(10))
     assert await ready(stage, "attempt", "lost") == {job: (2, after)}
@@ -142,16 +142,16 @@ async def test_a_grave_one_is_not_kept_waiting_by_mild_ones_nobody_here_can_run(
     stage: Stage,
 ) -> None:
     await put_in_ready(stage, -1)
-    await stage.sql("update rota.ready set queue = 'elsewhere'")
+    await stage.sql("update rota.queued set queue = 'elsewhere'")
     [grave] = await put_in_ready(stage, -4)
 
     assert (await suspect(stage, await stage.worker())).jobs == [grave]
-    await stage.sql("update rota.ready set queue = 'default'")
+    await stage.sql("update rota.queued set queue = 'default'")
 
 
 async def test_so_many_are_taken_as_there_is_room_for_by_priority_and_age(stage: Stage) -> None:
     jobs = await lost(stage, 4)
-    await stage.sql("update rota.ready set lane = 9 where job = %s", jobs[3])
+    await stage.sql("update rota.queued set priority = 9 where job = %s", jobs[3])
 
     taken = await suspects(stage, await stage.worker(), 2)
 
@@ -258,9 +258,9 @@ async def test_noting_that_it_runs_alone_is_for_who_holds_it(stage: Stage) -> No
     assert await stage.run(claims.mark_running(worker, batch.id, job, exclusive=True)) == [batch.id]
     assert await stage.run(claims.mark_running(worker + 1, batch.id, job, exclusive=False)) == []
     assert await stage.run(claims.mark_running(worker, batch.id, job + 1, exclusive=False)) == []
-    assert await stage.sql("select alone from rota.claims") == [True]
+    assert await stage.sql("select exclusive from rota.claims") == [True]
 
     await stage.give_back(batch)
     assert await stage.run(claims.mark_running(worker, batch.id, job, exclusive=True)) == []
     await suspect(stage, worker)
-    assert await stage.sql("select alone from rota.claims") == [None]
+    assert await stage.sql("select exclusive from rota.claims") == [None]

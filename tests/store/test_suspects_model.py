@@ -78,7 +78,7 @@ class Life:
 
     async def claim_suspects(self, worker: int, limit: int) -> None:
         waiting = {
-            job: self.jobs[job] for job in await self.stage.sql("select job from rota.ready")
+            job: self.jobs[job] for job in await self.stage.sql("select job from rota.queued")
         }
         mild = [job for job, each in waiting.items() if each.suspicion == "mild"]
         grave = [job for job, each in waiting.items() if each.suspicion == "grave"]
@@ -141,7 +141,7 @@ class Life:
 
     async def compare(self) -> None:
         found = await self.stage.sql(
-            "select job, lost, attempt from rota.ready union all"
+            "select job, lost, attempt from rota.queued union all"
             " select member.* from rota.claims,"
             " unnest(jobs, lost, attempts) as member (job, lost, attempt)"
         )

@@ -21,9 +21,9 @@ from .stage import Batch, Stage
 async def bed(stage: Stage) -> Any:
     """How the one job that sleeps does."""
     return await stage.one(
-        "select wake = 'infinity',"
-        " ceil(extract(epoch from case when wake < 'infinity' then wake - since end))::int,"
-        " signals, attempt, lost from rota.asleep"
+        "select wake_at = 'infinity',"
+        " ceil(extract(epoch from case when wake_at < 'infinity' then wake_at - since end))::int,"
+        " signals, attempt, lost from rota.sleeping"
     )
 
 
@@ -34,7 +34,7 @@ async def test_it_sleeps_until_its_time(stage: Stage) -> None:
     batch = await asleep(stage, sleep(90))
 
     assert await bed(stage) == (False, 90, None, 1, 0)
-    assert await stage.place(batch.jobs[0]) == "asleep"
+    assert await stage.place(batch.jobs[0]) == "sleeping"
     assert await stage.held_by(batch.id) == []
     assert [each.name for each in await known(stage, batch)] == ["sleep"]
 
@@ -45,7 +45,7 @@ async def test_it_sleeps_until_a_signal_however_long_that_takes(stage: Stage) ->
     assert await bed(stage) == (True, None, ["go"], 1, 0)
     [woken] = await stage.run(timers.wake(100))
     assert (woken.count, woken.queues, woken.next_seconds) == (0, [], None)
-    assert await stage.place(batch.jobs[0]) == "asleep"
+    assert await stage.place(batch.jobs[0]) == "sleeping"
 
 
 async def test_of_those_who_wait_for_ever_no_timer_is_told(stage: Stage) -> None:
@@ -66,17 +66,17 @@ async def test_it_sleeps_until_the_first_of_what_it_waits_for(stage: Stage) -> N
 
     assert await bed(stage) == (False, 40, ["go", "stop"], 1, 0)
     assert await say(stage, batch.jobs[0], "stop") == "sent"
-    assert await stage.place(batch.jobs[0]) == "ready"
+    assert await stage.place(batch.jobs[0]) == "queued"
 
 
 async def test_a_wait_with_a_time_is_woken_by_whichever_comes_first(stage: Stage) -> None:
     batch = await asleep(stage, wait("go", seconds=60))
     assert await bed(stage) == (False, 60, ["go"], 1, 0)
 
-    await stage.sql("update rota.asleep set wake = rota.clock()")
+    await stage.sql("update rota.sleeping set wake_at = rota.clock()")
     await stage.run(timers.wake(10))
 
-    assert await stage.place(batch.jobs[0]) == "ready"
+    assert await stage.place(batch.jobs[0]) == "queued"
     assert await say(stage, batch.jobs[0]) == "sent"
     assert await ready(stage, "attempt") == {batch.jobs[0]: 1}
 
@@ -94,13 +94,13 @@ async def test_what_it_came_to_before_is_kept_with_it(stage: Stage) -> None:
 async def test_lying_down_again_for_the_same_wait_does_not_begin_it_anew(stage: Stage) -> None:
     """It was woken for something else; what it still waits for is over when it was to be."""
     batch = await asleep(stage, wait("go", seconds=60), wait("other", position=2))
-    until = await stage.one("select until from rota.steps where name = 'go'")
+    until = await stage.one("select wake_at from rota.steps where name = 'go'")
     await say(stage, batch.jobs[0], "other")
     batch = await again(stage)
 
     await lie_down(stage, batch, wait("go", seconds=60), kept=[heard("other", position=2)])
 
-    assert await stage.one("select wake from rota.asleep") == until
+    assert await stage.one("select wake_at from rota.sleeping") == until
 
 
 # Over already
@@ -113,7 +113,7 @@ async def test_one_whose_time_has_come_is_ready_at_once(stage: Stage, seconds: f
     moved = await lie_down(stage, batch, sleep(seconds))
 
     assert moved == MoveResult(batch.jobs, ["default"], [], False)
-    assert await stage.place(batch.jobs[0]) == "ready"
+    assert await stage.place(batch.jobs[0]) == "queued"
 
 
 async def test_one_whose_signal_was_sent_is_ready_at_once_and_has_it(stage: Stage) -> None:
@@ -136,7 +136,7 @@ async def test_a_signal_of_another_run_or_for_a_step_of_that_name_is_none(stage:
 
     await lie_down(stage, batch, wait("go", position=2), retried)
 
-    assert await stage.place(batch.jobs[0]) == "asleep"
+    assert await stage.place(batch.jobs[0]) == "sleeping"
 
 
 async def test_one_that_waits_for_nothing_is_ready_at_once_rather_than_lost(stage: Stage) -> None:
@@ -144,7 +144,7 @@ async def test_one_that_waits_for_nothing_is_ready_at_once_rather_than_lost(stag
 
     await lie_down(stage, batch)
 
-    assert await stage.place(batch.jobs[0]) == "ready"
+    assert await stage.place(batch.jobs[0]) == "queued"
 
 
 async def test_one_that_is_ready_at_once_queues_behind_the_others(stage: Stage) -> None:
@@ -170,7 +170,7 @@ async def test_the_attempt_is_not_counted_and_who_came_back_is_no_suspect(
 
     await lie_down(stage, batch, sleep(0 if over else 60))
 
-    place = "ready" if over else "asleep"
+    place = "queued" if over else "sleeping"
     assert await stage.sql(f"select job, attempt, lost from rota.{place}") == [(job, 3, left)]
 
 
@@ -200,7 +200,7 @@ async def test_many_lie_down_together_each_for_its_own(stage: Stage) -> None:
     *_, [moved], _ = await stage.together(*outcomes.suspend(batch.worker, going))
 
     assert sorted(moved.jobs) == [a.job, b.job, c.job, d.job]
-    assert await stage.sql("select job, signals from rota.asleep order by job") == [
+    assert await stage.sql("select job, signals from rota.sleeping order by job") == [
         (a.job, ["go"]),
         (b.job, None),
         (d.job, ["go"]),
@@ -283,7 +283,7 @@ async def test_one_that_meets_the_reaper_is_refused(stage: Stage) -> None:
     assert await say(stage, batch.jobs[0]) == "sent"
     taken = await suspect(stage, await stage.worker())
     await lie_down(stage, taken, wait("go"))
-    assert await stage.place(batch.jobs[0]) == "ready"
+    assert await stage.place(batch.jobs[0]) == "queued"
 
 
 async def test_a_reaper_passes_by_one_that_is_lying_down(stage: Stage) -> None:
@@ -296,7 +296,7 @@ async def test_a_reaper_passes_by_one_that_is_lying_down(stage: Stage) -> None:
         async with asyncio.timeout(60):
             assert await reap(stage, batch.id) == NOTHING
 
-    assert await stage.place(batch.jobs[0]) == "asleep"
+    assert await stage.place(batch.jobs[0]) == "sleeping"
     assert (await reap(stage, batch.id)).jobs == batch.jobs[1:]
 
 
@@ -310,5 +310,5 @@ async def test_lying_down_twice_because_the_answer_was_lost_changes_nothing(stag
 
     assert await say(stage, batch.jobs[0]) == "sent"
     assert await lie_down(stage, batch, wait("go", seconds=60)) == NOTHING
-    assert await stage.place(batch.jobs[0]) == "ready"
+    assert await stage.place(batch.jobs[0]) == "queued"
     assert await said(stage, batch.jobs[0]) == "1"

@@ -142,7 +142,7 @@ async def test_what_nobody_here_can_run_is_said_at_once(rota_harness: Harness) -
 
     with pytest.raises(
         NotIdle,
-        match=rf"1 ready: resize in queue elsewhere, such as job {elsewhere.id} "
+        match=rf"1 queued: resize in queue elsewhere, such as job {elsewhere.id} "
         r"\(this worker does not serve that queue\)",
     ):
         await run_until_idle(app, timeout=60)

@@ -17,7 +17,7 @@ async def asleep(stage: Stage, *minutes: float) -> list[int]:
     ids = await stage.start_several(len(minutes), at=NOON)
     for job, offset in zip(ids, minutes, strict=True):
         await stage.sql(
-            "update rota.asleep set wake = rota.clock() + %s where job = %s",
+            "update rota.sleeping set wake_at = rota.clock() + %s where job = %s",
             *(timedelta(minutes=offset), job),
         )
     return ids
@@ -29,8 +29,8 @@ async def test_what_is_due_is_woken_and_what_is_not_sleeps_on(stage: Stage) -> N
     [woken] = await stage.run(timers.wake(100))
 
     assert (woken.count, woken.queues) == (2, ["default"])
-    assert await stage.sql("select job from rota.ready order by seq") == [late, later]
-    assert await stage.place(future) == "asleep"
+    assert await stage.sql("select job from rota.queued order by seq") == [late, later]
+    assert await stage.place(future) == "sleeping"
 
 
 async def test_jobs_are_queued_in_the_order_in_which_they_were_due(stage: Stage) -> None:
@@ -52,11 +52,11 @@ async def test_a_woken_job_queues_behind_those_that_were_there(stage: Stage) -> 
 
 async def test_a_woken_job_is_what_it_was(stage: Stage) -> None:
     [job] = await asleep(stage, -1)
-    await stage.sql("update rota.asleep set attempt = 4, lost = 2, lane = 6, queue = 'q'")
+    await stage.sql("update rota.sleeping set attempt = 4, lost = 2, priority = 6, queue = 'q'")
 
     await stage.run(timers.wake(100))
 
-    assert await stage.sql("select job, attempt, lost, lane, queue, task from rota.ready") == [
+    assert await stage.sql("select job, attempt, lost, priority, queue, task from rota.queued") == [
         (job, 4, 2, 6, "q", "work")
     ]
 
@@ -67,7 +67,7 @@ async def test_no_more_than_a_batch_is_woken_the_earliest_first(stage: Stage) ->
     [woken] = await stage.run(timers.wake(2))
 
     assert woken.count == 2
-    assert await stage.sql("select job from rota.asleep") == [ids[0]]
+    assert await stage.sql("select job from rota.sleeping") == [ids[0]]
 
 
 async def test_the_answer_says_when_the_next_one_is_due(stage: Stage) -> None:
@@ -97,7 +97,7 @@ async def test_two_sessions_that_wake_at_once_share_the_work_and_neither_waits(
             [yours] = await stage.run(timers.wake(6))
 
     assert (mine.count, yours.count) == (6, 4)
-    assert len(await stage.sql("select distinct job from rota.ready")) == 10
+    assert len(await stage.sql("select distinct job from rota.queued")) == 10
 
 
 async def test_the_databases_clock_decides(own_stage: Stage) -> None:
@@ -105,8 +105,8 @@ async def test_the_databases_clock_decides(own_stage: Stage) -> None:
     stage = own_stage
     [job] = await stage.start_several(1, at=NOON)
     moves = [
-        (NOON - timedelta(microseconds=1), "asleep"),
-        (NOON, "ready"),
+        (NOON - timedelta(microseconds=1), "sleeping"),
+        (NOON, "queued"),
     ]
 
     for now, place in moves:

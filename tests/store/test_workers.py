@@ -89,7 +89,7 @@ async def test_a_beat_says_what_it_is_asked_to_and_moves_the_count(stage: Stage)
         False,
     )
     assert (await seen(stage, batch.worker)).beats == before.beats + 1
-    assert await stage.sql("select seat, running, lag from rota.workers") == [(5, 2, 0.25)]
+    assert await stage.sql("select session_lock, running, lag from rota.workers") == [(5, 2, 0.25)]
 
 
 async def test_it_hears_wishes_to_cancel_what_it_holds_and_no_others(stage: Stage) -> None:
@@ -133,12 +133,12 @@ async def test_it_hears_of_ends_that_are_left_to_be_passed_on(stage: Stage) -> N
     worker = await stage.worker()
     laid = await flows.start(stage, {"a": []})
     batch = await flows.claim(stage, worker)
-    await stage.sql("insert into rota.echoes values (%s, 'succeeded')", laid["a"])
+    await stage.sql("insert into rota.pending_releases values (%s, 'succeeded')", laid["a"])
 
     [told] = await stage.run(workers.beat(worker, None))
     assert told.has_pending_releases
 
-    await stage.sql("delete from rota.echoes")
+    await stage.sql("delete from rota.pending_releases")
     await flows.end(stage, batch)
 
 
@@ -300,7 +300,7 @@ async def test_what_it_knew_is_forgotten_with_it(stage: Stage) -> None:
     await bury(stage, ids[0])
     await stage.run(workers.mark_stopped(ids[1]))
 
-    assert await stage.sql("select distinct worker from rota.skills") == [ids[2]]
+    assert await stage.sql("select distinct worker from rota.worker_tasks") == [ids[2]]
 
 
 Held = list[tuple[int, bool | None]]
@@ -339,7 +339,8 @@ async def test_whom_a_death_is_blamed_on(
     await bury(stage, worker)
 
     [found] = await stage.sql(
-        "select coalesce(blamed, '{}'), coalesce(doubted, '{}') from rota.workers where id = %s",
+        "select coalesce(charged_jobs, '{}'), coalesce(doubtful_jobs, '{}') from rota.workers where"
+        " id = %s",
         worker,
     )
     assert tuple(found) == ([jobs[each] for each in blamed], [jobs[each] for each in doubted])
@@ -352,7 +353,7 @@ async def test_what_is_held_for_a_time_is_neither_blamed_nor_company(stage: Stag
 
     await bury(stage, batch.worker)
 
-    assert await stage.one("select blamed from rota.workers") == [batch.jobs[1]]
+    assert await stage.one("select charged_jobs from rota.workers") == [batch.jobs[1]]
 
 
 async def test_one_that_stopped_blames_nothing(stage: Stage) -> None:
@@ -361,7 +362,7 @@ async def test_one_that_stopped_blames_nothing(stage: Stage) -> None:
     batch = await suspect(stage, worker)
     await stage.run(workers.mark_stopped(worker))
 
-    assert await stage.one("select blamed from rota.workers") is None
+    assert await stage.one("select charged_jobs from rota.workers") is None
     await reap(stage, batch.id)
 
 

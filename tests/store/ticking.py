@@ -91,5 +91,5 @@ async def row(stage: Stage, columns: str, name: str = "beat", on: Connection | N
 async def told(stage: Stage, name: str = "beat") -> list[Any]:
     """What is written down of a schedule's ticks."""
     return await stage.sql(
-        "select tick, state, why from rota.ticks where schedule = %s order by tick", name
+        "select tick, state, reason from rota.ticks where schedule = %s order by tick", name
     )

@@ -82,7 +82,7 @@ async def test_a_job_that_slept_goes_on_in_its_trace(rota_harness: Harness, seen
     assert len(seen.traces()) == 1
     before, after = seen.named("run onboard")
     assert [said_of(each, span_names.OUTCOME) for each in (before, after)] == [
-        "asleep",
+        "sleeping",
         "succeeded",
     ]
     assert [said_of(each, span_names.RESUMED) for each in (before, after)] == [None, True]
@@ -152,7 +152,7 @@ async def test_what_ends_otherwise_says_how(rota_app: Rota, seen: Seen) -> None:
 
     outcomes = [said_of(each, span_names.OUTCOME) for each in seen.named("run hang")]
     assert outcomes == ["cancelled", "given back"]
-    assert await left.status() == "ready"
+    assert await left.status() == "queued"
 
 
 async def test_calls_that_an_earlier_attempt_has_made_are_marked(
@@ -223,12 +223,12 @@ async def test_links_go_with_the_run_they_belong_to(
     async with rota_app.worker():
         await (await flow.start()).result(timeout=60)
     # Of those that wait, and not of the run, which nobody waits for.
-    assert len(await fetch(rota_dsn, "select job from rota.links")) == 1
+    assert len(await fetch(rota_dsn, "select job from rota.trace_links")) == 1
 
     client = await rota_app.open()
     [found] = await client.database.run_with_retry(retention.find(Retention.parse("0s"), 0))
     await client.database.run_with_retry(retention.remove(found))
-    assert await fetch(rota_dsn, "select job from rota.links") == []
+    assert await fetch(rota_dsn, "select job from rota.trace_links") == []
     assert await fetch(rota_dsn, "select id from rota.jobs") == []
 
 

@@ -60,9 +60,7 @@ async def test_without_a_provider_nothing_is_kept(
 
     await run_all(rota_app)
 
-    kept = (
-        "select count(*), count(trace) from rota.jobs union all select 0, count(*) from rota.links"
-    )
+    kept = "select count(*), count(trace) from rota.jobs union all select 0, count(*) from rota.trace_links"
     assert await fetch(rota_dsn, kept) == [(603, 0), (0, 0)]
 
 

@@ -186,7 +186,7 @@ async def test_a_trace_that_is_not_kept_is_passed_on_and_leaves_nothing(
 
     assert seen.spans == ()
     assert traces == [7, 7]
-    assert await fetch(rota_dsn, "select job from rota.links") == []
+    assert await fetch(rota_dsn, "select job from rota.trace_links") == []
 
 
 async def test_each_tick_of_a_schedule_is_a_trace(rota_harness: Harness, seen: Seen) -> None:

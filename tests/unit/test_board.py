@@ -70,7 +70,7 @@ def test_every_box_is_a_link_with_a_state_in_its_class_its_icon_and_its_words() 
 def test_what_is_too_long_for_a_box_is_cut_and_told_in_full_elsewhere() -> None:
     remark = "asleep · for a signal with a name that nobody can read at a glance"
 
-    job = jobs(draw(cards("asleep", remark)))[0]
+    job = jobs(draw(cards("sleeping", remark)))[0]
 
     [line] = [each for each in job.iter(f"{SVG}text") if each.get("class") == "remark"]
     assert line.text is not None

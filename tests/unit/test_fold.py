@@ -39,10 +39,10 @@ def test_those_somebody_should_look_at_stay() -> None:
 
 
 def test_if_the_rest_is_all_in_one_state_it_is_in_that_state() -> None:
-    folded = collapse(fan(20), {f"part{n}": NodeLabel("asleep") for n in range(20)})
+    folded = collapse(fan(20), {f"part{n}": NodeLabel("sleeping") for n in range(20)})
 
     [key] = folded.members
-    assert folded.labels[key] == NodeLabel("asleep", name="12 more", job_count=12)
+    assert folded.labels[key] == NodeLabel("sleeping", name="12 more", job_count=12)
 
 
 def test_one_alone_is_not_folded() -> None:

@@ -61,13 +61,13 @@ def test_every_bar_can_be_seen_and_lies_within_the_picture(
 
 
 def test_waiting_running_sleeping_and_earlier_attempts_differ_by_shape() -> None:
-    kinds: list[BarKind] = ["queued", "running", "asleep", "attempt"]
+    kinds: list[BarKind] = ["queued", "running", "sleeping", "attempt"]
 
     made = bars(drawn(*(GanttBar(kind, after(1), after(2)) for kind in kinds)))
 
     looks = {(each.get("height"), each.get("fill"), each.get("class")) for each in made}
     assert len({height for height, _, _ in looks}) == 4
-    assert [each.get("fill") for each in made if "of-asleep" in each.get("class", "")] == [
+    assert [each.get("fill") for each in made if "of-sleeping" in each.get("class", "")] == [
         "url(#gantt-stripes)"
     ]
 

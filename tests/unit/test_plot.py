@@ -90,7 +90,7 @@ def test_what_is_counted_is_marked_in_whole_numbers() -> None:
     assert tick_values(437, integers=True) == tick_values(437)
     picture = line_chart(
         over(2),
-        [ChartSeries("ready", [1, 2])],
+        [ChartSeries("queued", [1, 2])],
         title="t",
         format_value=say,
         empty="-",
@@ -182,16 +182,16 @@ def test_only_the_last_stretch_is_still_open() -> None:
 def test_what_nobody_saw_is_a_gap_and_not_nothing() -> None:
     picture = line_chart(
         over(6),
-        [ChartSeries("ready", [1, 2, None, None, 3, 4])],
+        [ChartSeries("queued", [1, 2, None, None, 3, 4])],
         title="t",
         format_value=say,
         empty="-",
     )
 
     assert len(drawn(picture, "line")) == 2
-    assert titles(picture)[2] == "14:03 UTC\nready not known"
+    assert titles(picture)[2] == "14:03 UTC\nqueued not known"
     alone = line_chart(
-        over(3), [ChartSeries("ready", [None, 2, None])], title="t", format_value=say, empty="-"
+        over(3), [ChartSeries("queued", [None, 2, None])], title="t", format_value=say, empty="-"
     )
     assert len(drawn(alone, "dot")) == 1
     assert not drawn(alone, "line")

@@ -141,7 +141,7 @@ async def test_a_wait_without_an_end_leaves_it_asleep_and_says_for_what() -> Non
 
     show = await simulate(forever)
 
-    assert (show.state, show.awaited_signals) == ("asleep", ["go"])
+    assert (show.state, show.awaited_signals) == ("sleeping", ["go"])
     with pytest.raises(RotaError, match="waits for signal 'go', which nobody sends"):
         _ = show.result
 
@@ -340,7 +340,7 @@ async def test_one_without_an_end_is_looked_at_for_a_while() -> None:
 
     show = await simulate(daily, until=timedelta(days=30), now=NEW_YEAR)
 
-    assert (show.state, len(show.steps)) == ("asleep", 31)
+    assert (show.state, len(show.steps)) == ("sleeping", 31)
     assert show.ended_at == NEW_YEAR + timedelta(days=30)
     with pytest.raises(
         RotaError, match=r"sleeps until 2027-02-01 00:00:00, which is beyond until="

@@ -83,9 +83,9 @@ def test_what_goes_on_reaches_until_now() -> None:
     assert told(bars_of_job(running, [], [], at(30), NOW)) == [
         *(("queued", 30, 40), ("running", 40, 100)),
     ]
-    assert told(bars_of_job(job("ready"), [], [], at(30), NOW)) == [("queued", 30, 100)]
-    assert told(bars_of_job(job("asleep", since=at(50)), [], [], at(30), NOW)) == [
-        ("asleep", 50, 100)
+    assert told(bars_of_job(job("queued"), [], [], at(30), NOW)) == [("queued", 30, 100)]
+    assert told(bars_of_job(job("sleeping", since=at(50)), [], [], at(30), NOW)) == [
+        ("sleeping", 50, 100)
     ]
     assert bars_of_job(job("waiting"), [], [], START, NOW) == []
 
@@ -100,17 +100,17 @@ def test_what_slept_ran_before_that_as_its_steps_tell() -> None:
     ]
 
     assert told(bars_of_job(done, [], doings, START, NOW)) == [
-        *(("queued", 0, 2), ("running", 2, 8), ("asleep", 8, 38), ("asleep", 38, 50)),
+        *(("queued", 0, 2), ("running", 2, 8), ("sleeping", 8, 38), ("sleeping", 38, 50)),
         *(("queued", 50, 55), ("running", 55, 60)),
     ]
 
 
 def test_what_waits_for_a_signal_sleeps_until_now_and_once() -> None:
-    waiting = job("asleep", since=at(9))
+    waiting = job("sleeping", since=at(9))
     doings = [RunStepRow(2, "wait", "go", at(8), None, None, True)]
 
     assert told(bars_of_job(waiting, [], doings, START, NOW)) == [
-        *(("queued", 0, 8), ("asleep", 8, 100)),
+        *(("queued", 0, 8), ("sleeping", 8, 100)),
     ]
 
 
@@ -128,7 +128,7 @@ def test_a_job_could_run_when_the_last_before_it_had_ended() -> None:
     jobs = [
         job("succeeded", 2, successors=[4], finished=at(25)),
         job("succeeded", 3, successors=[4], finished=at(10)),
-        job("ready", 4),
+        job("queued", 4),
     ]
 
     assert queued_since(jobs, START) == {2: START, 3: START, 4: at(25)}
@@ -139,13 +139,13 @@ def test_many_on_one_line_overlap_as_one_in_the_state_to_look_at_first() -> None
         GanttBar("running", at(0), at(10), "succeeded"),
         GanttBar("running", at(5), at(20), "failed"),
         GanttBar("running", at(30), at(40), "succeeded"),
-        GanttBar("queued", at(0), at(1), "ready"),
+        GanttBar("queued", at(0), at(1), "queued"),
     ]
 
     found = merge_bars(bars)
 
     assert told(found) == [("running", 0, 20), ("running", 30, 40), ("queued", 0, 1)]
-    assert [each.state for each in found] == ["failed", "succeeded", "ready"]
+    assert [each.state for each in found] == ["failed", "succeeded", "queued"]
 
 
 def test_lines_come_in_the_order_in_which_they_began() -> None:

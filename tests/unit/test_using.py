@@ -67,7 +67,7 @@ def test_the_task_itself_is_as_it_was() -> None:
 
 
 def test_types_that_could_not_be_kept_are_refused() -> None:
-    with pytest.raises(ArgumentError, match="set non_retryable with @app.task"):
+    with pytest.raises(ArgumentError, match=r"set non_retryable with @app\.task"):
         resize.options(retry=Retry(non_retryable=(ValueError,)))
 
 

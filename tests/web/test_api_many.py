@@ -67,7 +67,7 @@ async def test_what_matches_is_cancelled_in_portions_and_nothing_else(visitors: 
     assert sum(each["done"] for each in portions) == 10
     assert set(await states(visitors, [*meant, *asleep])) == {"cancelled"}
     # What was started after it was counted is not meant.
-    assert set(await states(visitors, [*others, *later])) == {"ready"}
+    assert set(await states(visitors, [*others, *later])) == {"queued"}
 
 
 async def test_a_portion_that_takes_long_ends_where_it_is(
@@ -96,8 +96,8 @@ async def test_what_ended_badly_is_tried_again_once_each(visitors: Visitors) -> 
     body = {"queue": "again", "upto": found["upto"], "cursor": first["next"]}
     portions = await every(visitors, "retry", **body)
     assert first["done"] + sum(each["done"] for each in portions) == 5
-    assert await states(visitors, runs) == ["ready"] * 4 + ["cancelled"]
-    assert await states(visitors, kept) == ["ready"] * 2
+    assert await states(visitors, runs) == ["queued"] * 4 + ["cancelled"]
+    assert await states(visitors, kept) == ["queued"] * 2
 
 
 async def test_each_is_written_down_with_who_did_it(visitors: Visitors) -> None:
@@ -179,7 +179,7 @@ async def test_nothing_is_cancelled_by_a_slip(
     answer = await visitors.ask("POST", f"{RUNS}/cancel", who="operator", json=body)
     assert answer.status_code == 422
     assert words in answer.json()["error"]["message"]
-    assert await states(visitors, [run]) == ["ready"]
+    assert await states(visitors, [run]) == ["queued"]
 
 
 @pytest.mark.parametrize("at", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59+00:00"])

@@ -37,7 +37,7 @@ async def test_a_task_is_started_with_all_that_can_be_said(visitors: Visitors) -
     assert again.json()["run"] == first.json()["run"]
 
     shown = await visitors.done("GET", f"{RUNS}/{first.json()['run']}", who="operator")
-    assert shown["state"] == "asleep"
+    assert shown["state"] == "sleeping"
     assert (shown["key"], shown["priority"], shown["queue"]) == (key, 7, "images")
     assert shown["input"] == {"name": "Ada", "times": 2}
 
@@ -89,9 +89,9 @@ async def test_a_viewer_is_not_told_why_a_tick_was_refused_which_may_quote_its_i
     name = f"schedule {uuid4()}"
     schedule = {"name": name, "task": "greet", "every": 3600, "input": {"name": "Ada"}}
     await visitors.done("POST", "/api/v1/schedules", json=schedule)
-    await visitors.sql("update rota.schedules set why = %s where name = %s", SECRET, name)
+    await visitors.sql("update rota.schedules set reason = %s where name = %s", SECRET, name)
     await visitors.sql(
-        "insert into rota.ticks (schedule, tick, number, state, why, host, pid)"
+        "insert into rota.ticks (schedule, tick, number, state, reason, host, pid)"
         " values (%s, rota.clock(), 1, 'refused', %s, 'h', 1)",
         *(name, SECRET),
     )
@@ -118,7 +118,7 @@ async def test_a_viewer_sees_nothing_that_went_in_or_came_out(visitors: Visitors
             await app.run(int(run)).result(timeout=60)
         async with asyncio.timeout(60):
             # It is tried again later: that it failed once is enough.
-            while await app.run(int(stumbles)).status() != "asleep":
+            while await app.run(int(stumbles)).status() != "sleeping":
                 await asyncio.sleep(0.02)
 
     paths = [f"{RUNS}/{run}" for run in (stumbles, greets, flows, told)]
@@ -153,7 +153,7 @@ async def test_an_id_beyond_what_javascript_can_count_to_is_exact(visitors: Visi
     assert (shown["run"], shown["job"]) == (run, run)
     listed = await visitors.done("GET", f"{RUNS}?limit=1")
     assert listed["runs"][0]["run"] == run
-    await visitors.sql("delete from rota.ready where job = %s", large)
+    await visitors.sql("delete from rota.queued where job = %s", large)
     await visitors.sql("delete from rota.jobs where id = %s", large)
 
 

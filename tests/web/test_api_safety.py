@@ -297,7 +297,7 @@ async def test_a_deed_that_cannot_be_written_down_is_not_done(visitors: Visitors
     try:
         answer = await visitors.ask("POST", f"{RUNS}/{run}/cancel")
         assert answer.status_code == 500
-        assert await visitors.app.run(int(run)).status() == "ready"
+        assert await visitors.app.run(int(run)).status() == "queued"
     finally:
         await visitors.sql("alter table rota.audit drop constraint no_more")
 

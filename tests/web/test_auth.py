@@ -145,7 +145,7 @@ async def test_its_last_use_is_noted_once_a_minute(visitors: Visitors) -> None:
     assert (await visitors.kept("viewer")).last_used == used
     id = visitors.passes["viewer"].split("_")[1]
     await visitors.sql(
-        "update rota.access_tokens set used = used - interval '61 s' where id = %s", id
+        "update rota.access_tokens set last_used = last_used - interval '61 s' where id = %s", id
     )
     await visitors.done("GET", RUNS, who="viewer")
     again = (await visitors.kept("viewer")).last_used

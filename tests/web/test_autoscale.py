@@ -27,13 +27,13 @@ values ('one', 1, '', %s, '{work}', %s, %s) returning id
 """
 JOBS = """
 with given as (
-    insert into rota.jobs (id, lane, task, queue, args)
+    insert into rota.jobs (id, priority, task, queue, args)
     select nextval('rota.ids'), 0, 'work', %s, '{}' from generate_series(1, %s)
     returning id, queue)
-insert into rota.ready (seq, job, lane, queue, task)
+insert into rota.queued (seq, job, priority, queue, task)
 select given.id, given.id, 0, given.queue, 'work' from given
 """
-FORMULA = "select rota.workers_for(%s, %s, %s, %s, %s, %s, %s, %s)"
+FORMULA = "select rota.workers_needed(%s, %s, %s, %s, %s, %s, %s, %s)"
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +170,7 @@ async def test_what_came_in_is_what_was_claimed_and_what_piled_up(load: Load) ->
     load.direct.execute(WORKER, (["default"], 10, 0))
     await load.counted(ago=2, claimed=3000, attempts=3000, seconds=1500.0)
     load.direct.execute(
-        "insert into rota.samples select date_trunc('minute', rota.clock()) - interval '5 min',"
+        "insert into rota.queue_samples select date_trunc('minute', rota.clock()) - interval '5 min',"
         " 'default', 100, 0, 1"
     )
     load.direct.execute(JOBS, ("default", 700))
@@ -205,7 +205,7 @@ async def test_what_runs_keeps_its_workers(load: Load) -> None:
     assert row is not None
     load.direct.execute(JOBS, ("default", 16))
     load.direct.execute(
-        "with gone as (delete from rota.ready returning job) insert into rota.claims"
+        "with gone as (delete from rota.queued returning job) insert into rota.claims"
         " (worker, nonce, jobs, attempts, lost, seqs) select %s, gen_random_uuid(), array_agg(job),"
         " array_agg(1::smallint), array_agg(0::smallint), array_agg(job) from gone",
         row,
@@ -222,10 +222,10 @@ async def test_one_number_is_the_same_number(load: Load) -> None:
     load.direct.execute(JOBS, ("default", 600))
     found = await load.wants(concurrency=2)
     for text, expected in (
-        ("select rota.wanted_workers('default', concurrency => 2)", found.desired),
-        ("select rota.wanted_workers('default', most => 3, concurrency => 2)", 3),
-        ("select rota.wanted_workers('nowhere')", 0),
-        ("select rota.wanted_workers('nowhere', fewest => 1)", 1),
+        ("select rota.desired_workers('default', concurrency => 2)", found.desired),
+        ("select rota.desired_workers('default', max_workers => 3, concurrency => 2)", 3),
+        ("select rota.desired_workers('nowhere')", 0),
+        ("select rota.desired_workers('nowhere', min_workers => 1)", 1),
     ):
         row = load.direct.execute(text.encode()).fetchone()
         assert row is not None

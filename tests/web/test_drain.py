@@ -184,7 +184,7 @@ def test_a_second_signal_hurries(command: list[str], dsn: str, tmp_path: Path) -
         asked.join(60)
         assert "were cut off" in instance.said
     assert asked.answer is None or asked.answer.status == 500
-    assert state_of(dsn, run) == ("ready", 1)
+    assert state_of(dsn, run) == ("queued", 1)
 
 
 def test_what_outlasts_the_grace_is_cut_off_and_handed_over(dsn: str, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_what_outlasts_the_grace_is_cut_off_and_handed_over(dsn: str, tmp_path: 
         asked.join(60)
         assert "1 request(s) did not end within the grace and were cut off" in instance.said
     # Its attempt is not counted: the next is the first again.
-    assert state_of(dsn, run) == ("ready", 1)
+    assert state_of(dsn, run) == ("queued", 1)
 
 
 # In this process

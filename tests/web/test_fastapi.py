@@ -103,7 +103,7 @@ async def test_a_run_begins_with_the_commit_of_its_request(awaited: Shop) -> Non
     assert await awaited.ask("/orders/1") == 200
 
     assert await awaited.counts() == (1, 3)
-    state = "select count(*) from rota.job_state where state = 'asleep'"
+    state = "select count(*) from rota.job_state where state = 'sleeping'"
     database = (await awaited.app.open()).database
     async with database.connection() as connection:
         # What `using` had said is still so: it waits its minute.

@@ -36,7 +36,7 @@ def told(page: str, pattern: str) -> list[str]:
 async def test_many_workers_come_page_by_page_those_in_trouble_first(readers: Visitors) -> None:
     mark = f"node-{uuid4().hex}"
     await readers.sql(
-        "insert into rota.workers (host, pid, version, queues, tasks, capacity, running, beat)"
+        "insert into rota.workers (host, pid, version, queues, tasks, capacity, running, last_beat)"
         " select %s || '-' || lpad(n::text, 2, '0'), n, '0', array['q'], array['t'], 10, 7,"
         "        rota.clock() - case when n = 60 then interval '1 h' else interval '0' end"
         "   from generate_series(1, 60) as n",

@@ -105,7 +105,7 @@ async def test_the_instances_are_those_that_are_there(
         ran.set()
 
     await db.execute(
-        "insert into rota.workers (host, pid, version, queues, tasks, capacity, beat, running)"
+        "insert into rota.workers (host, pid, version, queues, tasks, capacity, last_beat, running)"
         " values ('far', 7, 'v2', '{default}', '{work}', 10, rota.clock() - interval '2 min', 5)"
     )
     async with rota_app.worker(concurrency=4) as worker, rota_app.leader("boss").term():
@@ -168,7 +168,7 @@ async def test_an_operator_drains_a_worker_and_it_is_written_down(
         # This instance was not meant, only the worker of this number.
         assert not rota_app.readiness.is_draining
 
-    rows = await (await db.execute("select who, action, subject from rota.audit")).fetchall()
+    rows = await (await db.execute("select operator, action, subject from rota.audit")).fetchall()
     who = rows[-1][0]
     assert who.startswith("operator (token ")
     assert [row for row in rows if row[1].startswith("drain")] == [

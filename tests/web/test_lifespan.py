@@ -145,7 +145,7 @@ async def test_a_web_process_can_do_without_a_worker(rota_dsn: str, how: str) ->
         assert await states(app) == []
         assert await app.readiness.reasons() == []
     async with app:
-        assert await run.status() == "ready"
+        assert await run.status() == "queued"
 
 
 async def test_leaving_begins_while_requests_are_still_served(app: Rota) -> None:
@@ -167,7 +167,7 @@ async def test_leaving_begins_while_requests_are_still_served(app: Rota) -> None
                 await asyncio.sleep(0.01)
         run = await note.start()
         await asyncio.sleep(0.5)
-        assert await run.status() == "ready"
+        assert await run.status() == "queued"
         assert await states(app) == ["draining"]
     async with app:
         assert await states(app) == ["stopped"]
@@ -244,10 +244,10 @@ async def test_one_that_is_hurried_goes_back_uncounted(app: Rota, when: str) -> 
         left = time.monotonic()
     assert time.monotonic() - left < 10
     async with app:
-        assert await run.status() == "ready"
+        assert await run.status() == "queued"
         database = (await app.open()).database
         async with database.connection() as connection:
-            found = await connection.execute("select attempt from rota.ready")
+            found = await connection.execute("select attempt from rota.queued")
             assert await found.fetchall() == [(1,)]
 
 
@@ -270,7 +270,7 @@ async def test_a_worker_that_is_drained_from_afar_leaves_and_the_api_stays(app: 
             await left.wait()
         # Requests are answered as before, and start runs, for others to do.
         assert await app.readiness.reasons() == []
-        assert await (await note.start()).status() == "ready"
+        assert await (await note.start()).status() == "queued"
 
 
 async def test_nothing_is_said_about_closed_connections(

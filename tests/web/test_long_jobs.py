@@ -94,7 +94,7 @@ def test_a_job_that_runs_at_the_signal_comes_to_its_end(
     assert ask(direct_dsn, "select job from done") == [(run,)]
     # What it started at the very end is there, for those that serve its queue.
     assert ask(direct_dsn, "select task, state::text from rota.job_state where task = 'after'") == [
-        ("after", "ready")
+        ("after", "queued")
     ]
     # It waited for the job, and then for nothing: the grace had seconds left.
     assert took < LONG + 8

@@ -259,8 +259,8 @@ async def test_many_who_ask_cost_one_look_in_a_few_seconds(
     await asyncio.gather(*(scrape(client) for _ in range(20)))
     await scrape(client)
 
-    assert looked.count("meter/fleet") == 1
-    assert looked.count("meter/autoscale") == 1
+    assert looked.count("metric/fleet_totals") == 1
+    assert looked.count("metric/desired_workers") == 1
 
 
 async def test_a_database_that_is_away_leaves_the_last_figures_and_their_age(
@@ -295,7 +295,7 @@ async def test_what_is_taken_back_from_the_dead_is_counted(
 
     run = await work.start()
     await db.execute(
-        "with gone as (delete from rota.ready returning job, seq), dead as (insert into rota.workers"
+        "with gone as (delete from rota.queued returning job, seq), dead as (insert into rota.workers"
         " (host, pid, version, queues, tasks, capacity, state, ended) values ('far', 7, '',"
         " '{default}', '{work}', 1, 'dead', rota.clock()) returning id) insert into rota.claims"
         " (worker, nonce, jobs, attempts, lost, seqs) select dead.id, gen_random_uuid(),"

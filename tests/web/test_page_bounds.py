@@ -37,7 +37,7 @@ async def test_a_run_is_found_among_hundreds_of_calls_that_are_none(rota_dsn: st
                 " select id, 1000, 'whole', 'default', '{}' from unnest(%s::bigint[]) id",
                 list(calls),
             )
-            await visitors.sql("delete from rota.ready")
+            await visitors.sql("delete from rota.queued")
             held = [runs[0].id, *calls[:150]]
             failed = [*(run.id for run in runs[1:]), *calls[150:]]
             await visitors.sql(

@@ -96,7 +96,7 @@ async def test_a_viewer_is_shown_nothing_of_what_went_in_came_out_or_went_wrong(
         for run in runs[1:]:
             await site_app.run(int(run)).result()
         # It is tried again later: that it failed once is enough.
-        while await site_app.run(int(runs[0])).status() != "asleep":
+        while await site_app.run(int(runs[0])).status() != "sleeping":
             await asyncio.sleep(0.02)
     await readers.done("POST", "/api/v1/queues/slow/pause", json={"reason": SECRET})
     addresses = [await _example(readers, path) for path in PAGES if PAGES[path] is Role.VIEWER]

@@ -142,6 +142,6 @@ def test_what_is_done_by_command_is_written_down_too(
         ("cancel run", run),
         ("retry run", run),
     ]
-    [[who]] = sql.execute("select distinct who from rota.audit").fetchall()
+    [[who]] = sql.execute("select distinct operator from rota.audit").fetchall()
     assert "@" in who
     assert rota("audit", "--json").json()[0]["action"] == "retry run"

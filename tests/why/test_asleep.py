@@ -36,7 +36,7 @@ async def test_its_time_has_come_and_somebody_has_to_wake_it(asking: Asking) -> 
     async def work() -> None: ...
 
     run = await work.options(delay=timedelta(hours=1)).start()
-    await asking.sql("update rota.asleep set wake = rota.clock() - interval '1 second'")
+    await asking.sql("update rota.sleeping set wake_at = rota.clock() - interval '1 second'")
 
     reason = await asking.first(run)
     assert (reason.code, reason.is_stuck) == ("no_worker", True)
@@ -45,13 +45,13 @@ async def test_its_time_has_come_and_somebody_has_to_wake_it(asking: Asking) -> 
     assert (reason.code, reason.is_stuck) == ("due", False)
 
 
-@pytest.mark.parametrize("change", ["state = 'draining'", "asked = rota.clock()"])
+@pytest.mark.parametrize("change", ["state = 'draining'", "drain_requested = rota.clock()"])
 async def test_who_is_about_to_leave_wakes_nobody(asking: Asking, change: str) -> None:
     @asking.app.task
     async def work() -> None: ...
 
     run = await work.options(delay=timedelta(hours=1)).start()
-    await asking.sql("update rota.asleep set wake = rota.clock() - interval '1 second'")
+    await asking.sql("update rota.sleeping set wake_at = rota.clock() - interval '1 second'")
     await asking.register()
     await asking.sql(f"update rota.workers set {change}")
 
@@ -185,9 +185,10 @@ async def test_it_is_in_quarantine(asking: Asking, error: str, words: str) -> No
     run = await work.start()
     await asking.register()
     await asking.sql(
-        "with gone as (delete from rota.ready returning *)"
-        " insert into rota.quarantine (job, lane, attempt, lost, queue, task, error)"
-        " select job, lane, 4, -5, queue, task, json_build_object('type', %s::text, 'message', 'planted')"
+        "with gone as (delete from rota.queued returning *)"
+        " insert into rota.quarantine (job, priority, attempt, lost, queue, task, error)"
+        " select job, priority, 4, -5, queue, task, json_build_object('type', %s::text, 'message',"
+        " 'planted')"
         " from gone",
         error,
     )

@@ -100,7 +100,7 @@ async def test_alike_jobs_are_one_reason_and_many_are_not_all_looked_at(asking: 
         codes = {each.code: each for each in why.reasons}
         assert codes["full"].jobs + codes["running"].jobs + why.omitted_jobs == 70
         assert why.omitted_jobs == 20
-        assert f"job {codes['full'].job} (part) is ready" in codes["full"].message
+        assert f"job {codes['full'].job} (part) is queued" in codes["full"].message
         assert why.reasons[-1].code == "calls"
         asking.gate.set()
         await run.result(timeout=60)
@@ -204,12 +204,12 @@ async def test_its_jobs_have_ended_and_nobody_has_passed_that_on(asking: Asking)
 
     run = await etl.start()
     job = await job_of(asking, run, "only")
-    await asking.sql("delete from rota.ready")
+    await asking.sql("delete from rota.queued")
     await asking.sql(
         "insert into rota.outcomes (job, state, attempt) values (%s, 'succeeded', 1)", job
     )
     assert (await asking.first(run)).code == "moving"
-    await asking.sql("insert into rota.echoes (job, kind) values (%s, 'succeeded')", job)
+    await asking.sql("insert into rota.pending_releases (job, kind) values (%s, 'succeeded')", job)
 
     assert (await asking.first(run)).code == "settling"
 

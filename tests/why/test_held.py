@@ -11,7 +11,7 @@ from .conftest import Asking
 
 async def held(asking: Asking, worker: int, run: Any, **more: Any) -> None:
     """As if that worker had claimed it."""
-    await asking.sql("delete from rota.ready where job = %s", run.id)
+    await asking.sql("delete from rota.queued where job = %s", run.id)
     names = "".join(f", {name}" for name in more)
     values = ", %s" * len(more)
     await asking.sql(
@@ -88,9 +88,9 @@ async def test_its_worker_is_silent_and_when_it_goes_back(asking: Asking) -> Non
     worker = await asking.register()
     other = await asking.register()
     await held(asking, worker, run)
-    await asking.sql("update rota.workers set beat = rota.clock() - interval '15 seconds'")
+    await asking.sql("update rota.workers set last_beat = rota.clock() - interval '15 seconds'")
     assert (await asking.first(run)).is_stuck  # the other one is silent, too
-    await asking.sql("update rota.workers set beat = rota.clock() where id = %s", other)
+    await asking.sql("update rota.workers set last_beat = rota.clock() where id = %s", other)
 
     reason = await asking.first(run)
 
@@ -105,7 +105,7 @@ async def test_nobody_else_is_there_to_take_it_back(asking: Asking) -> None:
     run = await work.start()
     worker = await asking.register()
     await held(asking, worker, run)
-    await asking.sql("update rota.workers set beat = rota.clock() - interval '15 seconds'")
+    await asking.sql("update rota.workers set last_beat = rota.clock() - interval '15 seconds'")
     assert (await asking.first(run)).is_stuck
 
     await asking.sql("update rota.workers set state = 'dead'")
@@ -128,7 +128,8 @@ async def test_who_drains_takes_it_back_only_while_he_is_heard_of(asking: Asking
     leaving = await asking.register(state="draining")
     assert not (await asking.first(run)).is_stuck
     await asking.sql(
-        "update rota.workers set beat = rota.clock() - interval '15 seconds' where id = %s", leaving
+        "update rota.workers set last_beat = rota.clock() - interval '15 seconds' where id = %s",
+        leaving,
     )
 
     reason = await asking.first(run)
@@ -143,7 +144,7 @@ async def test_it_is_held_for_longer_than_its_task_allows(asking: Asking) -> Non
     run = await work.start()
     worker = await asking.register()
     await asking.register()
-    await held(asking, worker, run, until="2020-01-01")
+    await held(asking, worker, run, expires="2020-01-01")
 
     assert (await asking.first(run)).code == "hold_over"
 

@@ -29,9 +29,9 @@ def planted(dsn: str) -> int:
         row = connection.execute("select run from rota.start('greet', '{\"name\": \"Ada\"}')")
         [id] = row.fetchone() or [0]
         connection.execute(
-            "with gone as (delete from rota.ready returning *)"
-            " insert into rota.quarantine (job, lane, attempt, lost, queue, task, error)"
-            " select job, lane, 4, -5, queue, task,"
+            "with gone as (delete from rota.queued returning *)"
+            " insert into rota.quarantine (job, priority, attempt, lost, queue, task, error)"
+            " select job, priority, 4, -5, queue, task,"
             "        json_build_object('type', 'rota.errors.WorkerLost', 'message', %s::text) from gone",
             (SECRET,),
         )

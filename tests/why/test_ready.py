@@ -53,7 +53,7 @@ async def test_nobody_who_serves_its_queue_knows_its_task(asking: Asking) -> Non
     assert reason.is_stuck
 
 
-@pytest.mark.parametrize("leaving", [{"state": "draining"}, {"asked": "2026-01-01"}])
+@pytest.mark.parametrize("leaving", [{"state": "draining"}, {"drain_requested": "2026-01-01"}])
 async def test_whoever_would_take_it_is_leaving(asking: Asking, leaving: dict[str, Any]) -> None:
     @asking.app.task
     async def work() -> None: ...
@@ -105,7 +105,7 @@ async def test_those_that_would_take_it_are_silent(asking: Asking) -> None:
 
     run = await work.start()
     worker = await asking.register()
-    await asking.sql("update rota.workers set beat = rota.clock() - interval '11 seconds'")
+    await asking.sql("update rota.workers set last_beat = rota.clock() - interval '11 seconds'")
 
     reason = await asking.first(run)
 
@@ -132,9 +132,9 @@ async def test_a_worker_is_kept_for_a_job_that_runs_alone(asking: Asking) -> Non
     run = await work.start()
     other = await work.start()
     worker = await asking.register()
-    await asking.sql("delete from rota.ready where job = %s", other.id)
+    await asking.sql("delete from rota.queued where job = %s", other.id)
     await asking.sql(
-        "insert into rota.claims (worker, nonce, alone, jobs, attempts, lost, seqs)"
+        "insert into rota.claims (worker, nonce, exclusive, jobs, attempts, lost, seqs)"
         " values (%s, gen_random_uuid(), true, array[%s::bigint], '{1}', '{-4}', array[%s::bigint])",
         worker,
         other.id,
@@ -180,7 +180,7 @@ async def test_it_was_lost_with_a_worker(asking: Asking, lost: int, words: str) 
 
     run = await work.start()
     await asking.register()
-    await asking.sql("update rota.ready set lost = %s", lost)
+    await asking.sql("update rota.queued set lost = %s", lost)
 
     reason = await asking.first(run)
 
@@ -197,6 +197,6 @@ async def test_one_that_came_back_is_found_behind_its_number(asking: Asking) -> 
     for _ in range(3):
         await work.start()
     await asking.register()
-    await asking.sql("update rota.ready set seq = nextval('rota.ids') where job = %s", run.id)
+    await asking.sql("update rota.queued set seq = nextval('rota.ids') where job = %s", run.id)
 
     assert "behind 3 others" in (await asking.first(run)).message

@@ -20,8 +20,8 @@ write to them by hand breaks what the engine relies on. How they work together:
 # Of tables whose comment in the migration speaks to who changes them, or that have none.
 TOLD = {
     "jobs": "Every job, written once: what is to be done, with what, under which policy.",
-    "ready": "Jobs that may be claimed now, in the order of their places. Claiming deletes the row.",
-    "asleep": "Jobs that wait for a time or a signal: a delay, a retry, a sleep.",
+    "queued": "Jobs that may be claimed now, in order. Claiming deletes the row.",
+    "sleeping": "Jobs that wait for a time or a signal: a delay, a retry, a sleep.",
     "claims": "What workers hold, a row for each batch; its id is the fence.",
     "outcomes": "How jobs and runs ended, one row each, for good.",
     "keys": "Which run has an idempotency key.",
@@ -38,7 +38,7 @@ PUBLIC = {
     "assert_claim": "Raises RT002 unless this claim still holds the job.",
     "assert_lock": "Raises RT004 unless the lock is held under this token.",
     "assert_term": "Raises RT005 unless this is the leader's term.",
-    "wanted_workers": "How many workers a queue wants: one number, for KEDA and the like.",
+    "desired_workers": "How many workers a queue should have: one number, for KEDA and the like.",
     "clock": "The one clock. Everything that is due is due by it.",
 }
 

@@ -1,4 +1,4 @@
-"""The facade: what an application holds."""
+"""Public objects of an application: the app, its tasks, flows and runs."""
 
 from rota.app.flow import Flow, FlowTask
 from rota.app.rota import Rota

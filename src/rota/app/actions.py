@@ -1,7 +1,7 @@
-"""Scheduled actions: what rows of {action, config} made at run time may do.
+"""Scheduled actions: {action, config} rows that are created at run time.
 
-A handler is a task that is called `action.<type>`, and its arguments are the config. Those that come with
-Rota can start whatever the app has, or reach out of it, so each is there only where the app says so:
+The handler of an action is a task named `action.<type>`, and the config holds its arguments. The built-in
+actions can start any task of the app or send requests elsewhere. The app must therefore enable each one:
 `app.actions("task", "flow", "webhook")`.
 """
 
@@ -20,13 +20,14 @@ from rota.model.schedule_view import ACTION_PREFIX
 if TYPE_CHECKING:
     from rota.app.rota import Rota
 
-# What a run came to is its own affair, with its own retries; that a worker does not know it yet passes.
+# A failed run has its own retries. An unknown task may become known with the next deployment, so it is
+# retried.
 _START_RETRY = Retry(max_attempts=5, delay=30, non_retryable=(RunFailed,))
 _WEBHOOK_RETRY = Retry(max_attempts=5, delay=10, non_retryable=(WebhookRefused, ArgumentError))
 
 
 def register_builtin(app: Rota, type: str, queue: str) -> None:
-    """Have the app know one of the actions that come with Rota."""
+    """Register a built-in action with the app."""
     if type not in _BUILTIN_ACTIONS:
         raise DefinitionError(
             f"there is no built-in action {type!r}, but {', '.join(_BUILTIN_ACTIONS)}; one of your own is "
@@ -37,7 +38,8 @@ def register_builtin(app: Rota, type: str, queue: str) -> None:
 
 
 def check_config(app: Rota, type: str, config: Mapping[str, Any]) -> None:
-    """Refuse a config that a built-in action could never carry out. Its types are right by now."""
+    """Raise an error if a built-in action could never run with this config. Its types have been checked
+    already."""
     handler = app.registry.tasks[ACTION_PREFIX + type]
     if handler.fn.__module__ == __name__:
         _, _, check = _BUILTIN_ACTIONS[type]

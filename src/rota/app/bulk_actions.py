@@ -1,8 +1,8 @@
-"""Cancel, or try again, whatever matches: counted first, then done portion by portion.
+"""Cancel or retry all runs that match a filter: count them first, then process them in batches.
 
-Runs are gone through from the latest to the earliest, each once, and none that was started after they were
-counted. Each is done in a transaction of its own and written down as if it had been done alone; whoever is
-stopped in between has done what he has, and goes on from there.
+Runs are processed from the latest to the earliest, each once. Runs that were started after the count are
+not touched. Each run is changed and audited in its own transaction. An interrupted action keeps the changes
+made so far and can be continued from there.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ ACTION_STATES: dict[BulkAction, tuple[str, ...]] = {
     "cancel": run_list.OPEN_STATES,
     "retry": run_list.FAILED_STATES,
 }
-"""In which a run can be for that."""
+"""States in which a run allows the action."""
 
 MAX_COUNTED_RUNS = 10_000
-"""More are not counted."""
+"""Counting stops at this number."""
 
 COUNT_SECONDS = 1.0
 BATCH_RUNS = 200
 BATCH_SECONDS = 2.0
-"""Seconds after which a portion ends, however small it is."""
+"""Time limit of a batch; it may then be smaller than BATCH_RUNS."""
 
 CONCURRENT_RUNS = 4
 
@@ -43,21 +43,21 @@ CONCURRENT_RUNS = 4
 class RunCount(msgspec.Struct, frozen=True):
     count: int
     is_exact: bool
-    """There are no more; else there may be."""
+    """False if there may be more runs."""
     last_id: int
-    """The last id that had been given: what comes later was not counted, and is not touched."""
+    """Last id assigned before the count. Later runs are not counted and not touched."""
 
 
 class BulkResult(msgspec.Struct, frozen=True):
     done: int
     skipped: int
-    """It was too late for these, or somebody else had done it."""
+    """Runs that had changed their state in the meantime."""
     next_id: int | None
-    """Where the next portion begins; None: that was all."""
+    """Id at which the next batch begins; None if all are done."""
 
 
 def narrow_filter(app: Rota, action: BulkAction, run_filter: RunFilter) -> RunFilter:
-    """Those of them it can be done to."""
+    """Return the filter restricted to states that allow the action; raise ArgumentError if none remains."""
     possible = ACTION_STATES[action]
     requested = run_filter.states or possible
     states = tuple(each for each in requested if each in possible)
@@ -72,8 +72,8 @@ def narrow_filter(app: Rota, action: BulkAction, run_filter: RunFilter) -> RunFi
 async def count_runs(
     app: Rota, fetch: FetchRows, action: BulkAction, run_filter: RunFilter
 ) -> RunCount:
-    """How many there are; of many, that there are many."""
-    # First the bound, then the rest: what is started in between is not meant.
+    """Return the number of matching runs, at most MAX_COUNTED_RUNS."""
+    # Read the last id first: runs that start later are not included.
     [[large_queue]] = await fetch(run_list.large_queue(None))
     found = await find_runs(
         fetch,
@@ -95,8 +95,10 @@ async def apply_batch(
     before: int | None = None,
     by: str | None = None,
 ) -> BulkResult:
-    """Some of them, the latest first: those up to the id that was named when they were counted, and before
-    where the last portion ended."""
+    """Apply the action to one batch, the latest runs first.
+
+    `last_id` is the bound from the count; `before` is `next_id` of the previous batch.
+    """
     began = time.monotonic()
     before_id = min(last_id + 1, last_id + 1 if before is None else before)
     found = await find_runs(
@@ -115,15 +117,15 @@ async def apply_batch(
 
 
 async def _apply_action(app: Rota, action: BulkAction, run: int, by: str | None) -> bool:
-    """Whether it was done."""
+    """True if the action was applied."""
     try:
         if action == "cancel":
             return await app.run(run).cancel(by=by) in ("cancelled", "requested")
         await app.run(run).retry(by=by)
     except RunNotFound:
-        return False  # removed since
+        return False  # deleted in the meantime
     except RotaError as error:
         if type(error) is not RotaError:
             raise
-        return False  # it has been tried again, or succeeded, since
+        return False  # retried or succeeded in the meantime
     return True

@@ -1,7 +1,7 @@
-"""What an app has open in one event loop: the database, the listener, news on their way.
+"""Resources of an app in one event loop: database, listener, notifier and coordinator.
 
-Nothing is opened before it is needed. A program that runs several loops, one after the other or one per
-thread, has one of these in each.
+Resources open on first use. A program with several event loops, one after the other or one per thread, has
+one client in each.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
     from rota.engine.worker.worker import Worker
 
 COPY_CHUNK_JOBS = 2000
-"""Jobs in one chunk of a copy."""
+"""Jobs in one chunk of a COPY."""
 
 MIN_COPY_JOBS = 500
-"""So many plain jobs in one call, and copying them in is cheaper than a statement with arrays."""
+"""Number of simple jobs in one call from which COPY is cheaper than a statement with arrays."""
 
 
 MAX_STATEMENT_JOBS = 20_000
-"""Jobs of flows in one statement."""
+"""Maximum number of jobs of flows in one statement."""
 
 
 _QUEUE_TASK = attrgetter("queue", "task")
 
 SHUTDOWN_REASON = "this instance is leaving"
-"""Why it leads no more."""
+"""Reason given when leadership ends at shutdown."""
 
 
 class Client:
@@ -68,11 +68,11 @@ class Client:
         self._publish = publish
         self.process_counters = ProcessCounters()
         self.worker: Worker | None = None
-        """The one that works here, if any does."""
+        """Worker of this event loop, if there is one."""
         self._tracing = app_tracing or Tracing()
         self.coordination_counters = CoordinationCounters()
         self.services: ServiceGroup | None = None
-        """Those that this instance stands by for."""
+        """Services for which this instance is a candidate."""
         self._coordinator: Coordinator | None = None
         self._listener_task: asyncio.Task[None] | None = None
 
@@ -83,21 +83,21 @@ class Client:
 
     @property
     def coordinator(self) -> Coordinator:
-        """For what instances agree on."""
+        """Coordinator of locks, leaders, rate limits and `once` calls."""
         if self._coordinator is None:
             self._coordinator = Coordinator(self.database, self.listen, self._publish)
             self._coordinator.counters = self.coordination_counters
         return self._coordinator
 
     async def resign(self) -> None:
-        """Lead nothing any more: this instance is leaving."""
+        """Resign all leaderships except services, because this instance stops."""
         if self._coordinator is not None:
             await self._coordinator.resign(SHUTDOWN_REASON, except_services=True)
 
     @property
     def _outage_timeout(self) -> float:
-        """How long a start waits for a database that is away. Once sent it is not sent again: without a
-        key, two would be started."""
+        """Seconds for which a start waits for an unavailable database. A statement is not resent once it
+        was sent: without a key, that could start two jobs."""
         return self.database.settings.outage_timeout
 
     async def start(self, job: StartJob) -> StartedJob:
@@ -114,7 +114,7 @@ class Client:
         return started
 
     async def start_many(self, starts: Sequence[StartJob]) -> list[StartedJob]:
-        """Start them all or none, in one transaction. Answers in the order given."""
+        """Start all jobs or none, in one transaction. Return the results in the given order."""
         queues = {each.queue for each in starts}
         created: Iterable[StartJob] = starts
         with self._tracing.start(starts[0].task, list(queues), count=len(starts)) as span:
@@ -129,9 +129,8 @@ class Client:
         return started
 
     async def start_runs(self, calls: Sequence[BoundFlow]) -> list[StartedJob]:
-        """Start flows, all of them or none, in one transaction. Answers in the order given."""
-        # In the order of their keys, so that two calls with the same keys wait for each other instead of
-        # deadlocking.
+        """Start all flows or none, in one transaction. Return the results in the given order."""
+        # Sorted by key, so that two calls with the same keys wait for each other instead of deadlocking.
         order = sorted(range(len(calls)), key=lambda at: (calls[at].name, calls[at].run.key or ""))
         any_immediate = any(call.run.at is None and call.run.delay is None for call in calls)
         notify_in_transaction = any_immediate and self.notifier.may_notify_in_transaction()
@@ -174,14 +173,16 @@ class Client:
             ]
             for statement, rows in (
                 jobs_copy,
-                ("job/copy_ready", jobs.rows_for_queued),
+                ("job/copy_queued", jobs.rows_for_queued),
             ):
                 await database.copy(statement, (rows(*chunk) for chunk in chunks), connection)
         return [int(id) for id in ids]
 
     async def _insert_jobs(self, starts: Sequence[StartJob], trace: str | None) -> list[StartedJob]:
-        """Keyed jobs one statement each, in the order of their keys, so that two calls with the same
-        keys wait for each other instead of deadlocking; the rest in one."""
+        """Insert keyed jobs sorted by key, one statement each, and the remaining jobs with one statement.
+
+        The order makes two calls with the same keys wait for each other instead of deadlocking.
+        """
         unkeyed = [index for index, each in enumerate(starts) if each.key is None]
         keyed = sorted(
             (index for index, each in enumerate(starts) if each.key is not None),
@@ -216,5 +217,5 @@ class Client:
 
 
 def _repeat_trace(trace: str | None, starts: Sequence[object]) -> list[str] | None:
-    """One place in a trace for all that is started."""
+    """Return the same trace context for each start."""
     return None if trace is None else [trace] * len(starts)

@@ -1,4 +1,5 @@
-"""What instances agree on, as an app offers it: locks, permits and the like. No task is needed for it."""
+"""Coordination methods of an app: locks, semaphores, rate limits, leaders and
+services. They need no task."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ WEEK = timedelta(days=7)
 
 
 class CoordinationMethods:
-    """The part of `Rota` that is about company."""
+    """Coordination methods of `Rota`."""
 
     registry: Registry
 
@@ -55,13 +56,15 @@ class CoordinationMethods:
         label: str = "",
         on_lost: OnLost = "raise",
     ) -> Lock:
-        """A lock that one instance holds at a time: `async with app.lock("invoices") as lock`.
+        """Return a lock that one instance holds at a time: `async with app.lock("invoices") as lock`.
 
-        It is held for `ttl` seconds and renewed all the while by a thread, so what ends it is that this
-        program dies, freezes or cannot reach the database for that long. `wait`: how long to wait for
-        it, at most; then Busy is raised. `max_held`: who holds it longer than this raises an alert.
-        `on_lost="cancel"`: the block is cancelled when the lock is lost. What must never be done by two
-        goes into a transaction that begins with `await lock.assert_held(connection)`.
+        The lease lasts `ttl` seconds, and a thread renews it. It expires only if this program dies, freezes
+        or cannot reach the database for that long. Work that two holders must never do belongs in a
+        transaction that begins with `await lock.assert_held(connection)`.
+
+        wait       maximum seconds to wait for the lock; then Busy is raised
+        max_held   an alert is raised if the lock is held longer than this
+        on_lost    "raise": leaving the block raises LockLost; "cancel": losing the lock cancels the block
         """
         from rota.app.locks import Lock
 
@@ -76,13 +79,13 @@ class CoordinationMethods:
         label: str = "",
         on_lost: OnLost = "raise",
     ) -> Lock | None:
-        """The lock, if it is free; None if somebody holds it."""
+        """Acquire the lock and return it; return None if it is not free."""
         lock = self.lock(name, ttl=ttl, wait=0, max_held=max_held, label=label, on_lost=on_lost)
         return lock if await lock.try_acquire() else None
 
     @property
     def sync(self) -> SyncRota:
-        """For code that does not await: `app.sync.start_many(…)`, `once(…)` and `insert_once(…)`."""
+        """Blocking methods: `app.sync.start_many(…)`, `once(…)` and `insert_once(…)`."""
         from rota.app.once import SyncRota
 
         return SyncRota(self)  # type: ignore[arg-type]
@@ -98,9 +101,10 @@ class CoordinationMethods:
         label: str = "",
         on_lost: OnLost = "raise",
     ) -> Permit:
-        """One of `n` permits: `async with app.semaphore("gpu", 4) as permit`. All else is as with a lock.
+        """Return one of `n` permits: `async with app.semaphore("gpu", 4) as permit`.
 
-        Every instance should say the same `n`. While some say another, those with the larger one count.
+        The options are those of a lock. All instances should use the same `n`. While they differ, the
+        larger one applies.
         """
         from rota.app.locks import Permit
 
@@ -113,9 +117,10 @@ class CoordinationMethods:
     def rate_limit(
         self, name: str, limit: float = 1, *, per: Duration, burst: int = 1
     ) -> RateLimit:
-        """How often something may happen, over all instances: `limit` times in `per` seconds, evenly
-        spread. `await app.rate_limit("edgar", 10, per=1).take()` waits for its turn. `burst`: as many may
-        go at once, after a time in which fewer did.
+        """Return a rate limit for all instances: `limit` times in `per` seconds, evenly spread.
+
+        `await app.rate_limit("edgar", 10, per=1).take()` waits for its turn. After a period of lower use,
+        up to `burst` units are available at once.
         """
         from rota.app.rates import RateLimit
 
@@ -156,13 +161,13 @@ class CoordinationMethods:
         ttl: Duration = 30.0,
         **kwargs: Any,
     ) -> Any:
-        """Call `fn(*args, **kwargs)` once for this key, whichever instance asks: who comes first makes the
-        call, all get the result that was recorded, for as long as `keep` says (None: for ever).
+        """Call `fn(*args, **kwargs)` once for this key, over all instances, and return the stored result.
 
-        While somebody else makes it, wait for it: `wait` seconds at most, then Busy is raised. If it
-        raises, the error is its caller's, and the next to come makes the call. Who dies on the way, or is
-        cut off for `ttl` seconds, is replaced: a crash repeats the call. Plain functions are called in a
-        thread.
+        The first caller makes the call. All callers receive its result for `retention` seconds; None keeps
+        it forever. While another instance makes the call, wait for it: `wait` seconds at most, then raise
+        Busy. If the call raises, its caller receives the error, and the next caller makes the call again.
+        An instance that dies during the call, or is disconnected for `ttl` seconds, is replaced: a crash
+        repeats the call. Plain functions run in a thread.
         """
         from rota.app.once import prepare_call, run_once
 
@@ -177,11 +182,10 @@ class CoordinationMethods:
         *,
         conflict: Sequence[str],
     ) -> Inserted:
-        """Insert those rows that are not there yet, on a connection of yours, in your transaction. Rows are
-        told apart by the columns named in `conflict`, which have a unique index.
+        """Insert the rows that do not exist yet, in the transaction of your connection.
 
-        The answer says how many were inserted, how many were duplicates, and which were new: only about
-        those anything is to be done.
+        The columns in `conflict` identify a row and must have a unique index. The result contains the
+        number of inserted rows, the number of duplicates, and the new rows. Act only on the new rows.
         """
         from rota.coord.insert_once import insert_once
 
@@ -196,11 +200,12 @@ class CoordinationMethods:
         on_elected: Callback | None = None,
         on_lost: Callback | None = None,
     ) -> Leader:
-        """One of all instances that stand for it leads: `async with leader.term()` waits to be elected and
-        leads; `async with leader` stands all the while, and `leader.is_leader()` says who it is.
+        """Return a candidate for a leadership that one of all candidates holds.
 
-        `lease`: a leader that is frozen or cut off is replaced after so many seconds, and knows that it
-        does not lead before. One that dies is replaced in a second or two, where no pooler is in between.
+        `async with leader.term()` waits for the election and leads. `async with leader` is a candidate for
+        the whole block, and `leader.is_leader()` is True while it leads. A leader that is frozen or
+        disconnected stops leading, by its own clock, before it is replaced after `lease` seconds. A leader
+        that dies is replaced within a second or two, if no pooler is in between.
         """
         from rota.coord.leader import Leader
         from rota.store.services import LEADER_PREFIX
@@ -227,13 +232,12 @@ class CoordinationMethods:
         forever: bool = False,
         lease: Duration = 10.0,
     ) -> Callable[[F], F]:
-        """A loop that exactly one instance runs, while the others stand by: `@app.service("filings",
-        every=60)` calls the function again and again, so many seconds from start to start; `forever=True`
-        calls it once and expects it to go on. Workers of this app run it, and so does `async with
-        app.services()`.
+        """Declare a loop that exactly one instance runs while the remaining instances are candidates.
 
-        `lease`: an instance that is frozen or cut off is replaced after so many seconds. One that dies is
-        replaced in a second or two, where no pooler is in between.
+        `@app.service("filings", every=60)` calls the function every 60 seconds, from start to start.
+        `forever=True` calls it once and expects it to keep running. Workers of this app run services, and
+        so does `async with app.services()`. An instance that is frozen or disconnected is replaced after
+        `lease` seconds; one that dies within a second or two, if no pooler is in between.
         """
         from rota.model.service import ServiceDefinition
 

@@ -1,4 +1,4 @@
-"""A look at the database: can it be reached, and is its schema one we can work on?"""
+"""Probe of the database for readiness: it can be reached, and its schema can be used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROBE_TIMEOUT_SECONDS = 1.0
 
 
 class DatabaseProbe:
-    """The latest look at the database, shared by all who ask in one event loop."""
+    """Latest probe of the database, shared by all callers in one event loop."""
 
     def __init__(self, open_client: Callable[[], Awaitable[Client]]) -> None:
         self._open_client = open_client
@@ -34,7 +34,8 @@ class DatabaseProbe:
         self._failing_since: float | None = None
         self._timeouts = 0
         self._close_count = 0
-        """So many times it was closed: what was under way then is not kept."""
+        """Number of calls of `close`. A connection of a probe that began before the
+        last call is not kept."""
 
     async def latest(self) -> UnreadyReason | None:
         now = time.monotonic()
@@ -43,7 +44,7 @@ class DatabaseProbe:
         ):
             self._probe_began = now
             self._probe_task = asyncio.create_task(self._probe(), name="rota readiness")
-        # Shielded: who asked may hang up, the others still want to know.
+        # Shielded: if one caller is cancelled, the probe continues for the remaining ones.
         return await asyncio.shield(self._probe_task)
 
     async def _probe(self) -> UnreadyReason | None:
@@ -58,7 +59,7 @@ class DatabaseProbe:
             self._failing_since, self._timeouts = None, 0
             return UnreadyReason("schema", str(error))
         except SchemaTooNew:
-            pass  # it was not when we started: a deploy has begun, and we are what serves until it is over
+            pass  # a newer version was deployed meanwhile: serve until this instance is replaced
         except Exception as error:
             return self._unreachable(began, _public_message(error))
         self._failing_since, self._timeouts = None, 0
@@ -67,7 +68,7 @@ class DatabaseProbe:
     async def _check_schema(self) -> None:
         client = await self._open_client()
         close_count = self._close_count
-        # Taken away while it is used: a look that was given up ends later, and with its own.
+        # Detached while in use: a probe that timed out ends later, with its own connection.
         connection, self._connection = self._connection, None
         try:
             if connection is None or connection.closed:
@@ -102,7 +103,7 @@ class DatabaseProbe:
 
 
 def _public_message(error: Exception) -> str:
-    """Anybody may ask whether we are ready: of where the database is and by which name we call there, that
-    tells nothing. The log does."""
+    """Return a message without the address and the user of the database, because readiness is public. The
+    error itself is logged."""
     log.debug("a look at the database failed: %s", error)
     return "it cannot be connected to, or refuses us; the log of a worker says more"

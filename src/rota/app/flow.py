@@ -37,7 +37,8 @@ FlowRun = Run[dict[str, Any]]
 
 
 class FlowTask:
-    """One task of a flow: call it as the function it was, name it in another one's `after=[…]`."""
+    """Task of a flow. It can be called as the original function and listed in
+    `after=[…]` of other tasks."""
 
     def __init__(self, node: FlowNode) -> None:
         self.name = node.name
@@ -46,7 +47,7 @@ class FlowTask:
         self.__wrapped__ = node.task.fn
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The plain function it was."""
+        """Call the original function."""
         return self.fn(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -54,7 +55,7 @@ class FlowTask:
 
 
 class Flow:
-    """A graph of tasks. Start it with `await flow.start(…)`, the run's input by name."""
+    """Graph of tasks. Start a run with `await flow.start(…)`, with the input by name."""
 
     def __init__(
         self, app: Rota, definition: FlowDefinition, options: StartOptions = DEFAULTS
@@ -64,7 +65,7 @@ class Flow:
         self._options = options
         self.name = definition.name
 
-    # Its tasks
+    # Tasks
 
     if not TYPE_CHECKING:  # a type checker shall still report unknown attributes
 
@@ -126,13 +127,13 @@ class Flow:
     ) -> Any:
         """Add a function as a task: `@flow.task`, or `@flow.task(after=[extract], …)`.
 
-        A parameter with the name of another task waits for it and is given its result; the others come
-        from the run's input.
+        A parameter with the name of another task makes this task wait for it and receives its result. All
+        other parameters come from the input of the run.
 
-        after     tasks it waits for without taking their results
-        when      what those it waits for must have come to: all_succeeded, none_failed (some may have been
-                  skipped on purpose), all_done (whatever they came to) or any_failed; else it is skipped
-        skip_if   a function of results and input, taken by name: if it answers true the task is skipped
+        after     tasks to wait for without using their results
+        when      required outcome of the tasks it waits for, else it is skipped: all_succeeded, none_failed
+                  (some may have been skipped on purpose), all_done (any outcome) or any_failed
+        skip_if   function of results and input, passed by name; if it returns true, the task is skipped
         """
 
         def add(fn: Callable[..., Any]) -> FlowTask:
@@ -194,8 +195,10 @@ class Flow:
         visibility_timeout: Duration | None = None,
         isolation: Isolation = None,
     ) -> Any:
-        """Add the task that runs when a run is over and something in it has failed. The run has failed all
-        the same; `await ctx.failures()` says what."""
+        """Add the task that runs after all other tasks if one of them failed.
+
+        The run still counts as failed. `await ctx.failures()` returns the failed jobs.
+        """
 
         def add(fn: Callable[..., Any]) -> FlowTask:
             policy = TaskPolicy.from_options(
@@ -221,7 +224,8 @@ class Flow:
         when: When = "all_succeeded",
         queue: str = "default",
     ) -> FlowTask:
-        """Add a node that ends so long after those it waits for: `flow.sleep("cool", 60, after=[bake])`."""
+        """Add a node that ends `duration` after the tasks it waits for: `flow.sleep("cool", 60,
+        after=[bake])`."""
         fn = sleep_node(name, duration)
         return self._add(fn, name, TaskPolicy(queue), tuple(task_names(after)), when, None)
 
@@ -237,8 +241,11 @@ class Flow:
         when: When = "all_succeeded",
         queue: str = "default",
     ) -> FlowTask:
-        """Add a node that waits until somebody sends the run a signal, of its own name or another, and
-        whose result is what that said. One that nobody sent in time fails, or answers the default."""
+        """Add a node that waits for a signal to the run; its result is the payload.
+
+        The name of the signal is `signal`, or else the name of the node. If no signal arrives within
+        `timeout`, the node returns the default or fails.
+        """
         fn = signal_node(signal or name, type, timeout, default)
         return self._add(fn, name, TaskPolicy(queue), tuple(task_names(after)), when, None)
 
@@ -263,7 +270,7 @@ class Flow:
                     "takes longer in a task of its own"
                 )
         node = FlowNode(name, task, after, when, task.skip_if, is_on_failure)
-        if name not in self._definition.nodes:  # that is said better there
+        if name not in self._definition.nodes:  # otherwise the definition raises a better message
             self._app.registry.check_unused(task.name)
         self._definition.add(node)
         self._app.registry.add(task)
@@ -271,10 +278,10 @@ class Flow:
 
     @property
     def plan(self) -> FlowPlan:
-        """The whole graph, checked."""
+        """Checked graph of the flow."""
         return self._definition.plan
 
-    # Its runs
+    # Runs
 
     def options(
         self,
@@ -305,7 +312,7 @@ class Flow:
         return Flow(self._app, self._definition, options)
 
     def bind(self, /, **input: Any) -> BoundFlow:
-        """A start to be made together with others: `app.start_many([flow.bind(…), …])`."""
+        """Return a start for `app.start_many([flow.bind(…), …])`."""
         plan, options = self.plan, self._options
         input_text, task_inputs = plan.encode(input, self._app.settings.payload_limit)
         columns = _job_columns(plan)
@@ -332,7 +339,8 @@ class Flow:
         return BoundFlow(plan, run)
 
     async def start(self, /, **input: Any) -> FlowRun:
-        """Start a run; it is durable when this returns. With `options(on=…)`, when that commits."""
+        """Start a run. It is durable when this returns; with `options(on=…)`, when
+        that connection commits."""
         call = self.bind(**input)
         if self._options.on is None:
             client = await self._app.open()
@@ -359,7 +367,7 @@ class Flow:
 
     @property
     def sync(self) -> SyncFlow:
-        """The same for code that does not await: `flow.sync.start(…).result()`."""
+        """Blocking methods: `flow.sync.start(…).result()`."""
         return SyncFlow(self)
 
     def __repr__(self) -> str:
@@ -371,7 +379,7 @@ class SyncFlow:
         self._flow = flow
 
     def options(self, **options: Any) -> SyncFlow:
-        """As `flow.options(…)`."""
+        """Return the flow with other start options, as `flow.options(…)`."""
         return SyncFlow(self._flow.options(**options))
 
     def start(self, /, **input: Any) -> SyncRun[dict[str, Any]]:
@@ -390,7 +398,7 @@ class SyncFlow:
 
 
 def _job_columns(plan: FlowPlan) -> JobColumns:
-    """What all runs of a flow have in common, written once."""
+    """Return the columns that all runs of a flow share. They are built once."""
     found: JobColumns | None = plan.__dict__.get("columns")
     if found is None:
         numbers = plan.numbers
@@ -446,7 +454,7 @@ def signal_node(
         return await ctx.wait_signal(signal, payload_type, timeout=timeout, default=default)
 
     wait.__doc__ = f"Waits for signal {signal!r}."
-    # What those who take its result are checked against.
+    # The tasks that take its result are checked against this type.
     result_type = (
         payload_type
         if default is NO_DEFAULT or payload_type is Any

@@ -1,4 +1,4 @@
-"""Runs that begin in the middle of another one."""
+"""Forks: new runs that begin in the middle of an existing one."""
 
 from __future__ import annotations
 

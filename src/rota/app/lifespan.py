@@ -1,20 +1,20 @@
-"""An app's life inside a web process: `FastAPI(lifespan=app.lifespan)`.
+"""Lifespan of an app inside a web process: `FastAPI(lifespan=app.lifespan)`.
 
-It starts in order: is the schema one we know, the pool, a number in the registry, services and leaders,
-the worker; then it is ready. It leaves in order, too:
+Startup order: check of the schema, connection pool, registration, services and leaders, worker. Then the
+instance is ready. Shutdown order:
 
-    1  nothing new: no job is claimed, readiness says no, what it leads is resigned, services are passed on
-    2  requests are served on for as long as a load balancer takes to notice
-    3  the server accepts no more, and the last requests are answered
-    4  jobs end, or go back within the grace, their attempts uncounted
-    5  what ended is recorded; the worker signs off, its heart stops
+    1  no new jobs are claimed, readiness fails, leaderships are resigned, services are handed over
+    2  requests are still served until a load balancer has noticed
+    3  the server accepts no more requests and answers the last ones
+    4  jobs end or return to the queue within the drain timeout, their attempts uncounted
+    5  outcomes are recorded; the worker deregisters and its heartbeat stops
     6  the connections are closed
 
-1 begins with `app.readiness.drain()`, which `rota serve` and `rota.asgi.Drain` call at the first signal,
-ahead of the server. Under a server that knows neither it begins at the signal, too, which is overheard; but
-then the server closes its sockets at once, without 2, and requests that come then fail.
+`app.readiness.drain()` starts step 1. `rota serve` and `rota.asgi.Drain` call it at the first signal,
+before the server receives it. Under any other server, the lifespan observes the signal and starts step 1 as
+well. Such a server closes its sockets at once, without step 2, so requests that arrive then fail.
 
-Any number of processes may do so at once: each is a worker of its own.
+Any number of processes can run at the same time; each has its own worker.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ log = logging.getLogger("rota")
 
 @dataclass(frozen=True, slots=True)
 class Lifespan:
-    """Called with the web application, by its framework. Within a lifespan of your own:
+    """Lifespan that the web framework calls with its application.
 
-    async with app.lifespan(api) as state:
-        yield {**state, "engine": engine}
+    Inside your own lifespan:
+
+        async with app.lifespan(api) as state:
+            yield {**state, "engine": engine}
     """
 
     app: Rota
@@ -60,8 +62,11 @@ class Lifespan:
         concurrency: int | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Lifespan:
-        """The same, another way. `worker=False`: only start runs, and leave jobs and services to others
-        (as ROTA_WEB_WORKER=off does); the rest is as with `app.worker(…)`."""
+        """Return the lifespan with other options.
+
+        `worker=False` only starts runs and runs neither jobs nor services, as ROTA_WEB_WORKER=off does. The
+        remaining options are those of `app.worker(…)`.
+        """
         return replace(
             self,
             worker=worker,
@@ -93,7 +98,8 @@ class Lifespan:
 
     @contextmanager
     def _drain_on_signal(self) -> Iterator[None]:
-        """What the server was told, it tells us when its last request has ended: that may be long."""
+        """Start to drain at the signal: the server ends the lifespan only after its last request, which may
+        take long."""
         readiness, loop = self.app.readiness, asyncio.get_running_loop()
         try:
             if readiness.is_drain_managed:
@@ -134,7 +140,7 @@ class Lifespan:
 
     @asynccontextmanager
     async def _drain_after_requests(self, client: Client, worker: Worker) -> AsyncIterator[None]:
-        """Jobs may take as long as the requests and the grace after them."""
+        """Give jobs the time of the remaining requests plus the drain timeout."""
         requests_done = asyncio.Event()
 
         def start_drain() -> asyncio.Task[None]:
@@ -145,7 +151,7 @@ class Lifespan:
             try:
                 yield
             finally:
-                # Here the last request has been answered.
+                # The last request has been answered.
                 requests_done.set()
 
     @asynccontextmanager
@@ -155,8 +161,8 @@ class Lifespan:
         start_drain: Callable[[], asyncio.Task[None]] | None = None,
         hurry: Callable[[], object] = lambda: None,
     ) -> AsyncIterator[None]:
-        """Hear, in this loop, that this instance leaves, whoever says so and in whichever thread; and until
-        it has left, that it is to hurry."""
+        """Start to drain in this event loop when any thread requests it, and pass on a later request to
+        hurry."""
         loop = asyncio.get_running_loop()
         stop_tasks: list[asyncio.Task[None]] = []
 
@@ -171,7 +177,7 @@ class Lifespan:
         try:
             yield
         finally:
-            begin_drain()  # what was said a moment ago may not have been heard yet
+            begin_drain()  # a request from another thread may still be pending
             try:
                 await asyncio.gather(*stop_tasks)
             finally:

@@ -1,4 +1,4 @@
-"""Locks as an app hands them out, and their form for code that does not await."""
+"""Locks and permits of an app, and their blocking versions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Lock(LockHandle):
-    """A lock: `async with app.lock(…) as lock`, or `await lock.acquire()` and `await lock.release()`."""
+    """Lock: `async with app.lock(…) as lock`, or `await lock.acquire()` and `await lock.release()`."""
 
     def __init__(self, app: Any, name: str, permits: int, **options: Any) -> None:
         super().__init__(app.coordinator, name, permits, **options)
@@ -22,7 +22,7 @@ class Lock(LockHandle):
 
     @property
     def sync(self) -> SyncLock:
-        """The same for code that does not await: `with app.lock(…).sync as lock`."""
+        """Blocking version: `with app.lock(…).sync as lock`."""
         return SyncLock(self._app, self)
 
     def __repr__(self) -> str:
@@ -31,11 +31,11 @@ class Lock(LockHandle):
 
 
 class Permit(Lock):
-    """One of the permits of a semaphore: `async with app.semaphore(…) as permit`. All that a lock is."""
+    """Permit of a semaphore: `async with app.semaphore(…) as permit`. It has the methods of a lock."""
 
 
 class SyncLock:
-    """A lock for code that does not await. It is renewed by a thread like any other."""
+    """Blocking version of a lock. A thread renews it as usual."""
 
     def __init__(self, app: Rota, lock: Lock) -> None:
         self._app = app
@@ -44,29 +44,29 @@ class SyncLock:
 
     @property
     def token(self) -> int:
-        """The number it is held under; the next holder's is larger."""
+        """Fencing token; the token of the next holder is larger."""
         return self._lock.token
 
     @property
     def held(self) -> bool:
-        """Whether it can be relied on at this moment."""
+        """True if the holder may trust the lock at this moment."""
         return self._lock.held
 
     def acquire(self) -> SyncLock:
-        """Wait for it, as long as `wait` allows; then Busy is raised."""
+        """Wait for the lock, up to `wait`; then raise Busy."""
         self._app.loop_thread.run(self._lock.acquire())
         return self
 
     def try_acquire(self) -> bool:
-        """Take it if it is free."""
+        """Acquire the lock if it is free, and return True if so."""
         return self._app.loop_thread.run(self._lock.try_acquire())
 
     def release(self) -> None:
-        """Give it back."""
+        """Blocking version of `lock.release()`."""
         self._app.loop_thread.run(self._lock.release())
 
     def assert_held(self, connection: Any) -> None:
-        """As `await lock.assert_held(connection)`, for a connection that is not awaited."""
+        """Blocking version of `lock.assert_held(connection)`, for a synchronous connection."""
         if is_async(connection):
             raise ArgumentError(
                 "this connection is to be awaited: await lock.assert_held(connection) of the lock itself"

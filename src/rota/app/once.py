@@ -1,4 +1,4 @@
-"""Calls that are made once, as an app offers them; and what it does for code that does not await."""
+"""`once` calls of an app, and the blocking methods of an app."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def run_once(call: OnceCall, fn: Callable[[], Any]) -> Any:
 
 
 class SyncRota:
-    """What an app does for code that does not await."""
+    """Blocking methods of an app."""
 
     def __init__(self, app: Rota) -> None:
         self._app = app
@@ -71,7 +71,7 @@ class SyncRota:
     @overload
     def start_many(self, calls: Sequence[jobs.BoundFlow]) -> list[SyncRun[dict[str, Any]]]: ...
     def start_many(self, calls: Sequence[Any]) -> list[Any]:
-        """As `await app.start_many(…)`."""
+        """Blocking version of `app.start_many(…)`."""
         return [run.sync for run in self._app.loop_thread.run(self._app.start_many(calls))]
 
     @overload
@@ -109,7 +109,7 @@ class SyncRota:
         ttl: Duration = 30.0,
         **kwargs: Any,
     ) -> Any:
-        """As `await app.once(…)`. A plain function is called in this thread."""
+        """Blocking version of `app.once(…)`. A plain function runs in this thread."""
         run = self._app.loop_thread.run
         call = prepare_call(self._app, key, fn, wait, retention, ttl)
         bound = partial(fn, *args, **kwargs)
@@ -137,7 +137,7 @@ class SyncRota:
         *,
         conflict: Sequence[str],
     ) -> Inserted:
-        """As `await app.insert_once(…)`, for a connection that is not awaited."""
+        """Blocking version of `app.insert_once(…)`, for a synchronous connection."""
         return insert_once_sync(connection, table, rows, conflict)
 
 

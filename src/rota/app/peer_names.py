@@ -1,6 +1,6 @@
-"""Hints for users who know another library: `task.delay(…)` is answered with the name that Rota has.
+"""Hints for users of other libraries: the error for `task.delay(…)` contains Rota's name for it.
 
-Celery, Dramatiq, RQ, Huey and Procrastinate each have a word for starting a task.
+Celery, Dramatiq, RQ, Huey and Procrastinate each have their own name for starting a task.
 """
 
 from __future__ import annotations

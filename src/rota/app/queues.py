@@ -1,4 +1,4 @@
-"""`app.queues`: have nobody take from a queue for a while."""
+"""`app.queues`: pause and resume queues."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ MAX_REASON_CHARS = 1000
 
 
 class Queues:
-    """`app.queues`."""
+    """Queue operations of an app, `app.queues`."""
 
     def __init__(self, app: Rota) -> None:
         self._app = app
 
     async def pause(self, queue: str, reason: str = "", *, by: str | None = None) -> bool:
-        """Have nobody claim its jobs, from now on, wherever they run: what runs ends as ever, what is ready
-        waits. Answers whether that is new. `by`: who does so by hand, for the audit log; here and below."""
+        """Stop all workers from claiming jobs of the queue. Return True if it was not paused before.
+
+        Running jobs continue; queued jobs wait. `by` names the operator in the audit log, here and below.
+        """
         _check("queue", queue, 1, MAX_NAME_CHARS)
         _check("reason", reason, 0, MAX_REASON_CHARS)
         return await run_audited_query(
@@ -40,7 +42,7 @@ class Queues:
         )
 
     async def resume(self, queue: str, *, by: str | None = None) -> bool:
-        """Have its jobs claimed again. Answers whether it was paused."""
+        """Let workers claim jobs of the queue again. Return True if it was paused."""
         _check("queue", queue, 1, MAX_NAME_CHARS)
         client = await self._app.open()
         resumed = await run_audited_query(
@@ -54,7 +56,7 @@ class Queues:
         return resumed
 
     async def paused(self) -> list[PauseRow]:
-        """Those that are paused, by name."""
+        """Return the paused queues by name."""
         return await (await self._app.open()).database.run_with_retry(queues.list_paused())
 
 

@@ -1,4 +1,4 @@
-"""Rates as an app hands them out, and their form for code that does not await."""
+"""Rate limits of an app, and their blocking version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class RateLimit(Awaited):
-    """How often something may happen, over all instances: `await rate.take()` before each time."""
+    """Rate limit over all instances: call `await rate.take()` before each use."""
 
     def __init__(self, app: Any, name: str, limit: float, per: Duration, burst: int) -> None:
         super().__init__(app.coordinator, name, limit, per, burst)
@@ -20,12 +20,12 @@ class RateLimit(Awaited):
 
     @property
     def sync(self) -> SyncRateLimit:
-        """The same for code that does not await: `rate.sync.take()`."""
+        """Blocking version: `rate.sync.take()`."""
         return SyncRateLimit(self._app, self)
 
 
 class SyncRateLimit:
-    """A rate for code that does not await."""
+    """Blocking version of a rate limit."""
 
     def __init__(self, app: Rota, rate_limit: RateLimit) -> None:
         self._app = app
@@ -33,9 +33,9 @@ class SyncRateLimit:
         self.name = rate_limit.name
 
     def take(self, n: int = 1, wait: Duration | None = None) -> None:
-        """As `await rate.take(…)`: sleep until it is our turn."""
+        """Blocking version of `rate.take(…)`: sleep until the rate limit allows it."""
         self._app.loop_thread.run(self._rate_limit.take(n, wait))
 
     def try_take(self, n: int = 1) -> bool:
-        """Whether one may go now."""
+        """Take `n` units if they are available, and return True if so."""
         return self._app.loop_thread.run(self._rate_limit.try_take(n))

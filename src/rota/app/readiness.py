@@ -1,12 +1,12 @@
-"""Whether this instance wants requests, and if not, why not.
+"""Readiness of this instance for requests, with the reasons if it is not ready.
 
-It does not while it starts, from the moment it drains, while the database is away, and with a schema it
-cannot work on. However many ask, the database is looked at once a second at most, on a connection of its
-own: that all the others are lent out says nothing about the database. A look takes a second at most. One
-refused counts at once, one without an answer when the next has none either: a database that is slow for a
-moment would otherwise take every instance out of service together.
+It is not ready during startup, while it drains, while the database is unreachable, and with a schema that
+it cannot use. The database is probed once a second at most, regardless of the number of readiness requests.
+The probe has its own connection, because an exhausted pool is no sign of an unreachable database. A probe
+takes a second at most. A refused connection counts at once. A timeout counts only if the next probe times
+out as well: otherwise a short delay of the database would take all instances out of service together.
 
-`drain()` is where leaving begins, whoever asks for it: a signal, or an operator.
+`drain()` begins the shutdown, whether a signal or an operator requested it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Code = Literal["starting", "draining", "database", "schema"]
 
 @dataclass(frozen=True, slots=True)
 class UnreadyReason:
-    """Why no request is wanted here: a word for programs, a sentence for people."""
+    """Reason why this instance is not ready: a code for programs and a message for people."""
 
     code: Code
     message: str
@@ -39,23 +39,23 @@ DRAINING = UnreadyReason("draining", "this instance is leaving: it finishes what
 
 
 class Readiness:
-    """Of one app in one process. Ready unless there is a reason not to be."""
+    """Readiness of one app in one process. It is ready unless there is a reason against it."""
 
     def __init__(self, open_client: Callable[[], Awaitable[Client]]) -> None:
         self.has_lifespan = False
-        """Whether a lifespan looks after the app here."""
+        """True if a lifespan manages the app in this process."""
         self.is_starting = False
-        """Set by whoever starts the app in order, until all of it is up."""
+        """True from the beginning of an orderly start until it is complete."""
         self.is_drain_managed = False
-        """Whether somebody begins to leave ahead of the server, and says when: `rota serve`, `Drain`."""
+        """True if `rota serve` or `Drain` begins the shutdown, before the server does."""
         self.awaits_server = False
-        """Set by whoever serves an API with it, until requests are answered there: much may come before and
-        after the app's own start."""
+        """True until a server that includes the app answers requests. Its start has more parts than that of
+        the app."""
         self.is_draining = False
         self.draining_since: float | None = None
-        """By the clock that only moves forward."""
+        """Monotonic time."""
         self.drain_delay = 0.0
-        """Seconds from then on for which requests that come all the same are served as ever."""
+        """Seconds after `draining_since` for which requests are still served."""
         self.is_hurried = False
         self._open_client = open_client
         self._probes: WeakKeyDictionary[asyncio.AbstractEventLoop, DatabaseProbe] = (
@@ -65,10 +65,10 @@ class Readiness:
         self._on_hurry: list[Callable[[], object]] = []
 
     async def reasons(self) -> list[UnreadyReason]:
-        """Why no request is wanted here; an empty list: they are."""
+        """Return the reasons why this instance is not ready; an empty list if it is ready."""
         flags = ((STARTING, self.is_starting or self.awaits_server), (DRAINING, self.is_draining))
         if found := [reason for reason, applies in flags if applies]:
-            return found  # whatever the database says: the answer is no, and comes at once
+            return found  # no probe needed: answer at once
         import asyncio
 
         from rota.app.database_probe import DatabaseProbe
@@ -80,11 +80,13 @@ class Readiness:
         reason = await probe.latest()
         return [] if reason is None else [reason]
 
-    # Leaving
+    # Shutdown
 
     def drain(self, delay: float = 0.0) -> None:
-        """Want no more requests, and let whoever works here know. Those that come within `delay` seconds
-        are served as ever. Asked again, it is the same leaving."""
+        """Become unready and notify the worker and the services. Repeated calls have no effect.
+
+        Requests that arrive within `delay` seconds are still served.
+        """
         if self.is_draining:
             return
         self.drain_delay = delay
@@ -94,7 +96,7 @@ class Readiness:
             callback()
 
     def hurry(self) -> None:
-        """Leave, and do not wait for what runs."""
+        """Drain without waiting for running work."""
         self.drain()
         if self.is_hurried:
             return
@@ -105,8 +107,11 @@ class Readiness:
     def on_drain(
         self, callback: Callable[[], object], on_hurry: Callable[[], object] = lambda: None
     ) -> Callable[[], None]:
-        """What to do when this instance leaves, and when it is to hurry; at once if it does so already.
-        Call the answer to be told no more."""
+        """Subscribe to the shutdown, and return a function to unsubscribe.
+
+        `callback` is called when this instance drains, `on_hurry` when it must hurry; at once if it does so
+        already.
+        """
         self._on_drain.append(callback)
         self._on_hurry.append(on_hurry)
         if self.is_draining:
@@ -121,7 +126,7 @@ class Readiness:
         return unsubscribe
 
     def mark_starting(self) -> None:
-        """Start, perhaps once more: what was said of an earlier life here is over."""
+        """Begin to start, possibly again: reset the state of an earlier shutdown."""
         self.has_lifespan = self.is_starting = True
         self.is_draining = self.is_hurried = False
         self.draining_since, self.drain_delay = None, 0.0
@@ -130,7 +135,7 @@ class Readiness:
         self.has_lifespan = self.is_starting = False
 
     async def close(self) -> None:
-        """Hang up, in this event loop."""
+        """Close the probe of this event loop."""
         import asyncio
 
         probe = self._probes.pop(asyncio.get_running_loop(), None)

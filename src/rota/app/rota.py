@@ -1,7 +1,7 @@
-"""Rota: register tasks, start runs, work. Composes the layers and adds nothing of its own.
+"""The application object: registers tasks, starts runs and runs workers by composing the layers below it.
 
-What only running needs (the loop, the driver, the engine) is imported where it is first needed, so that
-importing an app stays cheap for whoever only defines tasks.
+The event loop, the driver and the engine are imported on first use, so that importing an app stays fast for
+programs that only define tasks.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ log = logging.getLogger("rota")
 
 
 class TaskDecorator(Protocol):
-    """`@app.task(…)`: a function becomes a task with the same parameters, less the context."""
+    """Result of `@app.task(…)`: turns a function into a task with the same parameters,
+    without the context."""
 
     @overload
     def __call__(self, fn: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Task[P, R]: ...
@@ -64,12 +65,13 @@ class TaskDecorator(Protocol):
 
 
 class Rota(CoordinationMethods, ScheduleMethods, WorkerEntry):
-    """An application's durable work: its tasks, and the database they live in.
+    """Application with its tasks, flows, schedules and database.
 
-    `Rota()` takes the database from ROTA_DATABASE_URL, DATABASE_URL or PG*; `Rota(dsn)` from a URL;
-    `Rota("local")` starts the embedded PostgreSQL, on purpose. Connections open on first use.
+    `Rota()` reads the database from ROTA_DATABASE_URL, DATABASE_URL or PG*; `Rota(dsn)` uses a URL;
+    `Rota("local")` starts the embedded PostgreSQL. Connections open on first use.
 
-    Where that is a pooler, `direct` (or ROTA_DIRECT_URL) is a way past it: to hear of work at once.
+    If the URL leads to a pooler, `direct` (or ROTA_DIRECT_URL) is a URL that bypasses it. Notifications
+    need such a connection.
     """
 
     def __init__(
@@ -98,8 +100,8 @@ class Rota(CoordinationMethods, ScheduleMethods, WorkerEntry):
     # The database
 
     async def open(self) -> Client:
-        """What is open in this event loop. The database is asked for on first use, so that importing
-        an app needs none."""
+        """Return the client of this event loop. The database is first used here, so importing an app needs
+        none."""
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -112,19 +114,20 @@ class Rota(CoordinationMethods, ScheduleMethods, WorkerEntry):
             client = Client(dsn, self.settings, direct, self.event_bus.publish, self.tracing)
             client.process_counters = self.process_counters
             if self._local is not None:
-                # Nobody else looks after the embedded database.
+                # The embedded database has no operator, so it is migrated here.
                 await migrate(client.database)
             client = self._clients.setdefault(loop, client)
         return client
 
     def current_client(self) -> Client | None:
-        """What is open in this event loop already, if anything is; nothing is asked for."""
+        """Return the client of this event loop if it is open, else None."""
         import asyncio
 
         return self._clients.get(asyncio.get_running_loop())
 
     def switch_database(self, dsn: str | None) -> str | None:
-        """Work in another database from now on. Answers where it was; close what is open first."""
+        """Use another database from now on, and return the previous DSN. Raise RotaError if connections are
+        open."""
         if self._clients:
             raise RotaError("this app has connections open; close it before it is put elsewhere")
         dsn, self._dsn = self._dsn, dsn
@@ -139,19 +142,19 @@ class Rota(CoordinationMethods, ScheduleMethods, WorkerEntry):
 
                 self._local = LocalPostgres()
                 self._dsn = self._local.start()
-            # The way past the pooler leads to the database the app was made for, and to no other.
+            # The direct URL belongs to the original database only.
             direct = (self._direct or direct_url()) if self._dsn == self._original_dsn else None
             return self._dsn, direct
 
     async def migrate(self) -> list[str]:
-        """Bring the schema up to date; answers the names of the migrations that had to be applied."""
+        """Apply missing migrations and return their names."""
         from rota.store.migrate import migrate
 
         applied = await migrate((await self.open()).database)
         return [f"{each.version:04d}_{each.name}" for each in applied]
 
     async def close(self) -> None:
-        """Close what is open in this event loop."""
+        """Close the resources of this event loop."""
         import asyncio
 
         await self.readiness.close()
@@ -164,14 +167,17 @@ class Rota(CoordinationMethods, ScheduleMethods, WorkerEntry):
 
     @property
     def lifespan(self) -> Lifespan:
-        """For a web application: `FastAPI(lifespan=app.lifespan)`. Starts in order, works beside the
-        requests, leaves in order; `app.lifespan.options(worker=False)` only starts runs."""
+        """Lifespan for a web application: `FastAPI(lifespan=app.lifespan)`.
+
+        It runs a worker beside the requests, and starts and stops it in order.
+        `app.lifespan.options(worker=False)` only starts runs.
+        """
         from rota.app.lifespan import Lifespan
 
         return Lifespan(self)
 
     def close_sync(self) -> None:
-        """Close what blocking calls have opened."""
+        """Close the resources that blocking calls opened."""
         self.loop_thread.run(self.close())
         self.loop_thread.close()
 
@@ -239,7 +245,7 @@ class Rota(CoordinationMethods, ScheduleMethods, WorkerEntry):
         return register if fn is None else register(fn)
 
     def flow(self, name: str) -> Flow:
-        """A graph of tasks, to be filled with `@flow.task`."""
+        """Return a new flow. Add its tasks with `@flow.task`."""
         definition = FlowDefinition(name)
         self.registry.add_flow(definition)
         return Flow(self, definition)
@@ -251,8 +257,10 @@ class Rota(CoordinationMethods, ScheduleMethods, WorkerEntry):
     @overload
     async def start_many(self, calls: Sequence[BoundFlow]) -> list[Run[dict[str, Any]]]: ...
     async def start_many(self, calls: Sequence[Any]) -> list[Any]:
-        """Start all of them or none, in one round trip: `app.start_many([resize.bind(path=p), …])`. Tasks
-        or flows, not both."""
+        """Start all tasks, or all flows, or none: `app.start_many([resize.bind(path=p), …])`.
+
+        All are started in one round trip. Tasks and flows cannot be mixed.
+        """
         calls = list(calls)
         if not calls:
             return []
@@ -301,22 +309,24 @@ class Rota(CoordinationMethods, ScheduleMethods, WorkerEntry):
         input: Mapping[str, Any] | None = None,
         by: str | None = None,
     ) -> Run[Any]:
-        """Run something once more from a point of it on, as a run of its own: a flow from one of its tasks
-        (that task and all that waits for it run anew, and so does what has not succeeded), a task from one
-        of its steps. What came before keeps its results. `input`: as if the task had been started with
-        that. `by`: who does so by hand."""
+        """Start a new run that repeats an existing one from a given point on.
+
+        `from_` names a task of a flow: that task, its successors and all tasks that have not succeeded run
+        again. `from_step` names a step of a task. Results before that point are kept. `input` replaces the
+        arguments of the task. `by` names the operator in the audit log.
+        """
         from rota.app.fork import fork
 
         id = run if isinstance(run, int) else run.id
         return await fork(self, id, from_, from_step, input, by)
 
     async def signal(self, run: Run[Any] | int, name: str, payload: Any = None) -> bool:
-        """Send a run, or the run of a job, a signal; as `run.signal(…)`."""
+        """Send a signal to a run, or to the run of a job; as `run.signal(…)`."""
         target = Run[Any](self, run) if isinstance(run, int) else run
         return await target.signal(name, payload)
 
     def run(self, id: int) -> Run[Any]:
-        """The run with this id; nothing is asked until you ask."""
+        """Return the run with this id, without querying the database."""
         return Run(self, id)
 
     @property
@@ -327,12 +337,16 @@ class Rota(CoordinationMethods, ScheduleMethods, WorkerEntry):
         return Queues(self)
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Be told what workers in this program do, as events; call the answer to stop."""
+        """Call `subscriber` with each event of the workers in this program. Return a function to
+        unsubscribe."""
         return self.event_bus.subscribe(subscriber)
 
     async def drain(self, worker: int, *, by: str | None = None) -> None:
-        """Ask a worker, wherever it runs, to finish what it has and leave. Raises WorkerNotFound if there
-        is none with this number, or it has left or died. `by`: who does so by hand, for the audit log."""
+        """Request a worker, in any process, to finish its jobs and stop.
+
+        Raise WorkerNotFound if no worker has this number, or it has stopped or died. `by` names the
+        operator in the audit log.
+        """
         from rota.engine.audited import run_audited_query
         from rota.store import workers
         from rota.store.audit import AuditEntry

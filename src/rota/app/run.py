@@ -1,4 +1,4 @@
-"""A run as its starter holds it: ask for its state, wait for its result, cancel it, try it again."""
+"""Handle of a run: read its state, wait for its result, cancel it, retry it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 class Run(Generic[R]):
-    """One execution. `created` says whether this start made it, or found it by its key."""
+    """Handle of one run. `created` is False if the start found an existing run by its key."""
 
     __slots__ = ("_app", "_task", "created", "id")
 
@@ -39,8 +39,10 @@ class Run(Generic[R]):
         self.created = created
 
     async def status(self) -> str:
-        """Where it is: ready, asleep, running, quarantined, succeeded, failed, cancelled or expired; a
-        flow is running until it has ended."""
+        """Return the state of the run. A flow is running until it has ended.
+
+        The states are queued, sleeping, running, quarantined, succeeded, failed, cancelled and expired.
+        """
         client = await self._app.open()
         state = await client.database.fetch_one(read_runs.state(self.id))
         if state is None:
@@ -48,8 +50,11 @@ class Run(Generic[R]):
         return state
 
     async def result(self, timeout: Duration | None = None) -> R:
-        """What the task returned, once it has. Raises RunFailed (or RunCancelled, RunExpired) if it
-        ended without, TimeoutError if it has not ended in time."""
+        """Wait for the run and return its result.
+
+        Raise RunFailed (or RunCancelled, RunExpired) if it ended without a result, and TimeoutError if it
+        has not ended in time.
+        """
         client = await self._app.open()
         client.listen()
         outcome = await client.results.outcome(
@@ -88,7 +93,7 @@ class Run(Generic[R]):
         return results_by_task(found, self._app.registry.tasks)
 
     async def _flow_error(self, subject: str) -> RunFailed:
-        """A flow's failure is that of the first of its jobs that failed."""
+        """Return the error of the first job of the flow that failed."""
         client = await self._app.open()
         failed = await client.database.run_with_retry(runs.failures(self.id, 1))
         if not failed:
@@ -99,8 +104,11 @@ class Run(Generic[R]):
         return run_failed(f"{subject} failed: job {first.job} ({first.task})", first.error)
 
     async def cancel(self, *, by: str | None = None) -> str:
-        """Make it not happen, or stop. Answers "cancelled", "requested" while it is running, or the
-        outcome it already has. `by`: who does so by hand, for the audit log."""
+        """Cancel the run, and return the effect.
+
+        It is "cancelled", "requested" while the run is running, or the outcome that the run already has.
+        `by` names the operator in the audit log.
+        """
         from rota.engine.audited import run_audited_query
 
         client = await self._app.open()
@@ -113,15 +121,18 @@ class Run(Generic[R]):
         )
         if answer is None:
             raise RunNotFound(f"there is no run {self.id}")
-        # What could not be passed on at once is, now; and who waits is told when all has committed.
+        # Release the remaining successors, then notify waiters after everything has committed.
         [released] = await client.database.run_with_retry(runs.release_pending(1000))
         client.notifier.notify(released.queues)
         await client.database.run(listeners.notify_waiters([self.id, *released.runs]))
         return answer
 
     async def retry(self, *, by: str | None = None) -> None:
-        """Try it once more, although it failed, expired or was cancelled. Of a flow, what failed and what
-        came of that runs again; what succeeded keeps its results. `by`: who does so by hand."""
+        """Retry a run that failed, expired or was cancelled.
+
+        In a flow, failed tasks and the tasks affected by them run again; succeeded ones keep their results.
+        `by` names the operator in the audit log.
+        """
         from rota.engine.audited import run_audited_query
 
         client = await self._app.open()
@@ -145,9 +156,9 @@ class Run(Generic[R]):
     async def signal(self, name: str, payload: Any = None, *, by: str | None = None) -> bool:
         """Send a signal for `ctx.wait_signal(name)` in the run's code, before or after it waits.
 
-        The first signal of a name is kept for good. Return whether this was the first: False if there was
-        one already (perhaps this one, sent again because the answer was lost) or if the run has ended.
-        `by` names the sender in the audit log.
+        The first signal of a name is kept permanently. Return True if this was the first. Return False if
+        there was one already (possibly this one, resent after a lost answer) or if the run has ended. `by`
+        names the sender in the audit log.
         """
         from rota.engine.audited import run_audited_query
 
@@ -167,9 +178,12 @@ class Run(Generic[R]):
         return answer == "sent"
 
     async def release(self, *, by: str | None = None) -> int:
-        """Let it out of quarantine, where a job is put that workers died of too often: it is tried again as
-        if nothing had been. Answers how many jobs that were: of a flow, several; 0 if there was none.
-        `by`: who does so by hand."""
+        """Release the run from quarantine, and return the number of released jobs.
+
+        Jobs are quarantined if workers died too often because of them. A released job is retried, and its
+        earlier crashes no longer count. A flow may release several jobs; the result is 0 if none was
+        quarantined. `by` names the operator in the audit log.
+        """
         from rota.engine.audited import run_audited_query
 
         client = await self._app.open()
@@ -181,18 +195,18 @@ class Run(Generic[R]):
             is_idempotent=False,
         )
         if not released:
-            await self.status()  # says so if there is no such run
+            await self.status()  # raises RunNotFound if the run does not exist
         return released
 
     @property
     def sync(self) -> SyncRun[R]:
-        """The same for code that does not await: `app.run(id).sync.result()`."""
+        """Blocking methods: `app.run(id).sync.result()`."""
         from rota.app.sync import SyncRun
 
         return SyncRun(self._app, self)
 
     async def explain(self) -> Explanation:
-        """Why it does not run: what it waits for, down to what holds all of it up, and what to do."""
+        """Return the reasons why the run does not run, down to the root cause, each with a remedy."""
         from rota.engine.diagnosis.explain import explain, sequential_fetch
 
         client = await self._app.open()

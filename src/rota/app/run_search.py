@@ -1,5 +1,7 @@
-"""Runs that match, page by page. However many there are, a page takes about a tenth of a second: what was
-not looked through by then is for the next one, and that is said.
+"""Paged search for runs.
+
+A page takes about a tenth of a second, however many runs there are. If the search stops early, the result
+contains the id from which the next page continues.
 """
 
 from __future__ import annotations
@@ -20,29 +22,29 @@ if TYPE_CHECKING:
     from rota.app.rota import Rota
 
 FetchRows = Callable[..., Awaitable[list[Any]]]
-"""Rows of each query, read in one transaction."""
+"""Function that returns the rows of each query, read in one transaction."""
 
 SEARCH_SECONDS = 0.1
-"""After so long no further rows are looked through for a page."""
+"""Time after which no further rows are scanned for a page."""
 
 
 class RunSearchResult(msgspec.Struct, frozen=True):
-    """What was found, in the order in which it was looked for."""
+    """Found runs, in the order of the search."""
 
     positions: list[ListPosition]
     has_more: bool
-    """There is one more, at least."""
+    """True if at least one more run matches."""
     searched_to: int | None
-    """Not all was looked through, but as far as this id."""
+    """Last scanned id if the search stopped early, else None."""
 
     @property
     def next_id(self) -> int | None:
-        """The id from which to go on; None: there is nothing more."""
+        """Id from which to continue; None if there are no more runs."""
         return self.positions[-1].id if self.has_more else self.searched_to
 
 
 def with_kind(app: Rota, run_filter: RunFilter) -> RunFilter:
-    """The same, with what the app knows of the name."""
+    """Return the filter with the kind of its name, if the app knows the name."""
     if run_filter.name in app.registry.flows:
         return msgspec.structs.replace(run_filter, kind="flow")
     if run_filter.name is not None and app.registry.get(run_filter.name) is not None:
@@ -60,7 +62,10 @@ async def find_runs(
     oldest_first: bool = False,
     seconds: float | None = None,
 ) -> RunSearchResult:
-    """Runs between two ids, the latest first; `newer`: the earliest first. `seconds`: how long to look."""
+    """Return matching runs between two ids, the latest first, or the earliest first with `oldest_first`.
+
+    `seconds` limits the duration of the search.
+    """
     deadline = time.monotonic() + (SEARCH_SECONDS if seconds is None else seconds)
     if run_filter.ids is not None or (run_filter.key is not None and run_filter.text is None):
         return await _find_by_id_or_key(fetch, run_filter, limit, before, after, oldest_first)
@@ -88,15 +93,16 @@ async def find_runs(
 def _scan_limit(run_filter: RunFilter) -> int:
     if run_filter.text is None and run_filter.states is None:
         return run_list.SCAN_ROWS
-    # All that is ready is read anew for each.
-    reads_queued = run_filter.states is not None and "ready" in run_filter.states
+    # Each scan reads all queued jobs again.
+    reads_queued = run_filter.states is not None and "queued" in run_filter.states
     return run_list.SLOW_SCAN_ROWS * (2 if reads_queued else 1)
 
 
 async def load_rows(
     fetch: FetchRows, run_filter: RunFilter, positions: list[ListPosition]
 ) -> list[RunRow]:
-    """What to say of them, the latest first; what has left its state meanwhile is left out."""
+    """Return the rows of these runs, the latest first, without runs that no longer
+    have a matching state."""
     if not positions:
         return []
     [found] = await fetch(run_list.run_rows(positions))
@@ -122,7 +128,7 @@ async def _find_by_id_or_key(
 
 
 def _matches(row: RunRow, run_filter: RunFilter) -> bool:
-    """Whether a run that was found by its id or key is also like the rest of it."""
+    """True if a run that was found by id or key matches the rest of the filter."""
     return (
         run_filter.name in (None, row.name)
         and run_filter.queue in (None, row.queue)
@@ -140,7 +146,7 @@ def _contains_text(row: RunRow, text: str) -> bool:
 async def _id_range(
     fetch: FetchRows, run_filter: RunFilter, before: int, after: int
 ) -> tuple[int, int]:
-    """Ids rise with time, so between two times there are the ids between two others."""
+    """Return the range of ids for the filter's times. Ids increase with time, apart from ID_ORDER_SLACK."""
     if run_filter.until is not None:
         [[last]] = await fetch(
             run_list.last_id_before(_shift_time(run_filter.until, run_list.ID_ORDER_SLACK))
@@ -155,7 +161,7 @@ async def _id_range(
 
 
 def _shift_time(at: datetime, by: timedelta) -> datetime:
-    """Some time before or after, within the calendar."""
+    """Return the shifted time, or `at` itself outside the range of datetime."""
     try:
         return at + by
     except OverflowError:
@@ -163,7 +169,7 @@ def _shift_time(at: datetime, by: timedelta) -> datetime:
 
 
 async def _is_large_queue(fetch: FetchRows, run_filter: RunFilter) -> bool:
-    if run_filter.states is None or "ready" not in run_filter.states:
+    if run_filter.states is None or "queued" not in run_filter.states:
         return False
     [[large_queue]] = await fetch(run_list.large_queue(run_filter.queue))
     return bool(large_queue.is_large)

@@ -1,4 +1,4 @@
-"""The clock, as an app has it: what code declares to be started by it, and the actions that may be."""
+"""Schedules that code declares, and handlers of scheduled actions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_NAME_CHARS = 200
 
 
 class ScheduleMethods:
-    """The part of `Rota` that is about the clock."""
+    """Schedule methods of `Rota`."""
 
     declared_schedules: dict[str, ScheduleDefinition]
 
@@ -51,21 +51,23 @@ class ScheduleMethods:
         pause_after: int | None = None,
         queue: str | None = None,
     ) -> Callable[[S], S]:
-        """Start a task or a flow by the clock: `@app.schedule("0 7 * * mon-fri", tz="Europe/Paris")` above
-        `@app.task`, or `app.schedule(…)(flow)`. Each tick starts one run, whatever the number of instances.
+        """Start a task or a flow by the clock. Each tick starts one run over all instances.
 
-        cron, every, at  when: one of them; `tz` is the zone of cron
-        name             the target's own, unless it has several schedules
-        input            what the task or flow is started with
-        overlap          while the run before it has not ended: "skip" the tick, "queue_one",
-                         "cancel_running" that run, or "allow" both
-        catch_up         after a time in which nobody was there: "none", the "latest" tick, or "all" of
-                         them, up to `at_most`
-        grace            a tick that is later than this starts nothing
-        jitter           up to so many seconds later, by chance
+        Write `@app.schedule("0 7 * * mon-fri", tz="Europe/Paris")` above `@app.task`, or
+        `app.schedule(…)(flow)`.
+
+        cron, every, at  timing: one of them; `tz` is the time zone of cron
+        name             default: the name of the target; required if it has several schedules
+        input            input of the task or flow
+        overlap          if the previous run has not ended: "skip" the tick, "queue_one",
+                         "cancel_running" to cancel that run, or "allow" both
+        catch_up         after a time without workers: "none", the "latest" tick, or "all" of them,
+                         up to `at_most`
+        grace            maximum delay of a tick; a later one starts nothing
+        jitter           maximum random delay in seconds
         starts, ends     no tick before, none after
-        max_runs         then it has ended
-        pause_after      so many failures in a row
+        max_runs         number of runs after which the schedule ends
+        pause_after      number of consecutive failures after which the schedule is paused
         """
         options: dict[str, Any] = {
             "every": every,
@@ -115,8 +117,11 @@ class ScheduleMethods:
         retry: Retry | None = None,
         timeout: Duration | None = None,
     ) -> TaskDecorator:
-        """A handler for scheduled actions of a type, whose config are its arguments:
-        `@app.action("report")`. It is a task, and is tried again and recorded like one."""
+        """Register a handler for scheduled actions of a type: `@app.action("report")`.
+
+        The handler is a task, and the config of the action holds its arguments. It is retried and recorded
+        like any task.
+        """
         from rota.model.schedule_view import ACTION_PREFIX
 
         app: Rota = self  # type: ignore[assignment]
@@ -129,11 +134,11 @@ class ScheduleMethods:
         )
 
     def actions(self, *types: str, queue: str = "default") -> None:
-        """Have workers carry out actions that come with Rota: `app.actions("task", "flow", "webhook")`.
+        """Enable built-in actions: `app.actions("task", "flow", "webhook")`.
 
         task     runs a task of this app: {"task": "resize", "input": {…}}
         flow     runs a flow: {"flow": "etl", "input": {…}}
-        webhook  {"url": "https://…", "body": …}, to the hosts in ROTA_WEBHOOK_HOSTS
+        webhook  sends {"url": "https://…", "body": …} to a host in ROTA_WEBHOOK_HOSTS
         """
         from rota.app.actions import register_builtin
 
@@ -142,7 +147,7 @@ class ScheduleMethods:
 
     @property
     def schedules(self) -> Schedules:
-        """Schedules at run time: `await app.schedules.create(…)`."""
+        """Operations on schedules at run time: `await app.schedules.create(…)`."""
         from rota.app.schedules import Schedules
 
         return Schedules(self)  # type: ignore[arg-type]
@@ -160,8 +165,10 @@ def describe_target(target: Any) -> tuple[str, str]:
 
 
 def _check_arguments(name: str, task: Task[Any, Any], input: Mapping[str, Any]) -> None:
-    """What the task takes by name can be told right away; types are looked at when a worker starts, for
-    they may be defined further down."""
+    """Raise DefinitionError if the names of the arguments do not fit the task.
+
+    Types are checked when a worker starts, because they may be defined later in the module.
+    """
     parameters = task._definition.parameters
     for argument in input:
         if argument not in parameters:
@@ -200,9 +207,12 @@ def define_schedule(
     pause_after: int | None = None,
     queue: str | None = None,
 ) -> ScheduleDefinition:
-    """A definition, checked. Its times are in UTC, as they are when it is read: one that a zone has twice
-    equals none of another zone, to Python."""
-    # Here: an app without schedules has no use for any of it.
+    """Return a checked definition with its times in UTC.
+
+    Stored definitions are in UTC, too. Python never treats an ambiguous local time as equal to a time of
+    another zone.
+    """
+    # Imported here, because an app without schedules needs none of it.
     from rota.model.schedule import SchedulePolicy
     from rota.model.timetable import Timetable
     from rota.store.schedules import ScheduleDefinition

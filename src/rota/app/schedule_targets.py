@@ -1,4 +1,4 @@
-"""What a tick starts: the run of a task, of a flow or of an action, with the input its schedule has."""
+"""Runs that a tick starts: of a task, a flow or an action, with the input of the schedule."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SAMPLE_TICK = datetime.min.replace(tzinfo=UTC)
 
 
 def run_factories(app: Rota) -> dict[str, RunFactory]:
-    """For everything this app can start by the clock, how."""
+    """Return a run factory for each task and flow of the app."""
 
     def make_run(due: DueSchedule, tick: datetime, backfilled: bool) -> RunToStart:
         return _run_for_tick(app, due, tick, backfilled)
@@ -44,9 +44,11 @@ def run_factory(
 
 
 def check_schedule(app: Rota, definition: ScheduleDefinition) -> None:
-    """Refuse what could not be started. An action that this app does not know is somebody else's, perhaps,
-    and checked there."""
-    definition.timetable  # noqa: B018 - what cannot be is refused where it is made
+    """Raise ArgumentError if the schedule could not be started.
+
+    An action that is unknown to this app may belong to another one, which checks it.
+    """
+    definition.timetable  # noqa: B018 - raises if it is invalid
     definition.policy  # noqa: B018
     if definition.kind == "action" and definition.target not in app.registry.tasks:
         return

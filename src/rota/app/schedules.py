@@ -1,4 +1,4 @@
-"""Schedules at run time: make them, change them, pause them, start them by hand, see how they stand."""
+"""Schedules at run time: create, change, pause, trigger, backfill and list them."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ TIMING_FIELDS = ("cron", "every", "at")
 STATES = ("active", "paused", "disabled", "ended")
 
 PAGE_ROWS = 1000
-"""Schedules read at once."""
+"""Schedules that one query reads."""
 
 
 class ScheduleChanges(TypedDict, total=False):
-    """What of a schedule can be changed."""
+    """Fields of a schedule that can be changed."""
 
     input: Mapping[str, Any] | None
     config: Mapping[str, Any] | None
@@ -70,7 +70,7 @@ class ScheduleChanges(TypedDict, total=False):
 
 
 class Schedules:
-    """`app.schedules`."""
+    """Schedule operations of an app, `app.schedules`."""
 
     def __init__(self, app: Rota) -> None:
         self._app = app
@@ -100,9 +100,12 @@ class Schedules:
         queue: str | None = None,
         by: str | None = None,
     ) -> None:
-        """Make a schedule: of a task or a flow, by itself or by its name, or of an action with its config.
-        The rest is as in `@app.schedule`. Raises ArgumentError if there is one of that name. `by`: who
-        does so by hand, for the audit log; here and below."""
+        """Create a schedule of a task, a flow or an action.
+
+        Tasks and flows are given as objects or by name, actions by type with their config. The remaining
+        options are those of `@app.schedule`. Raise ArgumentError if the name is taken. `by` names the
+        operator in the audit log, here and below.
+        """
         kind, target = self._resolve_target(task, action)
         if config is not None and action is None:
             raise ArgumentError("config is an action's; a task or a flow has input")
@@ -156,8 +159,10 @@ class Schedules:
     async def update(
         self, name: str, *, by: str | None = None, **changes: Unpack[ScheduleChanges]
     ) -> None:
-        """Change a schedule: when it comes, with what input, by which policies. Other times count from now
-        on; what else is changed goes for the next tick."""
+        """Change the timing, the input or the policies of a schedule.
+
+        A new timing applies from now on, all other changes to the next tick.
+        """
         client = await self._app.open()
         definition_changes = _definition_changes(name, changes)
 
@@ -173,26 +178,32 @@ class Schedules:
         client.notifier.notify([listeners.SCHEDULE_CHANGED])
 
     async def pause(self, name: str, reason: str = "by hand", *, by: str | None = None) -> None:
-        """Start nothing until it is resumed; deploys do not change that."""
+        """Start no runs until the schedule is resumed. Deployments do not change that."""
         client = await self._app.open()
         audit_entry = _audit_entry(by, "pause schedule", name)
         await definitions.pause(client.database, name, check_text("reason", reason), audit_entry)
 
     async def resume(self, name: str, *, by: str | None = None) -> None:
-        """Go on with the next tick. What came meanwhile is missed, and can be backfilled; one that comes
-        once, comes now if its time is over."""
+        """Continue with the next tick.
+
+        Ticks during the pause are missed and can be backfilled. A schedule with `at` ticks now if its time
+        has passed.
+        """
         client = await self._app.open()
         await definitions.resume(client.database, name, _audit_entry(by, "resume schedule", name))
         client.notifier.notify([listeners.SCHEDULE_CHANGED])
 
     async def delete(self, name: str, *, by: str | None = None) -> None:
-        """Forget it and its ticks. Runs that it has started go on. What code of a worker that is there
-        declares has to go from there first: it would begin anew with the next one."""
+        """Delete the schedule and its ticks. Runs that it started continue.
+
+        A schedule that the code of a live worker declares must be removed from that code first. Otherwise
+        the next worker would create it again.
+        """
         database = (await self._app.open()).database
         await definitions.delete(database, name, _audit_entry(by, "delete schedule", name))
 
     async def trigger(self, name: str, *, by: str | None = None) -> Run[Any]:
-        """Start a run of it now, besides those of its ticks, whatever its state."""
+        """Start a run now, in addition to its ticks and in any state of the schedule."""
         client = await self._app.open()
         audit_entry = _audit_entry(by, "trigger schedule", name)
         with self._app.tracing.start(name, kind=SCHEDULE) as span:
@@ -213,17 +224,18 @@ class Schedules:
         on_progress: Callable[[int, int], None] = lambda done, many: None,
         by: str | None = None,
     ) -> list[Run[Any]]:
-        """Start a run for each tick from `start` until before `end` that has had none; `ctx.backfilled`
-        says so. They run side by side. `told` is called with how many of how many ticks are seen to.
+        """Start a run for each tick from `start` up to, but not including, `end` that has had none.
 
-        Many are started in several transactions. If one fails, do it again: what has had a run gets no
-        other."""
+        The runs are concurrent, and `ctx.backfilled` is True in them. `on_progress` is called with the
+        number of handled ticks and the total. Many runs are started in several transactions. If one fails,
+        call this again: ticks with a run get no second one.
+        """
         for each in (start, end):
             if each.tzinfo is None:
                 raise ArgumentError(
                     f"{each.isoformat(sep=' ')} has no time zone; datetime(…, tzinfo=UTC) has one"
                 )
-        # In their own zone, a moment earlier may be an hour earlier.
+        # In a local zone, arithmetic over a clock change would be off by an hour.
         start, end = start.astimezone(UTC), end.astimezone(UTC)
         client = await self._app.open()
         runs: list[Run[Any]] = []
@@ -240,7 +252,7 @@ class Schedules:
         return runs
 
     async def get(self, name: str) -> Schedule:
-        """How it is defined and how it stands. Raises ScheduleNotFound."""
+        """Return the definition and the state of a schedule. Raise ScheduleNotFound."""
         client = await self._app.open()
         found = await client.database.fetch_one(read_schedules.schedules(name, limit=1))
         if found is None:
@@ -248,8 +260,8 @@ class Schedules:
         return found
 
     async def ticks(self, name: str, limit: int = 100) -> list[Tick]:
-        """Its last ticks, the last first: when each was planned and started, by whom, and what became of
-        it. The last thousand are kept."""
+        """Return the last ticks, the latest first: planned and actual time, process and outcome. A thousand
+        are kept."""
         client = await self._app.open()
         found = await client.database.run(read_schedules.ticks(name, limit))
         if not found:
@@ -258,11 +270,11 @@ class Schedules:
 
     @property
     def sync(self) -> SyncSchedules:
-        """The same for code that does not await: `app.schedules.sync.pause(…)`."""
+        """Blocking methods: `app.schedules.sync.pause(…)`."""
         return SyncSchedules(self._app, self)
 
     async def list(self, *, tenant: str | None = None, state: str | None = None) -> list[Schedule]:
-        """All of them by name, or those of a tenant or in a state."""
+        """Return all schedules by name, or those of a tenant or in a state."""
         if state is not None and state not in STATES:
             raise ArgumentError(f"state is one of {', '.join(STATES)}, not {state!r}")
         client = await self._app.open()
@@ -283,7 +295,7 @@ def _audit_entry(by: str | None, action: str, name: str) -> AuditEntry | None:
 
 
 def _definition_changes(name: str, changes: ScheduleChanges) -> dict[str, Any]:
-    """In the words of a definition."""
+    """Return the changes as fields of a definition."""
     known = ScheduleChanges.__annotations__
     if unknown := set(changes) - known.keys():
         raise ArgumentError(
@@ -323,7 +335,7 @@ def _sync_method(
 
 
 class SyncSchedules:
-    """Schedules, for code that does not await."""
+    """Blocking versions of the schedule operations."""
 
     def __init__(self, app: Rota, schedules: Schedules) -> None:
         self._app = app
@@ -339,10 +351,10 @@ class SyncSchedules:
     ticks = _sync_method(Schedules.ticks)
 
     def trigger(self, name: str) -> SyncRun[Any]:
-        """As `await app.schedules.trigger(…)`."""
+        """Blocking version of `app.schedules.trigger(…)`."""
         return SyncRun(self._app, self._app.loop_thread.run(self._schedules.trigger(name)))
 
     def backfill(self, name: str, start: datetime, end: datetime) -> tuple[SyncRun[Any], ...]:
-        """As `await app.schedules.backfill(…)`."""
+        """Blocking version of `app.schedules.backfill(…)`."""
         runs = self._app.loop_thread.run(self._schedules.backfill(name, start, end))
         return tuple(SyncRun(self._app, each) for each in runs)

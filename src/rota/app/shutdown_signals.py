@@ -1,15 +1,15 @@
-"""The signals that stop a program, SIGTERM and SIGINT, seen before the server handles them.
+"""Handling of SIGTERM and SIGINT before the server handles them.
 
-A server that is told to stop tells its application only after the last request was answered. A live
-page or one long request can delay that, while the worker in the same process goes on claiming jobs. So
-the app learns of the signal first.
+A stopping server informs its application only after the last request was answered. A live page or one long
+request can delay that, while the worker in the same process keeps claiming jobs. The app therefore handles
+the signal first.
 
-`also_on_signal` only watches: the handlers of the program still run. `SignalHandlers` holds signals
-back until the app passes them on. Servers listen in one of two ways: with a Python handler (uvicorn),
-or through the event loop (gunicorn, hypercorn), which is woken by a byte that the interpreter writes to
-a file descriptor. Both the handlers and the descriptor are replaced for a time; bytes for other signals
-go on to the former descriptor. To pass a signal on, everything is restored and the signal is raised
-again, so the server receives exactly what it would have received otherwise.
+`also_on_signal` only observes: the handlers of the program still run. `SignalHandlers` holds signals back
+until the app forwards them. Servers receive signals in one of two ways: with a Python handler (uvicorn), or
+through the event loop (gunicorn, hypercorn), which is woken by a byte that the interpreter writes to a file
+descriptor. `SignalHandlers` temporarily replaces both the handlers and the descriptor; bytes for other
+signals are passed to the former descriptor. To forward a signal, it restores everything and raises the
+signal again, so the server receives exactly the same as without it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,16 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def also_on_signal(callback: Callable[[], object]) -> Iterator[None]:
-    """For as long as the block lasts `hear` is called at a signal, between any two steps of the main
-    thread; then whoever listened before. Whoever listens by his event loop hears of it there, as ever. In
-    another thread there is nothing to hear."""
+    """Call `callback` at a signal during the block, then the previous handler.
+
+    The callback runs between any two bytecodes of the main thread. A program that receives signals through
+    its event loop still does. Outside the main thread this does nothing, because signals are not delivered
+    there.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    # Only what Python listens to: nobody is to end, or to go on, for our sake.
+    # Only signals with a Python handler: default and ignored signals keep their effect.
     previous: dict[int, Any] = {
         number: handler for number in STOP_SIGNALS if callable(handler := signal.getsignal(number))
     }
@@ -50,13 +53,16 @@ def also_on_signal(callback: Callable[[], object]) -> Iterator[None]:
         yield
     finally:
         for number, handler in previous.items():
-            # Whoever has put himself in our place meanwhile stays there.
+            # Keep a handler that was installed in the meantime.
             if signal.getsignal(number) is chained_handler:
                 signal.signal(number, handler)
 
 
 class SignalHandlers:
-    """`hear` is called in the event loop, with the number of a signal that has come."""
+    """Handlers that hold back SIGTERM and SIGINT.
+
+    `on_signal` is called in the event loop with the number of the signal.
+    """
 
     def __init__(self, on_signal: Callable[[int], None]) -> None:
         self._on_signal = on_signal
@@ -66,7 +72,7 @@ class SignalHandlers:
         self._sockets: tuple[socket.socket, socket.socket] | None = None
 
     def install(self) -> bool:
-        """From now on they are ours. False: this is not the thread that hears signals."""
+        """Install the handlers. Return False outside the main thread, which alone receives signals."""
         if threading.current_thread() is not threading.main_thread():
             return False
         self._loop = asyncio.get_running_loop()
@@ -89,7 +95,7 @@ class SignalHandlers:
             self._loop.call_soon_threadsafe(self._on_signal, number)
 
     def _read_wakeups(self) -> None:
-        """That there is something to read has woken the loop, which is all that ours are for."""
+        """Drain the wake-up bytes and pass on those of other signals. The bytes only wake the loop."""
         assert self._sockets is not None
         with suppress(BlockingIOError):
             other_signals = bytes(
@@ -100,7 +106,7 @@ class SignalHandlers:
                     os.write(self._wakeup_fd, other_signals)
 
     def forward(self, number: int) -> None:
-        """Let the server have this one; the next is ours again."""
+        """Deliver this signal to the server, then hold back the next one again."""
         if self._sockets is None:
             return
         self._restore_handlers()
@@ -108,7 +114,7 @@ class SignalHandlers:
         self._set_handlers(self._sockets[1].fileno())
 
     def uninstall(self) -> None:
-        """They are the server's again."""
+        """Restore the handlers of the server."""
         if self._sockets is None or self._loop is None:
             return
         self._restore_handlers()
@@ -121,7 +127,7 @@ class SignalHandlers:
     def _restore_handlers(self) -> None:
         assert self._sockets is not None
         for number, handler in self._handlers.items():
-            # Whoever has put himself in our place meanwhile stays there.
+            # Keep a handler that was installed in the meantime.
             if signal.getsignal(number) == self._handle:
                 signal.signal(number, handler)
         current_fd = signal.set_wakeup_fd(self._wakeup_fd, warn_on_full_buffer=False)
@@ -130,6 +136,6 @@ class SignalHandlers:
 
 
 def _current_handler(number: int) -> Any:
-    # None: it was not set by Python, and cannot be set again.
+    # None: the handler was not set from Python and cannot be restored.
     handler = signal.getsignal(number)
     return signal.SIG_DFL if handler is None else handler

@@ -1,4 +1,4 @@
-"""The options of one start, checked: key, time, priority, queue, connection.
+"""Checked options of a start: key, time, priority, queue, connection.
 
 Options set again with `options(…)` replace earlier ones.
 """
@@ -82,7 +82,7 @@ def merged(
 
 
 def _job_options(retry: Retry | None, timeout: Duration | None) -> dict[str, Any]:
-    """What a job has in the place of its task's."""
+    """Return the options of a job that override those of its task."""
     options: dict[str, Any] = {}
     if retry is not None:
         if retry.non_retryable:

@@ -1,8 +1,8 @@
-"""The same API for code that does not await.
+"""Blocking versions of async methods.
 
-One generic adapter: a coroutine function goes in, a function that blocks comes out, with the same
-parameters and result. The coroutine runs in an event loop of the app's own, in a thread of its own, so it
-works inside and outside of other loops.
+One generic adapter turns a coroutine function into a blocking one with the same parameters and result. The
+coroutine runs in the app's own event loop, in a separate thread, so it works inside and outside of other
+loops.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """An event loop in a thread, started when first needed."""
+    """Event loop in a thread, started on first use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,8 +38,8 @@ class LoopThread:
         import asyncio
 
         if self._pid != os.getpid():
-            # The loop is that of the process we were forked from; its thread is not here. It is kept: to
-            # clear it away would be to meddle with files that both have.
+            # After a fork: the loop belongs to the parent process, and its thread does not exist here. The
+            # loop is kept, because closing it would affect file descriptors that both processes share.
             self._lock, self._pid = threading.Lock(), os.getpid()
             self._parent_loop, self._loop, self._thread = self._loop, None, None
         with self._lock:
@@ -80,7 +80,7 @@ def sync_method(
 
 
 class SyncRun(Generic[R]):
-    """A run, for code that does not await."""
+    """Blocking version of a run."""
 
     def __init__(self, app: Rota, run: Run[R]) -> None:
         self._app = app
@@ -89,7 +89,7 @@ class SyncRun(Generic[R]):
         self.created = run.created
 
     def result(self, timeout: Any = None) -> R:
-        """What the task returned, once it has."""
+        """Wait for the run and return its result."""
         return self._app.loop_thread.run(self._run.result(timeout))
 
     status = sync_method(Run.status)

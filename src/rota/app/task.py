@@ -1,4 +1,4 @@
-"""A task as its app has it: call it as the function it was, start it as a job."""
+"""Task of an app: call it as the original function, start it as a job."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 
 class Task(Generic[P, R]):
-    """A callable registered under a name. Start it with `await task.start(…)`."""
+    """Callable registered under a name. Start it with `await task.start(…)`."""
 
     def __init__(
         self, app: Rota, definition: TaskDefinition, options: StartOptions = DEFAULTS
@@ -40,7 +40,7 @@ class Task(Generic[P, R]):
         self._options = options
         self.name = definition.name
         self.fn = definition.fn
-        # As any wrapper has it: other decorators look for these.
+        # Attributes of a wrapper, which other decorators expect.
         self.__name__ = getattr(definition.fn, "__name__", self.name)
         self.__module__ = definition.fn.__module__
         self.__doc__ = definition.fn.__doc__
@@ -52,7 +52,7 @@ class Task(Generic[P, R]):
             raise missing_attribute(self, "task", name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The plain function it was."""
+        """Call the original function."""
         return self._definition.fn(*args, **kwargs)
 
     def options(
@@ -69,13 +69,13 @@ class Task(Generic[P, R]):
         queue: str | None = None,
         on: Any = None,
     ) -> Task[P, R]:
-        """The same task, started another way; what was said with `using` before goes on to hold.
+        """Return the task with other start options. Earlier options remain unless they are replaced.
 
-        key       the same key gives the same run; `unique` says for how long: always, while the run
-                  is "open" (not finished), or for so many seconds
-        delay, at not before then
-        expires   not after then: a job that no worker took by that time is over
-        on        your own connection or session: the job is started by its commit
+        key        starts with the same key return the same run; `unique` is the period: "always", "open"
+                   (while the run has not finished), or a number of seconds
+        delay, at  earliest start
+        expires    latest start: a job that no worker has claimed by then expires
+        on         your own connection or session: the job is started when it commits
         """
         options = merged(
             self._options,
@@ -93,7 +93,7 @@ class Task(Generic[P, R]):
         return Task(self._app, self._definition, options)
 
     def bind(self, /, *args: P.args, **kwargs: P.kwargs) -> BoundTask[R]:
-        """A start to be made together with others: `app.start_many([task.bind(…), …])`."""
+        """Return a start for `app.start_many([task.bind(…), …])`."""
         options, task = self._options, self._definition
         text = task.encode(args, kwargs, self._app.settings.payload_limit)
         if options is DEFAULTS:
@@ -119,7 +119,8 @@ class Task(Generic[P, R]):
         return BoundTask(task, start)
 
     async def start(self, /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
-        """Start a job; it is durable when this returns. With `options(on=…)`, when that commits."""
+        """Start a job. It is durable when this returns; with `options(on=…)`, when
+        that connection commits."""
         call = self.bind(*args, **kwargs)
         if self._options.on is None:
             client = await self._app.open()
@@ -145,7 +146,7 @@ class Task(Generic[P, R]):
 
     @property
     def sync(self) -> SyncTask[P, R]:
-        """The same for code that does not await: `task.sync.start(…).result()`."""
+        """Blocking methods: `task.sync.start(…).result()`."""
         return SyncTask(self)
 
     def __repr__(self) -> str:
@@ -153,24 +154,25 @@ class Task(Generic[P, R]):
 
 
 class SyncTask(Generic[P, R]):
-    """A task, for code that does not await."""
+    """Blocking version of a task."""
 
     def __init__(self, task: Task[P, R]) -> None:
         self._task = task
 
     def options(self, **options: Any) -> SyncTask[P, R]:
-        """As `task.options(…)`."""
+        """Return the task with other start options, as `task.options(…)`."""
         return SyncTask(self._task.options(**options))
 
     def start(self, /, *args: P.args, **kwargs: P.kwargs) -> SyncRun[R]:
-        """Start a job; it is durable when this returns. With `options(on=…)`, when that commits."""
+        """Start a job. It is durable when this returns; with `options(on=…)`, when
+        that connection commits."""
         task, app = self._task, self._task._app
         if task._options.on is not None:
             if is_async(task._options.on):
                 raise ArgumentError(
                     "a blocking start cannot use an async connection: await task.options(on=…).start(…)"
                 )
-            # In the caller's own thread: that is where his connection may be used.
+            # Runs in the caller's thread, because their connection may be used only there.
             call = task.bind(*args, **kwargs)
             with task._start_span(call) as span:
                 answer = task._start_on_connection(call, span.trace)

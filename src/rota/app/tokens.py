@@ -1,4 +1,4 @@
-"""Tokens, as an app makes and takes them back. Who did so is written down with it."""
+"""Access tokens: create and revoke them, with the operator in the audit log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ MAX_LIFETIME = timedelta(days=3660)
 async def create_access_token(
     app: Rota, name: str, role: Role, lifetime: timedelta | None, by: str
 ) -> tuple[AccessToken, TokenRow]:
-    """A token, whole, for this once: it is kept nowhere. `lifetime` None: it does not expire."""
+    """Create a token and return it in plain text, which is not stored. Without `lifetime` it does not
+    expire."""
     if (
         not 0 < len(name) <= MAX_NAME_CHARS
         or not name.isprintable()
@@ -43,7 +44,7 @@ async def create_access_token(
 
 
 async def revoke_access_token(app: Rota, id: str, by: str) -> TokenRow:
-    """Have it open nothing from now on. Raises TokenNotFound if there is none, or it was revoked before."""
+    """Revoke a token at once. Raise TokenNotFound if it does not exist or is already revoked."""
     database = (await app.open()).database
     revoked = await database.fetch_one(tokens.revoke(id, by))
     if revoked is not None:

@@ -1,4 +1,4 @@
-"""Work, as an app does it: a worker for its jobs, and its services, for a time or until told to stop."""
+"""Entry points that run an app's jobs and services, for a block or until a signal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class WorkerEntry:
-    """The part of `Rota` that is about running what it knows."""
+    """Worker methods of `Rota`."""
 
     registry: Registry
     event_bus: EventBus
@@ -40,8 +40,10 @@ class WorkerEntry:
 
     @asynccontextmanager
     async def services(self) -> AsyncIterator[ServiceGroup]:
-        """Stand by for the app's services, and run those that this instance is elected for, as long as the
-        block lasts. A worker does so anyway: this is for a program that has none."""
+        """Be a candidate for the app's services during the block, and run them while elected.
+
+        Workers run services anyway; this is for a program without a worker.
+        """
         from rota.store.migrate import check
 
         if not self.registry.services:
@@ -67,7 +69,7 @@ class WorkerEntry:
             )
         definitions = self.registry.services.values()
         for each in definitions:
-            each.takes_context  # noqa: B018 - what is wrong with one is found now, not when it runs
+            each.takes_context  # noqa: B018 - raises now if the signature is invalid
         client.services = ServiceGroup(
             client.coordinator, client.raw_connections, list(definitions)
         )
@@ -88,9 +90,11 @@ class WorkerEntry:
         metadata: Mapping[str, Any] | None = None,
         services: bool = True,
     ) -> AsyncIterator[Worker]:
-        """A worker inside this program, for as long as the block lasts; then it drains. `metadata` is shown
-        with it, by `rota workers` and on its page. It runs the app's services, too, unless `services` is
-        false."""
+        """Run a worker inside this program during the block; then drain it.
+
+        `metadata` is shown with the worker, by `rota workers` and on its page. The worker also runs the
+        app's services, unless `services` is false.
+        """
         import asyncio
 
         from rota.engine.worker.session import WorkerConfig
@@ -98,7 +102,7 @@ class WorkerEntry:
         from rota.store.migrate import check
 
         for flow in self.registry.flows.values():
-            flow.plan  # noqa: B018 - a flow that cannot work is found now, not in a run
+            flow.plan  # noqa: B018 - raises now if the flow is invalid
         client = await self.open()
         await check(client.database)
         tasks = self.registry.tasks
@@ -135,7 +139,7 @@ class WorkerEntry:
                 client.worker = None
             return
         service_group = self._create_services(client)
-        # Whoever drains passes its services on at once, not when the last job has ended.
+        # A draining worker hands over its services at once, not after its last job.
         worker.on_drain(
             lambda: service_group.request_stop(self.settings.drain_timeout), service_group.hurry
         )
@@ -148,13 +152,13 @@ class WorkerEntry:
             client.worker = None
 
     async def _declare_schedules(self, client: Client) -> Mapping[str, RunFactory]:
-        """What this app starts by the clock; the database is told what its code declares."""
+        """Store the declared schedules, and return the run factories of this app."""
         from rota.app.schedule_targets import check_schedule, run_factories
         from rota.engine.scheduling.definitions import declare
 
         app: Rota = self  # type: ignore[assignment]
         for each in app.declared_schedules.values():
-            check_schedule(app, each)  # what does not fit is found now, not at a tick
+            check_schedule(app, each)  # raises now instead of at a tick
         factories = run_factories(app)
         await declare(client.database, list(app.declared_schedules.values()), list(factories))
         return factories
@@ -167,8 +171,11 @@ class WorkerEntry:
         metadata: Mapping[str, Any] | None = None,
         services: bool = True,
     ) -> bool:
-        """Work until SIGTERM or SIGINT, or until somebody has this worker drained, then finish what runs. A
-        second signal hurries. Answers whether it was drained: then nobody wants another in its place."""
+        """Work until SIGTERM, SIGINT or a drain request, then finish the running jobs.
+
+        A second signal shortens that. Return True if a drain was requested: then the worker should not be
+        replaced.
+        """
         shutdown = ShutdownSignals()
         self.readiness.mark_starting()
         try:
@@ -200,8 +207,8 @@ class WorkerEntry:
         return shutdown.drain_requested
 
     async def _wait_for_shutdown(self, shutdown: ShutdownSignals) -> asyncio.Task[None]:
-        """Until it is to leave, whoever says so. What it leads is resigned then, at once, whatever is still
-        to be ended; the answer is when the others know."""
+        """Wait for a request to stop, then resign leaderships at once. Return the
+        task of the resignation."""
         import asyncio
 
         client = await self.open()
@@ -216,13 +223,13 @@ class WorkerEntry:
 
 
 class ShutdownSignals:
-    """What a program that works hears from outside: to stop, to hurry, to leave."""
+    """Requests to a working program: stop, hurry, drain."""
 
     def __init__(self) -> None:
         import asyncio
 
         self.drain_requested = False
-        """Whether somebody has asked it to leave, before any signal came."""
+        """True if a drain was requested before any signal."""
         self._loop = asyncio.get_running_loop()
         self._stop_event = asyncio.Event()
         self._signal_count = 0
@@ -230,7 +237,8 @@ class ShutdownSignals:
 
     @contextmanager
     def handle_signals(self) -> Iterator[None]:
-        """Before it starts: a signal that comes meanwhile is obeyed when it has."""
+        """Handle signals during the block. A signal during startup takes effect when the startup is
+        complete."""
         signals = (signal.SIGTERM, signal.SIGINT)
         for name in signals:
             self._loop.add_signal_handler(name, self._on_signal)
@@ -254,7 +262,7 @@ class ShutdownSignals:
             self._stop_event.set()
 
     def request_drain_threadsafe(self) -> None:
-        """The same, in any thread."""
+        """Request a drain from any thread."""
         self._loop.call_soon_threadsafe(self.request_drain)
 
     def _on_signal(self) -> None:

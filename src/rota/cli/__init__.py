@@ -1,20 +1,17 @@
-"""The command line: thin edges that ask the same questions as any other program.
+"""Command line: thin commands over the same queries that other programs use.
 
-    main        the group, its global options, and how a program ends
-    endings     exit codes, and one line for a user's mistake
-    target      which app and which database a command is about
-    load        MODULE:APP → the app
-    paint       how things look on a terminal, and as JSON
+    main               the group, its global options, the exit of the program
+    exit_codes         exit codes, one-line error messages
+    target             the app and the database of a command
+    app_loader         MODULE:APP → the app
+    output             tables and text on a terminal, JSON
+    supervisor         several worker or web processes under one parent
+    parent_pipe        the child's connection to that parent
+    event_loop         the event loop of long-running commands
+    options, format    options and texts shared by several commands
+    show, top, demo    commands with several modules
 
-    worker, crew, lifeline     one worker, or several processes of them
-    loops                      the event loop they run in
-    start, signal, runs, show, queues, workers, quarantine, db    the commands
-    show_job, show_flow, show_steps, called        what `show` shows
-    waits                      what a job waits for, and how far it is
-    documents                  JSON that somebody typed
-    demo                       everything at once, on the embedded PostgreSQL
-    pg                         the embedded PostgreSQL by hand
-
-What is dear to import (psycopg, uvloop, rich's tables) is imported where it is used: `rota --help` loads
-neither the driver nor another loop.
+Every other module is one command, a few related ones, or a part of one. Packages that are slow to import
+(psycopg, uvloop, rich's tables) are imported where they are used: `rota --help` loads neither the driver
+nor uvloop.
 """

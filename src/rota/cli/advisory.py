@@ -1,4 +1,4 @@
-"""`rota locks advisory`: who holds which advisory lock, ours and everybody else's."""
+"""`rota locks advisory`: holders of advisory locks, of Rota and of other programs."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 @with_target
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
 def advisory(target: Target, as_json: bool) -> None:
-    """List who holds which advisory lock in this database, or waits for one.
+    """List the advisory locks in this database with their holders, and the sessions that wait for one.
 
-    What a leader, a worker, a migration or the removal of old runs holds is named. The rest is somebody
-    else's, with its key as it was given.
+    Locks of leaders, workers, migrations and retention are named. All others belong to other programs
+    and are listed by key.
     """
     from rota.store.read import coordination
 

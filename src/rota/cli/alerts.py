@@ -1,4 +1,4 @@
-"""`rota alerts`: what somebody should look at, and what there was. `rota audit`: what people did."""
+"""`rota alerts`: open and past alerts. `rota audit`: actions of operators."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
 def alerts(target: Target, include_closed: bool, check: bool, limit: int, as_json: bool) -> None:
-    """List what somebody should look at: workers that died, queues that wait, schedules that are late.
+    """List open alerts: dead workers, queues that wait too long, late schedules.
 
-    An alert is open while it is so, and closed by whoever sees that it no longer is. Workers look every ten
-    seconds, one for all; where none has for a minute, this command does.
+    An alert is open while its condition holds and is closed automatically afterwards. One of the workers
+    checks every ten seconds. If none has checked for a minute, this command does.
     """
     if subcommand_follows(target):
         return
@@ -88,10 +88,10 @@ def alerts(target: Target, include_closed: bool, check: bool, limit: int, as_jso
     help="Until when you see to it.",
 )
 def ack(target: Target, kind: str, subject: str | None, duration: timedelta) -> None:
-    """Say of open alerts of a KIND, all or the one about SUBJECT, that you see to it.
+    """Acknowledge open alerts of a KIND, all or the one about SUBJECT.
 
-    It stays open until it is no longer so; `rota alerts --check` passes it by for that time. Who did so is
-    written down: `rota audit`.
+    The alert stays open while its condition holds; `rota alerts --check` ignores it until the
+    acknowledgement ends. The action is recorded in `rota audit`.
     """
     from rota.store import alerts as rows
 
@@ -108,10 +108,11 @@ def ack(target: Target, kind: str, subject: str | None, duration: timedelta) -> 
 @click.argument("kind")
 @click.argument("subject", required=False)
 def close(target: Target, kind: str, subject: str | None) -> None:
-    """Close open alerts of a KIND, all or the one about SUBJECT: it has been seen to.
+    """Close open alerts of a KIND, all or the one about SUBJECT.
 
-    What has happened, a worker's death, refused completions, is not told again. What still is so, is:
-    within seconds. Who did so is written down: `rota audit`.
+    An alert about an event, such as a worker's death or refused completions, is not raised again. An
+    alert whose condition still holds is raised again within seconds. The action is recorded in `rota
+    audit`.
     """
     from rota.store import alerts as rows
 
@@ -156,7 +157,7 @@ def _print_alerts(found: list[AlertRow], now: datetime) -> None:
 
 
 def _handled_by(alert: AlertRow) -> Text:
-    """Who sees to it, or has closed it."""
+    """Return the operator that acknowledged or closed the alert."""
     return output.wrapped_cell(alert.closed_by or alert.acknowledged_by or "", "dim")
 
 
@@ -202,9 +203,9 @@ def audit(
     subject: str | None,
     as_json: bool,
 ) -> None:
-    """List what people did by hand, and who: runs cancelled, workers drained, locks taken from whom.
+    """List actions of operators: cancelled runs, drained workers, locks released by force.
 
-    Over HTTP it is whoever the token belongs to, on the command line the account.
+    The operator is the token's name for requests over HTTP, and the user account on the command line.
     """
     from rota.store import audit as rows
     from rota.store import ticks

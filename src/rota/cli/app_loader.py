@@ -1,7 +1,7 @@
-"""MODULE:APP → the app, MODULE:API → the API, or one line that says what is wrong with the name.
+"""Loading of MODULE:APP and MODULE:API, with one-line errors for wrong names.
 
-The current directory can be imported from, as with `python -m`. An error inside the module is the
-module's own and keeps its traceback, from where the module begins.
+Modules in the current directory can be imported, as with `python -m`. An error inside the module keeps
+its traceback, starting at the module.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def load_app(name: str) -> Rota:
 
 
 def load_api(name: str) -> tuple[Any, list[str]]:
-    """The API, and the names of the Rota apps its module knows."""
+    """Return the API and the names of the Rota apps in its module."""
     from rota import Rota
 
     found, module = _find(name, "api")
@@ -54,10 +54,12 @@ def load_api(name: str) -> tuple[Any, list[str]]:
 
 
 def check_app_name(name: str) -> None:
-    """Refuse what names no app, or a module that is not there. Nothing is imported: what is wrong inside
-    the module is for whoever imports it."""
+    """Raise CommandError if the name is malformed or its top-level module does not exist.
+
+    Nothing is imported: errors inside the module appear when it is imported.
+    """
     top = _split(name, "app")[0].partition(".")[0]
-    with suppress(ValueError):  # a module that is there, without a specification
+    with suppress(ValueError):  # the module is loaded but has no spec
         if find_spec(top) is None and PathFinder.find_spec(top, [os.getcwd()]) is None:
             raise _module_not_found(top)
 
@@ -97,7 +99,7 @@ def _import(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # Another name: the module is there, and something it needs is not.
+        # Another name: the module exists, but a module that it imports does not.
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             _trim_traceback(error)
             raise
@@ -116,7 +118,7 @@ def _module_not_found(module: str) -> CommandError:
 
 
 def _trim_traceback(error: BaseException) -> None:
-    """Should it end the program: of the way to it, what lies before the module is of no use to anybody."""
+    """Remove the frames before the module from the traceback, in case the error ends the program."""
     previous_hook = sys.excepthook
 
     def hook(kind: type[BaseException], raised: BaseException, trace: TracebackType | None) -> None:
@@ -128,7 +130,7 @@ def _trim_traceback(error: BaseException) -> None:
                     break
                 importing = frozen
                 trace = trace.tb_next
-            raised.__traceback__ = trace  # what is shown is what it has, not what is passed on
+            raised.__traceback__ = trace  # the hook prints the exception's own traceback
         previous_hook(kind, raised, trace)
 
     sys.excepthook = hook

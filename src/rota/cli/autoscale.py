@@ -1,4 +1,4 @@
-"""`rota autoscale`: how many workers each queue wants, and why."""
+"""`rota autoscale`: the number of workers that each queue needs, and why."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def autoscale(
     check: bool,
     as_json: bool,
 ) -> None:
-    """Say how many workers each queue wants.
+    """Show how many workers each queue needs.
 
-    What comes in, times how long an attempt takes, keeps so many places busy; what has piled up, so many
-    more, for it to be gone in time. `select rota.wanted_workers('QUEUE')` is the same as one number.
+    The number is enough for the arrival rate times the mean duration of an attempt, and to clear the
+    backlog within the target time. `select rota.desired_workers('QUEUE')` returns it for one queue.
     """
     from rota.store import metrics
 
@@ -78,7 +78,7 @@ def autoscale(
 
 
 def _is_known(found: list[DesiredWorkersRow]) -> bool:
-    """Whether there is more to say of a queue than that somebody has asked for it."""
+    """True if there is any data about the queue besides its name."""
     return any(
         each.workers or each.backlog or each.arrival_rate or each.mean_seconds for each in found
     )
@@ -86,8 +86,8 @@ def _is_known(found: list[DesiredWorkersRow]) -> bool:
 
 def _print(found: list[DesiredWorkersRow]) -> None:
     grid = output.new_table(
-        *("queue", "desired", "workers", "arrivals", "mean time", "ready", "oldest", "running"),
-        right=("desired", "workers", "arrivals", "mean time", "ready", "oldest", "running"),
+        *("queue", "desired", "workers", "arrivals", "mean time", "queued", "oldest", "running"),
+        right=("desired", "workers", "arrivals", "mean time", "queued", "oldest", "running"),
         free=("queue",),
     )
     for each in found:

@@ -1,4 +1,4 @@
-"""`rota check-deploy`: which runs in flight would not go on with this code. For CI, before a deploy."""
+"""`rota check-deploy`: runs in flight that could not continue with this code. For CI, before a deploy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rota.store.read.in_flight import InFlightJobRow, InFlightTaskRow
 
 BATCH_JOBS = 100
-"""Jobs whose histories are read together."""
+"""Jobs whose journals are read together."""
 
 PROBLEM_TITLES = {
     "task": "unknown task",
@@ -42,16 +42,16 @@ class StrandedJob(msgspec.Struct, frozen=True):
 
 
 class StrandedGroup(msgspec.Struct):
-    """Jobs of one task that would not go on, for one reason."""
+    """Jobs of one task that could not continue, for one reason."""
 
     task: str
     problem: str
     reason: str
     jobs: int = 0
-    """Without those in quarantine, which nobody tries anyway."""
+    """Number of jobs without those in quarantine, which are not run anyway."""
     quarantined: int = 0
     affected: list[StrandedJob] = msgspec.field(default_factory=list)
-    """Of a task that is gone, one of them."""
+    """The affected jobs; for a task that no longer exists, only one of them."""
 
     def add(self, job: InFlightJobRow) -> None:
         self.affected.append(StrandedJob(job.job, job.run or job.job, job.state))
@@ -62,14 +62,14 @@ class StrandedGroup(msgspec.Struct):
 
 
 class CheckedTask(msgspec.Struct):
-    """What was looked at, of one task that is there."""
+    """Check of one task that exists."""
 
     task: str
     jobs: int
     checked: int = 0
     replayed: int = 0
     unserved_queues: dict[str, int] = msgspec.field(default_factory=dict)
-    """Jobs in queues that no task of the app names."""
+    """Queue → number of jobs, for queues that no task of the app uses."""
 
 
 class DeployReport(msgspec.Struct):
@@ -98,13 +98,13 @@ class DeployReport(msgspec.Struct):
 def check_deploy(
     target: Target, name: str | None, limit: int, newest: bool, no_replay: bool, as_json: bool
 ) -> None:
-    """Would the runs in flight go on with the code of MODULE:APP? Exit code 1 if some would strand.
+    """Check that runs in flight can continue with the code of MODULE:APP. Exit code 1 if some cannot.
 
-    Run it with the new code, on the database the old code works in, before you deploy. It finds jobs of
-    tasks that are gone, arguments that no longer fit, and histories that no longer replay.
+    Run it with the new code, on the database that the old code uses, before you deploy. It finds jobs of
+    tasks that no longer exist, arguments that no longer fit, and journals that no longer replay.
 
-    It writes nothing, runs no step and starts nothing. But the code between steps is run, for every run
-    that has come to some, up to where it had come: --no-replay leaves that out.
+    It writes nothing, runs no step and starts nothing. But for every run with recorded steps it runs the
+    code between them, up to the last recorded one; --no-replay prevents that.
     """
     target = target.with_overrides(name, None, None)
     if target.app is None:
@@ -130,14 +130,14 @@ def check_deploy(
         )
     print_error(f"{_format_jobs(report.stranded_count)} would strand with {report.app}")
     if check.has_stuck_thread:
-        # Python would wait for that thread at its end, for ever.
+        # Python would wait for that thread forever at exit.
         sys.stdout.flush()
         os._exit(FAILED)
     exit_with(FAILED)
 
 
 class DeployCheck:
-    """Looks at what is in flight, task by task."""
+    """Check of all jobs in flight, task by task."""
 
     def __init__(
         self, app: Rota, report: DeployReport, max_jobs: int, *, newest: bool, with_replay: bool
@@ -149,7 +149,7 @@ class DeployCheck:
         self._with_replay = with_replay
         self._payload_limit = app.settings.payload_limit
         self.has_stuck_thread = False
-        """A thread runs on, whose code did not come to where it was."""
+        """True if a thread is still running because its code did not reach the recorded position."""
         self._queues = {task.policy.queue for task in app.registry.tasks.values()}
 
     async def run(self) -> None:
@@ -209,7 +209,7 @@ class DeployCheck:
         begun = [claimed[job.job] for job in jobs if job.has_steps]
         connection = cast(
             "ReconnectingConnection", self._session
-        )  # it sends as one does, and writes nothing
+        )  # it has the same `send`, and writes nothing
         await load_inputs(begun, {task.name: task}, connection)
         await load_journal(begun if self._with_replay else [], connection, self._clock)
         input_ids = {
@@ -240,8 +240,7 @@ class DeployCheck:
 
 @contextmanager
 def _refuse_database(app: Rota) -> Iterator[None]:
-    """Code that is looked at starts nothing and signals nobody: where it asks for the database, the look at
-    it is over."""
+    """End the replay of a job when its code accesses the database: it must not start or signal anything."""
     from rota.engine.simulation.replay_check import stop_here
 
     app.open = stop_here  # type: ignore[method-assign]
@@ -273,7 +272,7 @@ def _as_claimed_job(job: InFlightJobRow, task: TaskDefinition) -> ClaimedJob:
     )
 
 
-# Telling
+# Output
 
 
 def _print(report: DeployReport, *, newest: bool) -> None:

@@ -1,4 +1,4 @@
-"""`rota dashboard`: the pages, the API and health, on an address of their own."""
+"""`rota dashboard`: the pages, the API and health, on their own address."""
 
 from __future__ import annotations
 
@@ -66,16 +66,17 @@ def dashboard(
     log_format: Format,
     parent_pipe: int | None,
 ) -> None:
-    """Serve the dashboard, and the API it works with, until Ctrl-C.
+    """Serve the dashboard and its API until Ctrl-C.
 
-    With MODULE:APP it knows the app's flows and tasks, draws them and can start them; without, it shows
-    what is in the database. Whoever comes shows a token (`rota tokens create`); with --auth local whoever
-    opens the link that it prints is let in, on this machine.
+    With MODULE:APP it can draw and start the app's flows and tasks; without, it shows the contents of
+    the database. Requests need a token (`rota tokens create`). With --auth local the printed link gives
+    access, on this machine only.
     """
     from rota.cli.parent_pipe import ParentPipe
 
     logs.to_stderr(log_level, log_format)
-    # Before the app is imported: that may take long, and the parent may die meanwhile.
+    # Created before the app is imported: the import may take long, and the parent may die
+    # meanwhile.
     pipe = None if parent_pipe is None else ParentPipe(parent_pipe)
     with require_web("rota dashboard"):
         from rota.web.site import ALL_PARTS, site

@@ -1,4 +1,4 @@
-"""`rota db`: bring the schema up to date, or say how it stands."""
+"""`rota db`: migrate the schema, or show its state."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @click.group()
 def db() -> None:
-    """The schema in the database: migrate it, see how it stands."""
+    """Migrate the database schema, or show its state."""
 
 
 @db.command()
 @with_target
 def migrate(target: Target) -> None:
-    """Bring the schema up to date. Any number may do this at once; the first does the work."""
+    """Bring the schema up to date. Safe to run from several processes at once."""
 
     async def migrate_schema(app: Rota) -> tuple[str, list[str]]:
         return app.settings.schema, await app.migrate()
@@ -39,7 +39,7 @@ def migrate(target: Target) -> None:
 @with_target
 @click.option("--json", "as_json", is_flag=True, help="A JSON document, for programs.")
 def status(target: Target, as_json: bool) -> None:
-    """Say how the schema stands. Ends with 4 unless this Rota can work with it."""
+    """Show the state of the schema. Exit code 4 unless this version of Rota can use it."""
 
     async def query(app: Rota) -> dict[str, Any]:
         return await _read_schema_status(app)

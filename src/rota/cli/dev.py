@@ -1,8 +1,8 @@
-"""`rota dev`: a worker and the dashboard while you write, started again whenever a file is saved.
+"""`rota dev`: a worker and the dashboard for development, restarted whenever a file is saved.
 
-The app runs in processes of their own, so that what is imported is always what was saved last. This one
-looks after them, and no more: it watches the files, starts and stops, and says what it does. A job that is
-under way at a restart goes back to its queue and runs again with the new code.
+The app runs in child processes, so that the imported code is always the saved code. This process only
+watches the files, starts and stops the children, and prints what it does. A job that runs during a
+restart returns to its queue and runs again with the new code.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 DATABASE_URL_VARIABLE = "ROTA_DATABASE_URL"
 LOCAL_KEY_VARIABLE = "ROTA_LOCAL_KEY"
-"""As in rota.web.tokens_auth, which takes half a second to import."""
+"""The same name as in rota.web.tokens_auth, which takes half a second to import."""
 
 KILL_AFTER_SECONDS = 3.0
-"""Seconds a process has beyond its grace."""
+"""Time that a process gets after its drain timeout, before it is killed."""
 
 RESTART_DELAY_SECONDS = 1.0
-"""Seconds after which a worker that died by itself is replaced."""
+"""Pause before a process that ended unexpectedly is replaced."""
 
 
 @click.command()
@@ -83,9 +83,9 @@ def dev(
     log_level: str,
     log_format: str,
 ) -> None:
-    """Work on MODULE:APP: a worker and the dashboard, both started again when a Python file is saved.
+    """Run MODULE:APP for development: a worker and the dashboard, restarted when a Python file is saved.
 
-    Where no database is set it uses the embedded PostgreSQL. Ctrl-C ends everything.
+    If no database is set, it uses the embedded PostgreSQL. Ctrl-C ends everything.
     """
     target = target.with_overrides(name, None, None)
     if target.app is None:
@@ -126,7 +126,10 @@ def _check_port(port: int) -> None:
 
 
 def _environment(target: Target) -> dict[str, str]:
-    """Ours, and the embedded database where nothing else is named: an app that names one has that."""
+    """Return this process's environment, with the embedded database if no other is set.
+
+    An app that names its own database uses that.
+    """
     from rota.errors import SettingsError
     from rota.model import settings
 
@@ -142,7 +145,7 @@ def _environment(target: Target) -> dict[str, str]:
 
 
 def _source_directories(name: str) -> list[Path]:
-    """Where the app's own code lies, if that is not among the installed packages."""
+    """Return the directory of the app's code, unless it is an installed package."""
     with suppress(ImportError, ValueError):
         found = find_spec(name.partition(":")[0].partition(".")[0])
         if found is not None and found.origin is not None and found.has_location:
@@ -175,7 +178,7 @@ class DevSession:
         self._environment: Mapping[str, str] = {}
 
     async def run(self, environment: Mapping[str, str]) -> int:
-        """Until told to stop. Answers an exit code."""
+        """Run until a signal arrives. Return the exit code."""
         self._environment = environment
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -212,7 +215,7 @@ class DevSession:
             await _cancel_start(starting)
             await asyncio.gather(self._stop("worker"), self._stop("dashboard"))
 
-    # What is said
+    # Output
 
     def _print_banner(self) -> None:
         self._print(f"{self._app}, with the dashboard at {self._link}", link=self._link)
@@ -238,7 +241,7 @@ class DevSession:
         self._console.print(line, soft_wrap=True)
 
     def _compiles(self, changed: Iterable[Path]) -> bool:
-        """Whether Python can read what was saved; else what runs goes on as it was."""
+        """True if the saved files compile. If not, the current processes keep running."""
         from rich.text import Text
 
         found = find_syntax_error(changed)
@@ -254,15 +257,18 @@ class DevSession:
         hint = ": save a file, and it is tried again" if self._waits_for_change(code) else ""
         self._print(f"{name} did not start{hint}", "yellow")
 
-    # What is run
+    # Processes
 
     def _waits_for_change(self, code: int) -> bool:
-        """Whether saving a file may help where a start has ended so."""
+        """True if saving a file may fix a start that ended with this code."""
         return code != NO_DATABASE and bool(self._watcher.roots)
 
     async def _start(self, *, first: bool = False) -> int:
-        """A worker, and then the dashboard with the same code. Answers how the worker has ended that did
-        not come up, or 0. The first finds the database there, or nobody waits for it."""
+        """Start a worker, then the dashboard with the same code.
+
+        Return the exit code of a worker that did not start, or 0. The first start does not wait for the
+        database.
+        """
         start = self._start_process if first else self._start_with_retry
         if (code := await start("worker")) != OK:
             self._print_start_failed(self._app, code)
@@ -291,14 +297,14 @@ class DevSession:
         return code or FAILED
 
     async def _start_with_retry(self, name: str) -> int:
-        """The same, again and again while the database is away."""
+        """Start a process, and retry while the database is unavailable."""
         while (code := await self._start_process(name)) == NO_DATABASE:
             self._print(f"the {name} is tried again in {NO_DATABASE_DELAY_SECONDS:g} s", "yellow")
             await asyncio.sleep(NO_DATABASE_DELAY_SECONDS)
         return code
 
     async def _restart_ended(self) -> int:
-        """One that has ended by itself."""
+        """Restart the processes that ended unexpectedly."""
         for name, exit_task in list(self._exits.items()):
             if exit_task.done():
                 self._remove(name)
@@ -329,7 +335,7 @@ class DevSession:
 
 
 async def _cancel_start(starting: asyncio.Task[int] | None) -> None:
-    """Give up a start: whatever of it is there is known, and stopped by whoever comes next."""
+    """Cancel a start. Its processes are registered already, and the next step stops them."""
     if starting is not None:
         starting.cancel()
         await asyncio.wait([starting])

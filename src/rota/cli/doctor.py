@@ -1,4 +1,4 @@
-"""`rota doctor`: is the database well, for what Rota does in it, and what mends what is not."""
+"""`rota doctor`: checks of the database, with a fix for each problem."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ LEVEL_STYLES = {
 @with_target
 @click.option("--json", "as_json", is_flag=True, help="One JSON document, for programs.")
 def doctor(target: Target, as_json: bool) -> None:
-    """Look the database over: pooler, old snapshots, dead rows, indexes, clocks, jobs that nobody takes.
+    """Check the database: pooler, old snapshots, dead rows, indexes, clocks, jobs that no worker can run.
 
-    Each finding comes with the figure it was judged by and what mends it. It only reads, with whatever
-    rights it has, and says what it could not see. Exit code 1 if there is a problem, 0 if there is none;
-    notices are no problem.
+    Each finding includes the measured value and a fix. The command only reads, and reports checks that
+    its role does not allow. Exit code 1 if there is a problem, else 0; notices are not problems.
     """
 
     async def query(app: Rota) -> list[CheckResult]:
@@ -67,7 +66,7 @@ def _print(found: list[CheckResult]) -> None:
         words.no_wrap = False
         grid.add_row(output.cell(title, style), output.cell(each.check), words)
         if each.fix is not None and each.level != "ok":
-            # To the last letter: somebody is going to paste it.
+            # Never truncated: users paste it.
             grid.add_row("", output.cell("fix", "dim"), output.wrapped_cell(each.fix, "bold"))
     output.print_renderable(grid)
 

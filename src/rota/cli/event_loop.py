@@ -1,5 +1,6 @@
-"""The event loop of long-running commands: uvloop's where it is installed; what must not stop half-way, and
-what must not keep a process from ending.
+"""Event loop of long-running commands: uvloop if it is installed.
+
+It also runs operations that must not be interrupted, and ends the process in spite of stuck threads.
 """
 
 from __future__ import annotations
@@ -21,22 +22,27 @@ T = TypeVar("T")
 log = logging.getLogger("rota")
 
 WORK_THREAD_PREFIXES = ("rota", "asyncio_", "AnyIO worker thread")
-"""How threads are named that carry what others asked for: jobs, steps and webhooks; what code hands to
-`asyncio.to_thread`; and the plain functions that are endpoints of an API."""
+"""Name prefixes of threads that run work.
+
+These are jobs, steps and webhooks; `asyncio.to_thread`; and plain functions that are endpoints of an
+API.
+"""
 
 EXIT_TIMEOUT_SECONDS = 1.0
-"""Seconds for them to see that nobody waits for them any more."""
+"""Time that these threads get to end at exit."""
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run it, and leave when it ends: whatever is still carried then was given up on before, and Python
-    would wait for it, for ever."""
+    """Run a coroutine and exit when it ends.
+
+    Threads that still run then were abandoned before; Python would wait for them forever.
+    """
     new_event_loop: Callable[[], asyncio.AbstractEventLoop]
     try:
         from uvloop import new_event_loop
     except ImportError:
         new_event_loop = asyncio.new_event_loop
-    # One that we can let go of: the loop's own is waited for when the loop is closed.
+    # A separate executor, because closing the loop waits for the loop's own one.
     pool = ThreadPoolExecutor(thread_name_prefix="asyncio")
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.get_loop().set_default_executor(pool)
@@ -53,7 +59,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 def _count_stuck_threads() -> int:
-    """In how many threads something goes on, after a last moment."""
+    """Return the number of work threads that are still alive after EXIT_TIMEOUT_SECONDS."""
     deadline = time.monotonic() + EXIT_TIMEOUT_SECONDS
     threads = [
         thread
@@ -66,7 +72,7 @@ def _count_stuck_threads() -> int:
 
 
 async def _cancel_tasks() -> None:
-    """What closing the loop would do, for a moment: that tasks which are left end in order."""
+    """Cancel the remaining tasks as closing the loop would, but wait only EXIT_TIMEOUT_SECONDS."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
@@ -78,8 +84,10 @@ async def _cancel_tasks() -> None:
 async def finish_even_if_cancelled(
     coroutine: Coroutine[Any, Any, T], on_result: Callable[[T], object] | None = None
 ) -> T:
-    """What must not be left half done: whoever is cancelled meanwhile is so once it has ended. `then` hears
-    of the answer in any case."""
+    """Run a coroutine to its end even if the caller is cancelled; raise the cancellation afterwards.
+
+    `on_result` receives the result in either case.
+    """
     running = asyncio.ensure_future(coroutine)
     try:
         await asyncio.shield(running)

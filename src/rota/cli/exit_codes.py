@@ -1,6 +1,6 @@
-"""How a command ends: exit codes scripts can use, and one line for a user's mistake.
+"""Exit codes for scripts, and one-line error messages.
 
-A mistake never shows a traceback; a bug always does.
+A user's mistake never shows a traceback; a bug always does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FAILED = 1
 USAGE_ERROR = 2
 NOT_FOUND = 3
 NO_DATABASE = 4
-INTERRUPTED = 130  # what shells say of a program that Ctrl-C ended
+INTERRUPTED = 130  # the shells' code for a program ended by Ctrl-C
 
 EXIT_CODE_MEANINGS = {
     OK: "done",
@@ -45,7 +45,7 @@ _ERROR_EXIT_CODES: tuple[tuple[type[errors.RotaError], int], ...] = (
 
 
 class CommandError(click.ClickException):
-    """Ends the command with one line on stderr and a code."""
+    """Error that ends the command with one line on stderr and an exit code."""
 
     def __init__(self, message: str, code: int = FAILED) -> None:
         super().__init__(message)
@@ -57,23 +57,23 @@ def exit_code_of(error: errors.RotaError) -> int:
 
 
 def exit_with(code: int) -> NoReturn:
-    """End here, with nothing more to say."""
+    """Exit without a message."""
     raise Exit(code)
 
 
 def print_error(message: str) -> None:
-    """One line on stderr, however many the message had."""
+    """Print the message as one line on stderr."""
     name = click.style("rota:", fg="red", bold=True)
     click.echo(f"{name} {' '.join(message.split())}", err=True)
 
 
 def print_note(message: str) -> None:
-    """Something worth knowing that is no failure, on stderr, where it spoils no pipe."""
+    """Print information that is not an error to stderr, so that pipes are not affected."""
     click.echo(click.style(message, dim=True), err=True)
 
 
 def format_click_error(error: click.ClickException) -> str:
-    """click's complaint, as one of ours: what is so; what to do."""
+    """Return click's message in the project's style, with a remedy."""
     message = error.format_message().strip().rstrip(".")
     if not isinstance(error, click.UsageError):
         return message
@@ -83,11 +83,11 @@ def format_click_error(error: click.ClickException) -> str:
 
 @contextmanager
 def translate_database_errors() -> Iterator[None]:
-    """What the driver raises about the connection itself becomes one line."""
+    """Turn driver errors about the connection into a CommandError."""
     try:
         yield
     except Exception as error:
-        # One that could not be reached is told by what the driver said, without its secrets.
+        # For an unreachable server the driver's message is used, without secrets.
         is_unreachable = isinstance(error, errors.DatabaseUnavailable)
         command_error = _driver_error((is_unreachable and error.__context__) or error)
         if command_error is None:
@@ -101,7 +101,7 @@ def _driver_error(error: BaseException) -> CommandError | None:
         return None
     line = str(error).strip().split("\n", 1)[0]
     if error.sqlstate is not None:
-        # The server itself said no: too busy, shutting down, out of space.
+        # The server refused: too busy, shutting down, out of disk space.
         is_operational = isinstance(error, psycopg.OperationalError)
         return (
             CommandError(f"the database says: {line}; try again later", NO_DATABASE)
@@ -124,5 +124,5 @@ def _driver_error(error: BaseException) -> CommandError | None:
 
 
 def _redact(line: str) -> str:
-    """libpq quotes what it could not read, and that may be a password."""
+    """Remove quoted parts of libpq's message that may contain a password."""
     return re.sub(r'"[^"]*[:@%][^"]*"', "what was given", line)

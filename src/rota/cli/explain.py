@@ -1,4 +1,4 @@
-"""`rota explain`: why something does not run, and what to do."""
+"""`rota explain`: the reason why a run does not continue, and a remedy."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ STATUS_STYLES = {"ended": "dim", "running": "cyan", "waiting": "blue", "stuck": 
 @click.argument("id", type=RUN_ID)
 @click.option("--json", "as_json", is_flag=True, help="A JSON document, for programs.")
 def explain(target: Target, id: int, as_json: bool) -> None:
-    """Say why the run or job ID does not run: what it waits for, and what to do.
+    """Explain why the run or job ID does not run, and how to fix it.
 
-    A job that waits for others is followed to what holds all of them up; that is said first. Exit code 1:
-    it goes no further until somebody does something; 0: it runs, has ended, or goes on by itself.
+    For a job that waits for other jobs, the cause that blocks them is shown first. Exit code 1 if it
+    cannot continue without an action; 0 if it runs, has ended, or continues by itself.
     """
 
     async def query(app: Rota) -> Explanation:

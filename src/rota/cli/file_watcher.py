@@ -1,7 +1,7 @@
-"""Which Python files of a project have changed: found by looking, every moment, at their times and sizes.
+"""Detection of changed Python files, by polling their times and sizes.
 
-Directories that hold no code of the project are left out: hidden ones, caches, virtual environments, other
-people's packages. A change is told once it is over: an editor writes in several steps.
+Directories without code of the project are skipped: hidden ones, caches, virtual environments, installed
+packages. A change is reported when files are quiet, because editors write in several steps.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 POLL_SECONDS = 0.3
-"""Seconds from one look to the next."""
 
 QUIET_SECONDS = 0.1
-"""Seconds in which nothing more changes, when it is over."""
+"""Time without further changes after which a change is complete."""
 
 MAX_FILES = 20_000
-"""Files that are looked at; nobody's project is larger, but somebody may start this in `/`."""
+"""Limit for the case that it is started in a directory such as `/`."""
 
 _SKIPPED_DIRECTORIES = {"__pycache__", "node_modules", "site-packages"}
 
@@ -27,10 +26,10 @@ FileStamp = tuple[int, int]
 
 
 class FileWatcher:
-    """What has changed under some directories since this was made, or since it was last asked."""
+    """Changes under some directories since creation, or since the last poll."""
 
     def __init__(self, roots: Iterable[Path]) -> None:
-        # One inside another would be looked at twice.
+        # A directory inside another would be scanned twice.
         resolved = sorted({root.resolve() for root in roots})
         self.roots = [
             each for each in resolved if not any(other in each.parents for other in resolved)
@@ -42,7 +41,7 @@ class FileWatcher:
         return len(self._stamps)
 
     def poll_changes(self) -> set[Path]:
-        """What was changed, added or removed."""
+        """Return the files that were changed, added or removed."""
         before, self._stamps = self._stamps, self._scan()
         return {
             Path(name)
@@ -51,7 +50,7 @@ class FileWatcher:
         }
 
     async def wait_for_changes(self) -> set[Path]:
-        """Wait for a change, and for the end of it."""
+        """Wait for a change and until it is complete."""
         changed: set[Path] = set()
         while not changed:
             await asyncio.sleep(POLL_SECONDS)
@@ -79,7 +78,7 @@ def _python_files(directory: str) -> Iterator[tuple[str, FileStamp]]:
         try:
             entries = list(os.scandir(pending.pop()))
         except OSError:
-            continue  # it has just gone, or is not ours to read
+            continue  # removed meanwhile, or not readable
         if any(entry.name == "pyvenv.cfg" for entry in entries):
             continue
         for entry in entries:
@@ -96,7 +95,7 @@ def _python_files(directory: str) -> Iterator[tuple[str, FileStamp]]:
 
 
 def find_syntax_error(paths: Iterable[Path]) -> str | None:
-    """The first of these files that Python cannot read, and why, as Python says it; None: it reads all."""
+    """Return the error of the first file that does not compile; None if all do."""
     for path in sorted(paths):
         try:
             compile(path.read_bytes(), str(path), "exec", dont_inherit=True)

@@ -1,7 +1,7 @@
-"""`rota flows` and `rota graph`: flows as they are written, before anything of them runs.
+"""`rota flows` and `rota graph`: the flows that an app defines.
 
-Neither needs a database. A flow that cannot work is listed with the reason, and then the exit code is not
-0: `rota flows` is a check for CI.
+Neither needs a database. An invalid flow is listed with the reason, and the exit code is not 0: `rota
+flows` is a check for CI.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SUFFIXES: dict[str, Format] = {
 
 
 class ListedFlow(msgspec.Struct, frozen=True):
-    """A flow as it is listed; `plan` is None where it cannot work, and `error` says why."""
+    """Flow of the list; `plan` is None if it is invalid, with the reason in `error`."""
 
     name: str
     tasks: int
@@ -54,7 +54,7 @@ class ListedFlow(msgspec.Struct, frozen=True):
 @with_app
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
 def flows(app: Rota, name: str, as_json: bool) -> None:
-    """List the flows of an app, and check them: exit code 2 if one cannot work."""
+    """List the flows of an app and validate them. Exit code 2 if one is invalid."""
     found = [_check_flow(flow) for _, flow in sorted(app.registry.flows.items())]
     if as_json:
         output.print_json([_document(each) for each in found])
@@ -71,7 +71,8 @@ def flows(app: Rota, name: str, as_json: bool) -> None:
 def _check_flow(flow: FlowDefinition) -> ListedFlow:
     try:
         for node in flow.plan.nodes:
-            # Made on first use, which would be on a worker: a type that cannot come out of JSON.
+            # Decoders are created on first use, by a worker: create them now to find types without
+            # a JSON form.
             for task in filter(None, (node.task, node.skip_if)):
                 task.arguments_decoder, task.result_decoder  # noqa: B018
         return ListedFlow(flow.name, len(flow.nodes), flow.plan, None)
@@ -110,7 +111,7 @@ def _print_flows(found: list[ListedFlow]) -> None:
 
 
 def _longest_path(plan: FlowPlan) -> int:
-    """Tasks one after another, where there are most."""
+    """Return the number of tasks on the longest path."""
     return max(plan.graph.depth.values()) + 1
 
 
@@ -175,9 +176,9 @@ def graph(
     down: bool,
     show_all: bool,
 ) -> None:
-    """Draw FLOW as it is written: as text, as an SVG picture, or as Mermaid.
+    """Draw FLOW as text, as an SVG picture, or as Mermaid.
 
-    In pictures, an edge that is dashed carries order and no result.
+    In pictures, a dashed edge carries order but no result.
     """
     definition = find_flow(app, name, flow)
     plan = definition.plan

@@ -1,8 +1,8 @@
-"""A graph on a terminal: a line a job, under what it waits for, with rails that show for whom.
+"""Drawing of a graph as text: one line for each job, below its predecessors, connected by rails.
 
-No line is longer than the terminal is wide. Where the rails would take half of it the jobs become a list,
-indented by depth, that names what each waits for. Jobs alike beyond a few share one line. A terminal that
-does not speak Unicode gets the same in ASCII.
+No line is longer than the terminal is wide. If the rails would take half of the width, the jobs become
+an indented list that names the predecessors of each. Similar jobs beyond a few share one line. A
+terminal without Unicode gets the same in ASCII.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 STATE_MARKS = {
     "": NODE,
     "waiting": "○",
-    "ready": "◎",
-    "asleep": "☾",
+    "queued": "◎",
+    "sleeping": "☾",
     "running": "◐",
     "succeeded": "✓",
     "failed": "✗",
@@ -36,8 +36,8 @@ STATE_MARKS = {
 ASCII_STATE_MARKS = {
     "": "*",
     "waiting": ".",
-    "ready": "o",
-    "asleep": "z",
+    "queued": "o",
+    "sleeping": "z",
     "running": ">",
     "succeeded": "*",
     "failed": "x",
@@ -51,12 +51,12 @@ TO_ASCII = str.maketrans(
     {**dict.fromkeys("├┤┼", "+"), **dict.fromkeys("╰╯┴", "'"), "│": "|", "─": "-"}
     | {"…": "...", "←": "<-"}
 )
-"""Where rails meet it is +, where one ends there it is ', and where they only cross it is |."""
+"""Rails that join become +, one that ends becomes ', and crossing rails become |."""
 
 MAX_RAIL_COLUMNS = 60
-"""Characters of rails; nobody's eye follows more."""
+"""Maximum width of the rails; wider ones cannot be followed by eye."""
 MAX_NAMED_PREDECESSORS = 4
-"""Parents named in a list."""
+"""Predecessors named in the list form."""
 
 
 def draw_graph(
@@ -67,7 +67,10 @@ def draw_graph(
     encoding: str = "utf-8",
     max_similar: int | None = MAX_SIMILAR,
 ) -> list[Text]:
-    """Draw `graph` in lines of at most `width`. `kept`: how many of those alike are shown; None: all."""
+    """Draw `graph` in lines of at most `width`.
+
+    Of similar jobs, `max_similar` are shown; None shows all.
+    """
     collapsed = (
         CollapsedGraph(graph, labels or {}, (), {})
         if max_similar is None
@@ -88,7 +91,7 @@ def draw_graph(
 
 
 _Row = tuple[str, str, str]
-"""A job, what is drawn before its name, and what is said behind it. None is an empty line."""
+"""Name of a job, the text before it and the text after it. None is an empty line."""
 
 
 def _list_rows(collapsed: CollapsedGraph, width: int) -> list[_Row | None]:
@@ -111,14 +114,14 @@ def _name(name: str, labels: Mapping[str, NodeLabel]) -> str:
 
 
 class _TextCanvas:
-    """Lines for one terminal: what it can show, and how much of it."""
+    """Renderer for the width and encoding of one terminal."""
 
     def __init__(self, labels: Mapping[str, NodeLabel], width: int, encoding: str) -> None:
         self._labels, self._width, self._encoding = labels, width, encoding
         self._is_ascii = not encoding.lower().startswith("utf")
 
     def render(self, rows: list[_Row | None]) -> list[Text]:
-        """The states stand under each other, as far right as most names need."""
+        """Return the lines, with the states aligned in a column as far right as most names need."""
         from rich.text import Text
 
         labels = [self._labels.get(row[0], EMPTY_LABEL) if row else EMPTY_LABEL for row in rows]

@@ -1,4 +1,4 @@
-"""`--health-port` of a worker: what is answered beside the work, at a port of its own."""
+"""`--health-port` of a worker: health, metrics and autoscale endpoints on their own port."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class HealthPort:
 
 @asynccontextmanager
 async def serve_health(app: Rota, health: HealthPort | None) -> AsyncIterator[None]:
-    """Before the work begins, and until it has ended: who watches sees it come and go."""
+    """Serve health from before the worker starts until it has ended, so that probes observe both."""
     if health is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""`rota leaders`: who leads, since when, and whether that is still so."""
+"""`rota leaders`: the leader of each name, its term and state."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from rota.store.read.coordination import LeaderRow
 
 FREQUENT_ELECTIONS = 5
-"""Elections in an hour that are worth a look."""
+"""Elections per hour from which the number is highlighted."""
 
 
 @click.command()
 @with_target
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
 def leaders(target: Target, as_json: bool) -> None:
-    """List who leads under each name, in which term, and how often it was elected anew.
+    """List the leader of each name, its term, and the number of recent elections.
 
-    A term is held by a session, which the database sees go, or through a pooler by a lease that runs out.
-    Services are led under the name `service NAME`.
+    A term is held by a database session, or through a pooler by a lease that expires. The leader name of
+    a service is `service NAME`.
     """
     from rota.store.read import coordination, runs
 

@@ -1,4 +1,4 @@
-"""`rota locks`: who holds what and until when, and how it is taken from one."""
+"""`rota locks`: holders and expiry of locks, and release by force."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ BLOCKER_POLL_SECONDS = 0.1
 )
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
 def locks(target: Target, free: bool, limit: int, as_json: bool) -> None:
-    """List the locks and permits that are held: by whom, for how long, under which token.
+    """List the locks and permits that are held: holder, age and token.
 
-    One that has run out was not given back: its holder died, froze or could not reach the database. Nobody
-    holds it any more. It is listed for an hour, or until somebody takes it.
+    An expired lock was not released: its holder died, froze or could not reach the database. It is free,
+    and is listed for an hour or until it is acquired again.
     """
     if subcommand_follows(target):
         return
@@ -108,14 +108,14 @@ def _expiry(lock: LockRow, now: datetime) -> Text:
 
 
 def _awaited(lock: LockRow, now: datetime) -> Text:
-    """For how long somebody has been waiting, as far as the holder was told."""
+    """Return how long a client has been waiting, as recorded on the lock's row."""
     awaited = lock.awaited_since is not None and lock.held
     return output.cell(
         output.format_age(lock.awaited_since, now) if awaited and lock.awaited_since else "", "cyan"
     )
 
 
-# Taking one from its holder
+# Release by force
 
 
 @locks.command()
@@ -124,10 +124,10 @@ def _awaited(lock: LockRow, now: datetime) -> Text:
 @click.option("--permit", type=click.IntRange(1), metavar="N", help="Of a semaphore: which permit.")
 @click.option("--yes", is_flag=True, help="Do it. Without, it only says what would happen.")
 def release(target: Target, name: str, permit: int | None, yes: bool) -> None:
-    """Take the lock NAME from whoever holds it. Who did so is written down: `rota audit`.
+    """Release the lock NAME by force. The action is recorded in `rota audit`.
 
-    Its token is drawn anew, so whatever its holder still does under the old one is refused where it is
-    asserted (lock.assert_held, rota.assert_lock). What is not asserted may happen twice.
+    The next holder gets a new token. Writes of the old holder are refused where they assert the old
+    token (lock.assert_held, rota.assert_lock). Writes without an assertion may happen twice.
     """
 
     async def release_lock(app: Rota) -> None:
@@ -215,7 +215,7 @@ async def _release(database: Database, lock: LockRow) -> ReleasedLock:
     connection = await database.connect()
     blockers: list[Blocker] = []
     try:
-        # In one transaction, so that through a pooler it is one process of the server.
+        # One transaction, so that a pooler runs both statements in the same server process.
         async with connection.transaction():
             [pid] = await run(connection, audit.backend_pid(), database.schema)
             polling = asyncio.create_task(_poll_blockers(database, pid, blockers))

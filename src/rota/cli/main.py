@@ -1,4 +1,4 @@
-"""`rota`: the group, its global options, and how the program ends."""
+"""`rota`: the command group, its global options, and the exit of the program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EXIT_CODES_TEXT = "\n\n".join(
 )
 
 
-# By what somebody wants to do, each with its module: only that of the command that is meant is loaded.
+# Commands by topic, each with its module. Only the module of the invoked command is loaded.
 PANELS = {
     "Run": {"worker": "worker", "dev": "dev", "serve": "serve", "start": "start"},
     "Inspect": {
@@ -72,7 +72,7 @@ COMMANDS = {name: module for panel in PANELS.values() for name, module in panel.
 
 
 class LazyCommands(click.RichGroup):
-    """Loads a command when it is asked for."""
+    """Command group that imports a command when it is needed."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -105,20 +105,21 @@ def _add_panels(group: Callable[..., Any]) -> Callable[..., Any]:
 @database_options(is_global=True)
 @click.pass_context
 def cli(context: click.Context, app: str | None, dsn: str | None, schema: str | None) -> None:
-    """Durable work on PostgreSQL: run workers, start jobs, see what became of them."""
+    """Durable jobs on PostgreSQL: run workers, start jobs, inspect and manage runs."""
     context.obj = Target(app, dsn, schema)
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line. Answers its exit code; a bug comes out as the exception it is."""
+    """Run a command line. Return its exit code; a bug raises its exception."""
     try:
         code = cli.main(arguments, prog_name="rota", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else exit_codes.OK
     except BrokenPipeError:
-        # Whoever read us has enough; there is nobody to tell, also not when Python ends.
+        # The reader closed the pipe. Redirect stdout, so that Python's flush at exit does not fail,
+        # too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exit_codes.FAILED
     except Abort:
@@ -133,6 +134,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     if isinstance(sys.stdout, TextIOWrapper):
-        # A terminal that cannot show a letter is shown its number, not a traceback.
+        # A terminal that cannot show a character gets its code instead of a traceback.
         sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(run())

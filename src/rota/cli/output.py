@@ -1,7 +1,7 @@
-"""How things look: tables on a terminal, the same tables unclipped in a pipe, JSON for programs.
+"""Output: tables on a terminal, the same tables without truncation in a pipe, JSON for programs.
 
-Text that came out of the database is shown as text: no markup in it is obeyed, and control characters
-become visible instead of moving somebody's cursor.
+Text from the database is printed literally: markup is not interpreted, and control characters are made
+visible so that they cannot affect the terminal.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 STATE_STYLES = {
     "waiting": "dim",
-    "ready": "default",
-    "asleep": "blue",
+    "queued": "default",
+    "sleeping": "blue",
     "running": "cyan",
     "succeeded": "green",
     "failed": "red",
@@ -35,10 +35,10 @@ STATE_STYLES = {
 }
 
 PIPE_COLUMNS = 10_000
-"""Columns where nobody looks at a terminal: a pipe must get every character."""
+"""Width if the output is not a terminal: a pipe must get every character."""
 
 _WORKER_LOST = re.compile(r"worker (\d+)(?: \((.+), process \d+\))? was lost")
-"""How the database tells of it, with more than fits a table."""
+"""Message of the database about a lost worker, which is too long for a table."""
 
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -53,14 +53,14 @@ def console() -> Console:
 
 
 def print_text(text: str, style: str = "") -> None:
-    """A sentence, wrapped between words where the terminal ends."""
+    """Print a sentence, wrapped between words at the terminal's width."""
     sentence = cell(text, style)
     sentence.no_wrap = False
     console().print(sentence)
 
 
 def hint(text: str) -> None:
-    """What to do next, where somebody is looking."""
+    """Print a hint about the next command, on a terminal only."""
     out = console()
     if out.is_terminal:
         out.print()
@@ -68,7 +68,7 @@ def hint(text: str) -> None:
 
 
 def print_renderable(renderable: RenderableType) -> None:
-    """Print a table; in a pipe without the blanks that fill its last column."""
+    """Print a table; in a pipe without trailing blanks."""
     out = console()
     if out.is_terminal:
         out.print(renderable)
@@ -80,7 +80,7 @@ def print_renderable(renderable: RenderableType) -> None:
 
 
 def print_lines(lines: Sequence[Text]) -> None:
-    """Lines that are as long as they are meant to be."""
+    """Print lines without wrapping."""
     out = console()
     if out.is_terminal:
         for each in lines:
@@ -90,8 +90,11 @@ def print_lines(lines: Sequence[Text]) -> None:
 
 
 def new_table(*columns: str, right: Sequence[str] = (), free: Sequence[str] = ()) -> Table:
-    """Columns under quiet headings. Those named in `right` are numbers; those in `free` hold names and
-    messages, and are the ones that give way where the terminal is narrow."""
+    """Return a table with dim headings.
+
+    Columns in `right` are right-aligned numbers. Columns in `free` hold names and messages and are
+    shortened on a narrow terminal.
+    """
     from rich.table import Table
 
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
@@ -103,7 +106,7 @@ def new_table(*columns: str, right: Sequence[str] = (), free: Sequence[str] = ()
 
 
 def property_table(pairs: Iterable[tuple[str, Text | str]]) -> Table:
-    """Names and what they stand for, one a line."""
+    """Return a table of names and values, one per line."""
     grid = new_table("", "value", free=("value",))
     grid.show_header = False
     for name, value in pairs:
@@ -114,7 +117,7 @@ def property_table(pairs: Iterable[tuple[str, Text | str]]) -> Table:
 
 
 def cell(value: object, style: str = "") -> Text:
-    """One line, cut with … where it does not fit."""
+    """Return one line of text, truncated with … where it does not fit."""
     from rich.text import Text
 
     words = "" if value is None else escape_control(str(value))
@@ -122,7 +125,7 @@ def cell(value: object, style: str = "") -> Text:
 
 
 def wrapped_cell(value: object, style: str = "") -> Text:
-    """The same over several lines where it does not fit: what somebody needs to the last letter."""
+    """Return text that wraps instead of being truncated."""
     words = cell(value, style)
     words.no_wrap, words.overflow = False, "fold"
     return words
@@ -133,7 +136,7 @@ def state_cell(state: str) -> Text:
 
 
 def print_block(title: str, content: str, style: str = "") -> None:
-    """Something of several lines under a heading; no line is cut."""
+    """Print several lines under a heading, without truncation."""
     out = console()
     out.print()
     out.print(cell(title, "dim"))
@@ -142,12 +145,12 @@ def print_block(title: str, content: str, style: str = "") -> None:
 
 
 def escape_control(value: str) -> str:
-    """Control characters, line ends and tabs apart, in a form that can be seen."""
+    """Return the text with control characters, except line breaks and tabs, as escapes."""
     return _CONTROL_CHARACTERS.sub(lambda found: f"\\x{ord(found[0]):02x}", value)
 
 
 def single_line(value: str) -> str:
-    """The same on one line."""
+    """Return the text on one line, with control characters as escapes."""
     return " ".join(escape_control(value).split())
 
 
@@ -156,7 +159,7 @@ def format_count(value: int) -> str:
 
 
 def format_duration(seconds: float | None) -> str:
-    """A duration in the one or two units a person would say it in."""
+    """Return a duration in one or two units."""
     if seconds is None:
         return ""
     if seconds < 0.001:
@@ -191,7 +194,7 @@ def _can_encode(text: str) -> bool:
 
 
 def format_age(start: datetime, end: datetime) -> str:
-    """How long ago, in whole units: `3 min`."""
+    """Return the time between two moments in whole units: `3 min`."""
     seconds = max((end - start).total_seconds(), 0)
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
@@ -200,17 +203,17 @@ def format_age(start: datetime, end: datetime) -> str:
 
 
 def format_time(time: datetime) -> str:
-    """A time where the reader is."""
+    """Return a time in the local time zone."""
     return time.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def format_json(document: bytes) -> str:
-    """JSON for reading: every digit and every escape as it was stored."""
+    """Return indented JSON, with digits and escapes as stored."""
     return msgspec.json.format(document, indent=2).decode()
 
 
 def error_summary(error: bytes | None) -> str:
-    """A stored error on one line; of a loss, what it was lost with."""
+    """Return a stored error on one line; for a lost worker, the worker."""
     if error is None:
         return ""
     document: dict[str, Any] = json.loads(error)
@@ -223,7 +226,7 @@ def error_summary(error: bytes | None) -> str:
 
 
 def is_worker_lost(error: bytes | None) -> bool:
-    """Whether an attempt was lost with its worker, rather than failed."""
+    """True if the attempt was lost with its worker rather than failed."""
     return error is not None and json.loads(error).get("type") == "rota.errors.WorkerLost"
 
 
@@ -233,17 +236,17 @@ def format_traceback(error: bytes) -> str:
 
 
 def print_json(document: Any) -> None:
-    """One JSON document on stdout: times in ISO 8601, integers exact, stored JSON as it was stored."""
+    """Print one JSON document: times in ISO 8601, integers exact, stored JSON unchanged."""
     click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", nl=False)
 
 
 def fields(struct: msgspec.Struct, *, stored: Iterable[str] = ()) -> dict[str, Any]:
-    """A row as a document; the fields named in `stored` hold JSON already."""
+    """Return a row as a dict; the fields in `stored` contain JSON already."""
     document = msgspec.structs.asdict(struct)
     for name in stored:
         if document[name] is not None:
             document[name] = msgspec.Raw(document[name])
     if document.get("seconds") is not None:
-        # It was kept in seven digits; the rest would be noise.
+        # It is stored with seven digits; more would be noise.
         document["seconds"] = float(f"{document['seconds']:.7g}")
     return document

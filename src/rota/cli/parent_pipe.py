@@ -1,8 +1,8 @@
-"""Between a parent and a worker process of its own: one pair of sockets.
+"""Socket pair between a supervising parent and its child process.
 
-The child says once that it is up, and once, if that is why it leaves, that somebody has drained it. Nothing
-else is ever sent: the other end closing is the news. The kernel closes the parent's end however the parent
-dies, SIGKILL included, so no worker is left over.
+The child sends one byte when it is up, and one before it exits if it was drained. Nothing else is sent:
+the closed socket is the signal. The kernel closes the parent's end however the parent dies, SIGKILL
+included, so no child is left behind.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ DRAINED = b"-"
 
 
 class ParentPipe:
-    """The child's end. A worker whose parent is gone drains as if it had been told to; one that has
-    not ended `patience` seconds later is ended."""
+    """Child's end of the socket pair.
+
+    If the parent is gone, the child drains as after SIGTERM. If it has not ended `kill_after_seconds`
+    later, it exits at once.
+    """
 
     kill_after_seconds = 60.0
 
     def __init__(self, descriptor: int) -> None:
-        # What this worker starts must not hold on to it.
+        # Processes that this worker starts must not inherit it.
         os.set_inheritable(descriptor, False)
         self._socket = socket.socket(fileno=descriptor)
         threading.Thread(target=self._watch_parent, name="rota parent pipe", daemon=True).start()

@@ -1,7 +1,7 @@
-"""`rota pg`: the embedded PostgreSQL by hand.
+"""`rota pg`: manual control of the embedded PostgreSQL.
 
-An app starts and stops it by itself. These commands are for people who want it to stay up between
-runs, to see whether it is up, or to look into it with psql.
+An app starts and stops it automatically. These commands keep it running between runs, show its state, or
+open psql.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import rich_click as click
 from rota.errors import RotaError
 from rota.localpg import LocalPostgres
 
-NOT_RUNNING_EXIT_CODE = 3  # what `systemctl status` and `pg_ctl status` say, too
+NOT_RUNNING_EXIT_CODE = 3  # the same as `systemctl status` and `pg_ctl status`
 
 
 class PostgresCommandError(click.ClickException):
-    """What Rota raised on purpose, without a traceback."""
+    """Error of Rota, shown without a traceback."""
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def translate_errors() -> Iterator[None]:
 
 
 def directory_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Every command is about one server; this says which."""
+    """Add the option that selects the server."""
     return click.option(
         "--directory",
         type=click.Path(path_type=Path, file_okay=False),
@@ -48,14 +48,14 @@ def directory_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group()
 def pg() -> None:
-    """The embedded PostgreSQL: keep it up, look at it, talk to it."""
+    """Start, stop and inspect the embedded PostgreSQL."""
 
 
 @pg.command()
 @directory_option
 @click.option("--listen", is_flag=True, help="Also listen on a free TCP port of 127.0.0.1.")
 def start(directory: Path | None, listen: bool) -> None:
-    """Start it, and keep it up until `rota pg stop`. Prints its DSN."""
+    """Start the embedded PostgreSQL and keep it running until `rota pg stop`. Prints its DSN."""
     server = LocalPostgres(directory, listen=listen)
     with translate_errors():
         dsn = server.start_detached()
@@ -66,7 +66,7 @@ def start(directory: Path | None, listen: bool) -> None:
 @directory_option
 @click.option("--now", is_flag=True, help="Even if apps use it; they lose their connections.")
 def stop(directory: Path | None, now: bool) -> None:
-    """Stop it, or let it stop with the last app that uses it."""
+    """Stop the embedded PostgreSQL, now or when the last app that uses it ends."""
     server = LocalPostgres(directory)
     with translate_errors():
         if not server.status().running:
@@ -82,7 +82,7 @@ def stop(directory: Path | None, now: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @click.pass_context
 def status(context: click.Context, directory: Path | None, as_json: bool) -> None:
-    """Say whether it is running, and where. Ends with 3 when it is not."""
+    """Show whether the embedded PostgreSQL is running, and where. Exit code 3 if it is not."""
     with translate_errors():
         server_status = LocalPostgres(directory).status()
     if as_json:
@@ -111,7 +111,7 @@ def status(context: click.Context, directory: Path | None, as_json: bool) -> Non
 @click.option("--database", default="rota", show_default=True, help="Made if it is missing.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def psql(directory: Path | None, database: str, arguments: tuple[str, ...]) -> None:
-    """Open psql on it; start it if need be. ARGUMENTS go to psql."""
+    """Open psql on the embedded PostgreSQL and start it if necessary. ARGUMENTS are passed to psql."""
     server = LocalPostgres(directory, database=database)
     with translate_errors():
         dsn = server.start()
@@ -123,7 +123,8 @@ def psql(directory: Path | None, database: str, arguments: tuple[str, ...]) -> N
                     "(Debian: apt install postgresql-client, macOS: brew install libpq), "
                     f"then say `rota pg start` and `psql {shlex.quote(dsn)}`"
                 )
-            # psql takes our place and our share; when it ends, the share ends.
+            # psql replaces this process and inherits its share of the server; the share ends with
+            # psql.
             server.make_share_inheritable()
             sys.stdout.flush()
             os.execv(program, [str(program), dsn, *arguments])

@@ -1,4 +1,4 @@
-"""`rota prune`: finished runs that are older than the settings say, removed now, or only counted."""
+"""`rota prune`: remove or count finished runs that are older than the retention settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Totals = dict[tuple[str | None, str], tuple[int, int]]
 
 TURN_TIMEOUT_SECONDS = 30.0
-"""Seconds to wait for whoever is removing; each batch of theirs takes a fraction of one."""
+"""Time to wait for another process that is removing runs; each batch takes a fraction of a second."""
 
 
 @click.command()
@@ -36,7 +36,7 @@ TURN_TIMEOUT_SECONDS = 30.0
 )
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
 def prune(target: Target, dry_run: bool, retention: str | None, as_json: bool) -> None:
-    """Remove finished runs that are older than ROTA_RETENTION says. Workers do this by themselves."""
+    """Remove finished runs that are older than ROTA_RETENTION. Workers do this automatically."""
     from rota.model.retention import Retention
 
     override = None if retention is None else Retention.parse(retention)
@@ -62,14 +62,15 @@ def prune(target: Target, dry_run: bool, retention: str | None, as_json: bool) -
 async def _prune(
     app: Rota, retention: Retention, dry_run: bool, on_progress: Callable[[str], None]
 ) -> Totals:
-    """All of it, batch by batch."""
+    """Remove or count all prunable runs, batch by batch."""
     from rota.model.retention import FOREVER
 
     database = (await app.open()).database
     totals: Totals = {}
     if retention.min_age == FOREVER:
         return totals
-    # Twice: what a run was a part of may have gone only just now. Looking does not change that.
+    # Twice: a run can be removed only after the run it belongs to. A dry run changes nothing, so
+    # once.
     for _ in range(1 if dry_run else 2):
         position, more = 0, True
         while more:
@@ -85,7 +86,7 @@ async def _prune(
 async def _prune_batch(
     database: Database, retention: Retention, position: int, dry_run: bool
 ) -> PrunedBatch:
-    """One batch, when whoever is at it has done his."""
+    """Prune one batch, as soon as no other process holds the lock."""
     from rota.engine.maintenance.pruner import prune
 
     deadline = time.monotonic() + TURN_TIMEOUT_SECONDS
@@ -101,7 +102,7 @@ async def _prune_batch(
 
 
 def _rows(totals: Totals) -> list[PrunableRow]:
-    """By queue and outcome, those of several queues last."""
+    """Return rows by queue and outcome; runs with several queues are last."""
     from rota.store.retention import PrunableRow
 
     order = sorted(totals, key=lambda each: (each[0] is None, each[0] or "", each[1]))

@@ -1,6 +1,6 @@
-"""`rota quarantine` and `release`: jobs that nobody tries again by himself, and what becomes of them.
+"""`rota quarantine` and `rota release`: jobs that are not retried automatically.
 
-Workers died of them too often, or their code has changed while they were under way.
+Too many workers died while running them, or their code has changed since they began.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ BATCH_JOBS = 1000
 _MISMATCH_MESSAGE = re.compile(
     r"job \d+ comes to (.+) where it had come to (.+) before: its code has changed"
 )
-"""How a worker tells of it, with more than fits a table."""
+"""Worker's message about changed code, which is too long for a table."""
 
 
 class ReplayDifference(NamedTuple):
-    """A job's code has changed: what it comes to now, and what it had come to there."""
+    """Changed code of a job: the entry it reaches now, and the stored entry at that position."""
 
     current: str
     stored: str
@@ -78,11 +78,11 @@ def quarantine(
     after: int | None,
     as_json: bool,
 ) -> None:
-    """List the jobs in quarantine: too many workers died of them, or their code has changed under way.
+    """List the jobs in quarantine: too many workers died running them, or their code has changed.
 
-    Nothing tries them again until somebody decides: `rota release` lets one out, `rota cancel` ends it. How
-    many workers that may be is the task's own: @app.task(max_crashes=3). Where its code has changed, `rota
-    show` says what it comes to now, and what it had come to before.
+    They are not retried until an operator acts: `rota release` retries a job, `rota cancel` ends it. The
+    number of crashes that a task may have is set by @app.task(max_crashes=3). If the code has changed,
+    `rota show` shows the entry it reaches now and the stored one.
     """
     from rota.store.read import runs
 
@@ -148,10 +148,10 @@ def _print_jobs(found: list[QuarantineRow], now: datetime) -> None:
 def release(
     target: Target, ids: tuple[int, ...], select_all: bool, task: str | None, queue: str | None
 ) -> None:
-    """Let a job out of quarantine, or every job of a run: it is tried again.
+    """Release a job, or every job of a run, from quarantine: it is retried.
 
-    Better repair first what its workers died of, or it kills more of them; and where its code has changed,
-    deploy code that fits, or it is back at once.
+    First fix the cause of the crashes, or more workers will die. If the code has changed, first deploy
+    code that fits, or the job returns to quarantine at once.
     """
     if select_all == bool(ids):
         raise click.UsageError("say which: rota release ID..., or rota release --all")

@@ -1,4 +1,4 @@
-"""`rota queues`: what waits, for how long, and whether anybody will come for it; and have nobody come."""
+"""`rota queues`: queued jobs and the workers for them; pause and resume a queue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @with_target
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
 def queues(target: Target, as_json: bool) -> None:
-    """List what waits in each queue, by task, and who would take it; pause one, resume it."""
+    """List the queued jobs of each queue by task, and the workers that can run them."""
     if subcommand_follows(target):
         return
     from rota.store.read import runs
@@ -49,7 +49,7 @@ def queues(target: Target, as_json: bool) -> None:
     else:
         output.print_text("nothing waits in any queue")
     output.print_text(
-        f"{output.format_count(counts.running)} running, {output.format_count(counts.sleeping)} asleep",
+        f"{output.format_count(counts.running)} running, {output.format_count(counts.sleeping)} sleeping",
         "dim",
     )
     if counts.quarantined:
@@ -81,7 +81,7 @@ def queues(target: Target, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--reason", default="", metavar="WORDS", help="What for, for whoever wonders.")
 def pause(target: Target, name: str, reason: str) -> None:
-    """Have nobody take from the queue NAME: what runs ends as ever, what is ready waits."""
+    """Pause the queue NAME. Running jobs finish; queued jobs wait."""
 
     async def pause_queue(app: Rota) -> bool:
         return await app.queues.pause(name, reason, by=owner.current_operator())
@@ -96,7 +96,7 @@ def pause(target: Target, name: str, reason: str) -> None:
 @with_target
 @click.argument("name")
 def resume(target: Target, name: str) -> None:
-    """Have the jobs of the queue NAME taken again."""
+    """Resume the queue NAME."""
 
     async def resume_queue(app: Rota) -> bool:
         return await app.queues.resume(name, by=owner.current_operator())
@@ -111,11 +111,11 @@ def _print_queues(rows: list[QueueRow]) -> None:
     grid = output.new_table(
         "queue",
         "task",
-        "ready",
+        "queued",
         "oldest",
         "workers",
         *(["quarantined"] if quarantined else []),
-        right=("ready", "oldest", "workers", "quarantined"),
+        right=("queued", "oldest", "workers", "quarantined"),
         free=("queue", "task"),
     )
     for each in rows:

@@ -1,4 +1,4 @@
-"""`rota runs`, `cancel`, `retry` and `fork`: which runs there are, and what to do about one."""
+"""`rota runs`, `cancel`, `retry` and `fork`: list and manage runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RunIdParameter(click.IntRange):
 RUN_ID = RunIdParameter(1, 2**63 - 1)
 
 SEARCH_TIMEOUT_SECONDS = 5.0
-"""Seconds; what was not looked through by then is for the next time."""
+"""Time limit of the search; the rest is searched by the next command."""
 
 
 @click.command()
@@ -53,7 +53,7 @@ SEARCH_TIMEOUT_SECONDS = 5.0
 def runs(
     target: Target, run_filter: RunFilter, limit: int, before: int | None, as_json: bool
 ) -> None:
-    """List runs of tasks and flows, the latest first."""
+    """List runs of tasks and flows, latest first."""
     from rota.app import run_search
     from rota.store.read import runs as read_runs
 
@@ -89,7 +89,7 @@ def runs(
 
 
 def _print_runs(found: list[RunRow], now: datetime) -> None:
-    """Columns that would say the same of every run are left out."""
+    """Print a table of runs, without columns that are the same for all."""
     has_flows = any(each.is_flow for each in found)
     has_keys = any(each.key is not None for each in found)
     details = {each.run: _detail(each, now) for each in found}
@@ -138,11 +138,11 @@ def _detail(row: RunRow, now: datetime) -> str:
 def cancel(
     target: Target, runs: tuple[int, ...], select_all: bool, run_filter: RunFilter, yes: bool
 ) -> None:
-    """Cancel RUN: make it not happen, or ask its worker to stop it.
+    """Cancel RUN. If it is running, its worker is asked to stop it.
 
-    A flow's run goes as a whole, with the runs its jobs have started. A job of a flow goes alone, and those
-    that wait for it go by their rules. With --all, whatever matches and is not over; runs that start
-    meanwhile are not touched.
+    A flow's run is cancelled as a whole, with the runs that its jobs have started. A single job of a
+    flow can be cancelled, too; its successors then follow their rules. With --all, every matching run
+    that has not ended is cancelled; runs that start meanwhile are not.
     """
     if _selects_all(runs, select_all, run_filter, yes):
         apply_to_all(target, "cancel", run_filter, yes=yes)
@@ -175,10 +175,10 @@ def cancel(
 def retry(
     target: Target, runs: tuple[int, ...], select_all: bool, run_filter: RunFilter, yes: bool
 ) -> None:
-    """Try RUN once more, although it failed, expired or was cancelled.
+    """Retry RUN after it failed, expired or was cancelled.
 
-    Of a flow, what failed and all that waits for it runs again; what succeeded keeps its results. With
-    --all, whatever matches and ended badly.
+    In a flow, failed jobs and their successors run again; succeeded jobs keep their results. With --all,
+    every matching run that ended without success is retried.
     """
     if _selects_all(runs, select_all, run_filter, yes):
         apply_to_all(target, "retry", run_filter, yes=yes)
@@ -205,13 +205,13 @@ def retry(
 def fork(
     target: Target, run: int, task: str | None, step: str | None, document: str | None
 ) -> None:
-    """Run RUN once more from somewhere on, as a new run. Prints its id.
+    """Run RUN again from a task or step on, as a new run. Prints its id.
 
-    Of a flow, TASK and all that waits for it run anew, and so does what has not succeeded; the rest keeps
-    its results.
+    In a flow, TASK, its successors and all jobs without success run again; the others keep their
+    results.
 
-    Of a task, what its code came to before the step NAME is kept, and the rest is done anew. Other
-    arguments are checked by the app, so they need -a MODULE:APP.
+    In a task, the entries before the step NAME are kept and the rest runs again. New arguments are
+    validated by the app, so --input needs -a MODULE:APP.
     """
     if (task is None) == (step is None):
         raise click.UsageError(
@@ -239,7 +239,7 @@ def _selects_all(runs: tuple[int, ...], select_all: bool, run_filter: RunFilter,
 
 
 async def describe_run(app: Rota, id: int) -> str:
-    """A run, or a job of one."""
+    """Return "run 1", or "job 2 of run 1"."""
     from rota.store.read import runs as read_runs
 
     found = await (await app.open()).database.fetch_one(read_runs.run(id))
@@ -251,7 +251,10 @@ async def describe_run(app: Rota, id: int) -> str:
 def for_each_run(
     target: Target, runs: tuple[int, ...], action: Callable[[Rota, int], Awaitable[None]]
 ) -> None:
-    """Do it to every run; one that cannot does not spare the others, and decides the exit code."""
+    """Apply an action to every run.
+
+    If one fails, the next ones still run, and its exit code is returned.
+    """
 
     async def apply(app: Rota) -> int:
         code = OK

@@ -1,4 +1,4 @@
-"""`rota schedules`: what the clock starts and when, what became of it, and how to have a say in that."""
+"""`rota schedules`: list, pause, resume, trigger, backfill and delete schedules."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 SCHEDULE_STATES = ("active", "paused", "disabled", "ended")
 
 WIDE_TERMINAL_COLUMNS = 100
-"""Columns of a terminal that has room for a tenant, and for a zone beside its expression."""
+"""Terminal width from which the tenant and the time zone fit."""
 
 EXTRA_WIDE_TERMINAL_COLUMNS = 150
-"""… and for reasons."""
+"""Terminal width from which reasons fit."""
 
 
 class TimeParameter(click.ParamType[datetime]):
-    """A time, with a zone or without: then it is the schedule's own."""
+    """Time with or without a zone; without one, the schedule's zone applies."""
 
     name = "time"
 
@@ -89,9 +89,9 @@ def schedules(
     after: str | None,
     as_json: bool,
 ) -> None:
-    """List schedules: when each comes, what it starts, how it stands, and what became of its last tick.
+    """List schedules: timetable, target, state and last tick.
 
-    One that nobody knows names a task, a flow or an action that no worker has which is there: it is kept,
+    A schedule in state unknown has a task, flow or action that no registered worker knows. It is kept
     and starts nothing.
     """
     if subcommand_follows(target):
@@ -125,8 +125,7 @@ def schedules(
 
 
 def _print_schedules(found: Sequence[Schedule], has_workers: bool, now: datetime) -> None:
-    """Columns that would say nothing of any of them are left out; where room is short, why something is as
-    it is comes below."""
+    """Print a table without empty columns. On a narrow terminal, reasons are printed below it."""
     width = output.console().width
     reasons = [state_reason(each, has_workers=has_workers) for each in found]
     columns = {
@@ -186,9 +185,9 @@ def _format_target(schedule: Schedule) -> str:
 )
 @as_json_option
 def show(target: Target, name: str, limit: int, as_json: bool) -> None:
-    """Show the schedule NAME: how it is defined, its next five ticks, and what became of the last ones.
+    """Show the schedule NAME: its definition, its next five ticks and its latest ticks.
 
-    Times are in its own zone, the next ticks in UTC as well.
+    Times are in the schedule's zone, the next ticks also in UTC.
     """
 
     async def query(app: Rota) -> tuple[Schedule, list[Tick], bool, datetime]:
@@ -217,7 +216,7 @@ def show(target: Target, name: str, limit: int, as_json: bool) -> None:
 )
 @as_json_option
 def pause(target: Target, name: str, reason: str, as_json: bool) -> None:
-    """Pause the schedule NAME: it starts nothing until it is resumed, whatever is deployed meanwhile."""
+    """Pause the schedule NAME until it is resumed. Deployments do not change that."""
 
     async def pause_schedule(app: Rota) -> Schedule:
         try:
@@ -235,7 +234,7 @@ def pause(target: Target, name: str, reason: str, as_json: bool) -> None:
 @click.argument("name")
 @as_json_option
 def resume(target: Target, name: str, as_json: bool) -> None:
-    """Let the schedule NAME go on with its next tick; those it missed can be backfilled."""
+    """Resume the schedule NAME with its next tick. Missed ticks can be backfilled."""
 
     async def resume_schedule(app: Rota) -> Schedule:
         try:
@@ -258,9 +257,9 @@ def resume(target: Target, name: str, as_json: bool) -> None:
 @click.argument("name")
 @as_json_option
 def trigger(target: Target, name: str, as_json: bool) -> None:
-    """Start a run of the schedule NAME now, besides those of its ticks. Prints the run's id.
+    """Start a run of the schedule NAME now, in addition to its ticks. Prints the run's id.
 
-    Which queue a task waits in is in its code, so this needs -a MODULE:APP (or ROTA_APP).
+    A task's queue is defined in its code, so this needs -a MODULE:APP (or ROTA_APP).
     """
     _require_app(target)
 
@@ -282,10 +281,10 @@ def trigger(target: Target, name: str, as_json: bool) -> None:
 def backfill(
     target: Target, name: str, start: datetime, end: datetime | None, as_json: bool
 ) -> None:
-    """Start runs of the schedule NAME for ticks of a time that is over, where they had none.
+    """Start runs of the schedule NAME for past ticks that had none.
 
-    A time without a zone is one of the schedule's own: `--from 2026-03-01 --to '2026-03-02 07:30'`. It can
-    be done again: what has had a run gets no other. Needs -a MODULE:APP (or ROTA_APP).
+    A time without a zone is in the schedule's zone: `--from 2026-03-01 --to '2026-03-02 07:30'`. The
+    command can be repeated: a tick that has a run gets no other. Needs -a MODULE:APP (or ROTA_APP).
     """
     _require_app(target)
 
@@ -331,7 +330,7 @@ def _in_zone(schedule: Schedule, time: datetime) -> datetime:
 @click.option("--yes", is_flag=True, help="Do it. Without, it only says what would happen.")
 @as_json_option
 def delete(target: Target, name: str, yes: bool, as_json: bool) -> None:
-    """Forget the schedule NAME and what became of its ticks. Runs that it has started go on."""
+    """Delete the schedule NAME and the records of its ticks. Runs that it has started continue."""
 
     async def delete_schedule(app: Rota) -> None:
         schedule = await app.schedules.get(name)

@@ -1,4 +1,4 @@
-"""`rota serve`: an API on uvicorn, in one process or several, with a drain that load balancers see."""
+"""`rota serve`: an API on uvicorn, in one or several processes, with a drain visible to load balancers."""
 
 from __future__ import annotations
 
@@ -105,9 +105,9 @@ def serve(
 ) -> None:
     """Serve MODULE:API, a FastAPI or other ASGI application, until SIGTERM or Ctrl-C.
 
-    Then readiness says no while it serves on, until load balancers have noticed; it accepts no more,
-    answers what is under way, and jobs end or go back. Another signal hurries. Its Rota app is the one its
-    module knows, unless -a names another.
+    On the signal, readiness fails while it continues to serve, until load balancers have noticed. It
+    then accepts no more requests and finishes the open ones; jobs finish or return to their queue. A
+    second signal shortens this. The Rota app is the one in the API's module, unless -a names another.
     """
     if workers > 1 and health_port is not None:
         raise click.UsageError(
@@ -173,7 +173,8 @@ def _listen(bind: Any, host: str, port: int) -> socket.socket:
 def _open_parent_pipe(descriptor: int | None) -> ParentPipe | None:
     from rota.cli.parent_pipe import ParentPipe
 
-    # Before the API is imported: that may take long, and the parent may die meanwhile.
+    # Created before the API is imported: the import may take long, and the parent may die
+    # meanwhile.
     return None if descriptor is None else ParentPipe(descriptor)
 
 
@@ -224,7 +225,7 @@ def _serve(
 
 @dataclass(frozen=True, slots=True)
 class _HealthServer:
-    """What is answered at a port of its own."""
+    """Health server on its own port."""
 
     bound: socket.socket
     host: str

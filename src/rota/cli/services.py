@@ -1,4 +1,4 @@
-"""`rota services`: which instance runs each, which stand by, and how its iterations go."""
+"""`rota services`: the instance that runs each service, the candidates, and the iterations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OUTCOME_STYLES = {
 @with_target
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
 def services(target: Target, as_json: bool) -> None:
-    """List the services: who runs each, who stands by, how its last iteration went."""
+    """List the services: running instance, standbys and last iteration."""
     if subcommand_follows(target):
         return
     from rota.store.read import coordination, runs
@@ -145,7 +145,7 @@ def _next(service: ServiceRow, now: datetime) -> Text:
 )
 @click.option("--json", "as_json", is_flag=True, help="A JSON document, for programs.")
 def show(target: Target, name: str, limit: int, as_json: bool) -> None:
-    """Show one service, and its last iterations: by whom, how long, what became of each."""
+    """Show one service and its latest iterations: instance, duration and outcome."""
 
     async def query(app: Rota) -> tuple[ServiceRow, list[IterationRow], datetime]:
         from rota.store.read import coordination, runs

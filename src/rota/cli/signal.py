@@ -1,4 +1,4 @@
-"""`rota signal`: tell a run something that its code waits for, or will."""
+"""`rota signal`: send a signal to a run."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 @click.argument("name")
 @click.argument("payload", metavar="[JSON]", default="null")
 def signal(target: Target, run: int, name: str, payload: str) -> None:
-    """Tell RUN something: what ctx.wait_signal(NAME) in its code is given, now or when it comes there.
+    """Send a signal to RUN. `ctx.wait_signal(NAME)` in its code returns the payload, now or later.
 
-    JSON is what is said: `true`, `'"yes"'`, `'{"by": "Ada"}'`; null unless given, and - is stdin. The first
-    signal of a NAME stands, for good.
+    JSON is the payload: `true`, `'"yes"'`, `'{"by": "Ada"}'`; the default is null, and - reads stdin.
+    The first signal of a NAME is kept; later ones are refused.
     """
     document = read_json(payload, f"{payload!r:.60}", "; text goes into quotes: '\"yes\"'")
 
@@ -40,7 +40,8 @@ def signal(target: Target, run: int, name: str, payload: str) -> None:
         from rota.store.signals import send
 
         check_entry_name("signal", name)
-        # As a program's would be: what JSON or PostgreSQL cannot hold, and what is too large, is refused.
+        # Encoded as a program's payload would be: values that JSON or PostgreSQL cannot hold, and
+        # values that are too large, are refused.
         text = codec.encode(document, f"the payload of signal {name!r}", app.settings.payload_limit)
         database = (await app.open()).database
         answer = await run_audited_query(
@@ -70,7 +71,7 @@ def signal(target: Target, run: int, name: str, payload: str) -> None:
 
 
 async def _run_of(database: Database, id: int) -> int:
-    """The run, also of a job of one."""
+    """Return the id of the run, also for the id of one of its jobs."""
     from rota.store.read import runs
 
     found = await database.fetch_one(runs.run(id))
@@ -78,13 +79,13 @@ async def _run_of(database: Database, id: int) -> int:
 
 
 async def _warn_if_not_awaited(database: Database, run: int, name: str) -> None:
-    """A misspelt name is kept as well as another: better say so where nobody waits for it."""
+    """Print a note if the run waits for other signals only: the name may be misspelt."""
     from rota.store.read import job_detail
 
     awaited = {
         each.name for each in await database.run(job_detail.open_waits(run)) if each.kind == "wait"
     }
-    # Who waited may have heard it by now, and gone on.
+    # A job that waited may have received it already.
     received = {
         each.name for each in await database.run(job_detail.signals(run)) if each.waiting_jobs
     }

@@ -1,8 +1,8 @@
-"""`rota start`: a run of a task or a flow, from a shell.
+"""`rota start`: start a task or a flow from a shell.
 
-With an app, its task or flow checks the arguments, and nothing starts that it would refuse. Without one a
-task's job is started as it was typed, and the command says that nobody checked; a flow cannot be: which
-jobs it consists of is in its code.
+With an app, its task or flow validates the arguments before anything starts. Without an app, a task is
+started with the arguments as given, and a note states that they were not validated. A flow needs the
+app, because its jobs are defined in its code.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class DurationParameter(click.ParamType[timedelta]):
-    """Seconds, or a number with a unit: 90, 1.5s, 250ms, 10m, 2h30m, 7d."""
+    """Duration in seconds, or with units: 90, 1.5s, 250ms, 10m, 2h30m, 7d."""
 
     name = "duration"
     _unit_seconds: ClassVar = {
@@ -86,13 +86,13 @@ def start(
     timeout: timedelta | None,
     as_json: bool,
 ) -> None:
-    """Start TASK, a task or a flow. Prints the run's id; with --wait its result, too.
+    """Start TASK, a task or a flow. Prints the run's id, and with --wait its result.
 
-    A VALUE is read as JSON where it is JSON, and as text where it is not: `n=3 path=a.png tags='["x"]'`.
+    A VALUE is parsed as JSON if it is valid JSON, else it is text: `n=3 path=a.png tags='["x"]'`.
 
-    With `-a MODULE:APP` (or ROTA_APP) the arguments are checked before anything starts. Without, a task is
-    started unchecked: a wrong name waits for a worker that never comes, wrong arguments fail there. A flow
-    needs its code.
+    With `-a MODULE:APP` (or ROTA_APP) the arguments are validated before anything starts. Without it, a
+    task is started without validation: a job of an unknown task stays queued, and wrong arguments fail
+    on the worker. A flow needs its code.
     """
     if timeout is not None and not wait:
         raise click.UsageError("--timeout limits --wait; say both")
@@ -126,7 +126,7 @@ def start(
 
 
 def read_arguments(document: str | None, pairs: tuple[str, ...]) -> dict[str, Any]:
-    """What was typed, by name. A pair wins over the same name in the document."""
+    """Return the arguments by name. A pair overrides the same name in the document."""
     arguments: dict[str, Any] = {}
     if document is not None:
         text = sys.stdin.read() if document == "-" else document
@@ -208,8 +208,10 @@ async def _start_unchecked(
 
 
 async def _refuse_flow(database: Database, name: str, queue: str) -> None:
-    """As far as the database knows: where no worker knows such a task, and the last of the name was a
-    flow's run."""
+    """Raise CommandError if the database knows the name only as a flow.
+
+    It does if no worker knows such a task and the last run of the name was a flow's.
+    """
     from rota.app.run_search import find_runs
     from rota.cli.options.run_filter import pipeline_fetch
     from rota.store.read import runs as read_runs
@@ -228,8 +230,10 @@ async def _refuse_flow(database: Database, name: str, queue: str) -> None:
 
 
 async def _wait_for_outcome(app: Rota, run: Run[Any], timeout: timedelta | None) -> RunOutcome:
-    """The outcome, as it was stored: what a type would make of it is not asked here. A flow's is what its
-    last tasks returned, by name, or the first failure in it."""
+    """Wait for the run and return its outcome as stored, without decoding it into a type.
+
+    A flow's outcome has the results of its final tasks by name, or the first failure.
+    """
     client = await app.open()
     client.listen()
     try:

@@ -1,13 +1,17 @@
-"""Several processes under one parent: workers, or web processes that share a socket.
+"""Supervisor of several processes: workers, or web processes that share a socket.
 
-The parent runs no job, answers no request and opens no connection. It starts the processes, passes on
-SIGTERM and SIGINT, and starts another in the place of one that dies, later each time it dies soon. It gives
-up when one does not even come up, again and again. One that somebody has drained leaves its place empty;
-when all have, so does the parent. Each child is a program of its own (no fork), in a process group of its
-own: Ctrl-C reaches the parent alone, which passes it on once, for a second signal is a wish to hurry.
+The parent runs no job, answers no request and opens no connection.
 
-The first child goes first. If it cannot start, the others could not either, and its one line on stderr
-is enough.
+* It starts the processes and forwards SIGTERM and SIGINT.
+* It replaces a process that dies, with a growing delay if it dies soon after its start.
+* It gives up if a process repeatedly fails to start.
+* It does not replace a process that was drained, and exits when all were.
+
+Each child is a new program (no fork) in its own process group. Ctrl-C reaches only the parent, which
+forwards it once, because a second signal shortens the drain.
+
+The first child starts before the others. If it fails to start, the others would fail too, and its one
+error line is enough.
 """
 
 from __future__ import annotations
@@ -30,17 +34,17 @@ FIRST_RESTART_DELAY_SECONDS = 0.2
 MAX_RESTART_DELAY_SECONDS = 30.0
 NO_DATABASE_DELAY_SECONDS = 3.0
 STABLE_AFTER_SECONDS = 10.0
-"""Seconds after which a process counts as having worked."""
+"""Time after which a process counts as stable."""
 
 MAX_FAILED_STARTS = 5
-"""Processes in a row, one in the place of the other, that do not come up: then it all ends."""
+"""Consecutive failed starts in one place after which the supervisor gives up."""
 
 STOPPED_EXIT_CODES = {OK, -signal.SIGTERM, -signal.SIGINT, 128 + signal.SIGINT}
-"""How a child may end that was told to stop, be it before it could do so by itself."""
+"""Exit codes of a child that was asked to stop, even before it could handle the signal."""
 
 
 class SupervisedProcess:
-    """One worker process."""
+    """Child process, started and observed by the parent."""
 
     def __init__(self, process: asyncio.subprocess.Process, parent_socket: socket.socket) -> None:
         self._process = process
@@ -58,7 +62,7 @@ class SupervisedProcess:
         environment: Mapping[str, str] | None = None,
         stderr: int | None = None,
     ) -> SupervisedProcess:
-        """`errors`: the file that what it says goes to; None: where this process says things."""
+        """Start a process. `stderr` is a file descriptor; None inherits this process's stderr."""
         parent_socket, child_socket = socket.socketpair()
         parent_socket.setblocking(False)
         with child_socket:
@@ -75,7 +79,7 @@ class SupervisedProcess:
         return cls(process, parent_socket)
 
     async def wait_until_up(self) -> bool:
-        """Wait until it is up, or has ended. Is it up?"""
+        """Wait until the process is up or has ended. Return True if it is up."""
         if self.is_up:
             return True
         with suppress(ConnectionError):
@@ -83,7 +87,7 @@ class SupervisedProcess:
         return self.is_up
 
     async def wait_exit(self) -> int:
-        """Its exit code; a signal that ended it is negative."""
+        """Wait for the end. Return the exit code, negative for a signal."""
         with self._socket:
             code = await self._process.wait()
             with suppress(OSError):
@@ -100,7 +104,10 @@ class SupervisedProcess:
 
 
 class Supervisor:
-    """`what` its processes are called; `sockets`: what all of them accept from, until it is to end."""
+    """Supervisor of `size` processes.
+
+    `title` names them in log lines. All of them accept from `sockets`, which are closed at shutdown.
+    """
 
     def __init__(
         self,
@@ -119,7 +126,7 @@ class Supervisor:
         self._exit_code = OK
 
     async def run(self) -> int:
-        """Work until told to stop. Answers an exit code."""
+        """Run until a signal arrives. Return the exit code."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop, number)
@@ -133,12 +140,13 @@ class Supervisor:
         return self._exit_code
 
     def stop(self, number: signal.Signals) -> None:
-        """Pass a signal on. The first drains, the second hurries, a third does not wait any more."""
+        """Forward a signal. The first one drains, the second shortens the drain, the third kills."""
         self._signals_received += 1
         self._stopping.set()
         if self._signals_received == 1:
             log.info("stopping %s %ses; once more to hurry them", len(self._children), self._title)
-            # Or they stay open when all who accept from them have stopped, and whoever connects waits.
+            # Else they would stay open after all children have stopped, and clients that connect
+            # would hang.
             for each in self._sockets:
                 each.close()
         for child in self._children:
@@ -154,7 +162,7 @@ class Supervisor:
         return child
 
     async def _keep_running(self, child: SupervisedProcess | None = None) -> None:
-        """Keep one place filled."""
+        """Keep one process running, replacing it when it dies."""
         deaths = failed_starts = 0
         while not self._stopping.is_set():
             child = child or await self._start()
@@ -168,10 +176,11 @@ class Supervisor:
                 return
             if child.is_stable:
                 deaths = 0
-            # Nothing is wrong with a process that could not reach the database: it comes back.
+            # A process that could not reach the database is not faulty: it is started again.
             without_database = code == NO_DATABASE and not child.is_up
             deaths += not without_database
-            # One that came up may have died of its jobs, and those do not kill for ever.
+            # A process that was up may have died of its jobs, which are quarantined after a few
+            # crashes.
             failed_starts = 0 if child.is_up else failed_starts + (not without_database)
             if failed_starts >= MAX_FAILED_STARTS:
                 log.error(
@@ -208,7 +217,7 @@ class Supervisor:
 
 
 def restart_delay(deaths: int) -> float:
-    """Seconds until the next one starts, after so many that died soon."""
+    """Return the seconds until the next start, after `deaths` processes that died soon."""
     return min(FIRST_RESTART_DELAY_SECONDS * 2.0 ** min(deaths - 1, 16), MAX_RESTART_DELAY_SECONDS)
 
 
@@ -220,5 +229,5 @@ def describe_exit(code: int) -> str:
 
 
 def rota_command(arguments: Sequence[str]) -> list[str]:
-    """The command line of one worker process."""
+    """Return the command line of a child process."""
     return [sys.executable, "-m", "rota", *arguments]

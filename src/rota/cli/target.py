@@ -1,7 +1,7 @@
-"""Which app and which database a command is about.
+"""App and database of a command.
 
-With an app (`-a MODULE:APP`, or ROTA_APP) it is the app's own database and schema; without, the one the
-environment names. `--dsn` and `--schema` win over both, before the command's name or after it.
+With an app (`-a MODULE:APP`, or ROTA_APP) the app's own database and schema are used; without, those of
+the environment. `--dsn` and `--schema` override both, before or after the command's name.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Target:
     schema: str | None = None
 
     def with_overrides(self, app: str | None, dsn: str | None, schema: str | None) -> Target:
-        """This, with what was said closer to the command in its place."""
+        """Return this target with the values given closer to the command."""
         return Target(app or self.app, dsn or self.dsn, schema or self.schema)
 
     def resolve_app(self) -> Rota:
-        """The app: the one named, or one that knows no task."""
+        """Return the named app, or an app without tasks."""
         from rota import Rota
 
         if self.app is None:
@@ -55,7 +55,7 @@ class Target:
         return app
 
     def run(self, action: Callable[[Rota], Awaitable[T]]) -> T:
-        """Put a question to an app whose database is there and has the schema this Rota knows."""
+        """Run an action, after a check that the database is available and its schema fits."""
 
         async def main(app: Rota) -> T:
             from rota.store.migrate import check
@@ -66,9 +66,7 @@ class Target:
         return self.run_unchecked(main)
 
     def run_unchecked(self, action: Callable[[Rota], Awaitable[T]]) -> T:
-        app = (
-            self.resolve_app()
-        )  # outside the loop: a module may not expect one while it is imported
+        app = self.resolve_app()  # outside the loop: some modules cannot be imported inside one
 
         async def main() -> T:
             async with app:
@@ -85,7 +83,7 @@ def _environment_dsn() -> str:
     try:
         return database_url()
     except SettingsError as error:
-        # On the command line there are more ways to say it.
+        # The message for the command line lists more options.
         raise CommandError(
             DATABASE_NOT_SET if str(error) == NO_DATABASE_MESSAGE else str(error), USAGE_ERROR
         ) from None
@@ -106,7 +104,7 @@ def app_option(
 
 
 def database_options(*, is_global: bool) -> Callable[[Command], Command]:
-    # No envvar: the environment is asked last, for it must not overrule what an app says of itself.
+    # No envvar: the environment comes last, because it must not override an app's own settings.
     env_hint = " [env: ROTA_DATABASE_URL=]" if is_global else ""
     dsn = click.option(
         "--dsn",
@@ -120,7 +118,7 @@ def database_options(*, is_global: bool) -> Callable[[Command], Command]:
 
 
 def with_database(command: Callable[..., T]) -> Callable[..., T]:
-    """Gives a command its target, and the options that say which database."""
+    """Add a Target argument and the database options to a command."""
 
     @wraps(command)
     @click.pass_context
@@ -139,12 +137,12 @@ def with_database(command: Callable[..., T]) -> Callable[..., T]:
 
 
 def with_target(command: Callable[..., T]) -> Callable[..., T]:
-    """The same, and the one that says which app."""
+    """Add a Target argument, the database options and the app option to a command."""
     return app_option(is_global=False)(with_database(command))
 
 
 def subcommand_follows(target: Target) -> bool:
-    """Whether a command of this group comes next; what was said before it is its target, too."""
+    """True if a subcommand follows. Options given before it become its target."""
     context = click.get_current_context()
     assert context is not None
     context.obj = target
@@ -152,7 +150,7 @@ def subcommand_follows(target: Target) -> bool:
 
 
 def with_app(command: Callable[..., T]) -> Callable[..., T]:
-    """Gives a command an app, and its name: for what is asked of code, and needs no database."""
+    """Add the app and its name as arguments, for commands that need code but no database."""
 
     @wraps(command)
     @click.pass_context

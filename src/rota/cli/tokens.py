@@ -1,4 +1,4 @@
-"""`rota tokens`: who may ask over HTTP, and for what."""
+"""`rota tokens`: access tokens of the HTTP API and their roles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ all_option = click.option(
 
 
 class LifetimeParameter(DurationParameter):
-    """A duration, or never."""
+    """Duration, or `never`."""
 
     name = "duration"
 
@@ -43,10 +43,10 @@ class LifetimeParameter(DurationParameter):
 @all_option
 @as_json_option
 def tokens(target: Target, include_inactive: bool, as_json: bool) -> None:
-    """List the tokens that open the HTTP API: whose each is, what it may do, when it was last used.
+    """List the access tokens of the HTTP API: owner, role and last use.
 
-    viewer: look, but see nothing that went in or came out. operator: start, cancel, retry, signal, drain,
-    pause. admin: also tokens and the audit log.
+    viewer: read, without inputs and results. operator: start, cancel, retry, signal, drain, pause.
+    admin: also tokens and the audit log.
     """
     if not subcommand_follows(target):
         _list(target, include_inactive, as_json)
@@ -57,7 +57,7 @@ def tokens(target: Target, include_inactive: bool, as_json: bool) -> None:
 @all_option
 @as_json_option
 def list_(target: Target, include_inactive: bool, as_json: bool) -> None:
-    """List tokens, the newest first."""
+    """List tokens, newest first."""
     _list(target, include_inactive, as_json)
 
 
@@ -80,7 +80,7 @@ def list_(target: Target, include_inactive: bool, as_json: bool) -> None:
 )
 @as_json_option
 def create(target: Target, name: str, role: str, expires: timedelta, as_json: bool) -> None:
-    """Make a token for NAME: a person, or a program. It is printed this once, and kept nowhere."""
+    """Create a token for NAME, a person or a program. It is printed once and cannot be shown again."""
     from rota.app.tokens import create_access_token
     from rota.model.access import Role
 
@@ -109,7 +109,7 @@ def create(target: Target, name: str, role: str, expires: timedelta, as_json: bo
 @click.argument("id")
 @as_json_option
 def revoke(target: Target, id: str, as_json: bool) -> None:
-    """Have the token ID open nothing from now on."""
+    """Revoke the token ID."""
     from rota.app.tokens import revoke_access_token
 
     async def action(app: Rota) -> TokenRow:

@@ -1,4 +1,4 @@
-"""`rota worker`: run an app's jobs, in one process or several, until told to stop."""
+"""`rota worker`: run an app's jobs in one or several processes until a signal arrives."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("rota")
 
 ORPHAN_EXIT_SECONDS = 15.0
-"""Seconds a worker without a parent gets on top of its drain."""
+"""Time that a worker without a parent gets in addition to its drain timeout."""
 
 
 @click.command()
@@ -101,11 +101,11 @@ def worker(
     log_format: Format,
     parent_pipe: int | None,
 ) -> None:
-    """Run the jobs and services of MODULE:APP until SIGTERM or Ctrl-C, or until it is drained.
+    """Run the jobs and services of MODULE:APP until SIGTERM, Ctrl-C or `rota drain`.
 
-    The first signal, or `rota drain`, takes nothing new and lets what runs end within the grace; another
-    signal hurries. What did not end goes back to its queue, the attempt uncounted. ROTA_VERSION says which
-    code it runs.
+    On the first signal, or `rota drain`, it claims nothing more and finishes running jobs within the
+    drain timeout. A second signal shortens this. Unfinished jobs return to their queue, and the attempt
+    does not count. ROTA_VERSION sets the version of the code that is shown.
     """
     target = target.with_overrides(name, None, None)
     if target.app is None:
@@ -166,7 +166,8 @@ def _run_worker(
     from rota.cli.health_port import serve_health
     from rota.cli.parent_pipe import ParentPipe
 
-    # Before the app is imported: that may take long, and the parent may die meanwhile.
+    # Created before the app is imported: the import may take long, and the parent may die
+    # meanwhile.
     pipe = None if descriptor is None else ParentPipe(descriptor)
     app = target.resolve_app()
     if drain_timeout is not None:
@@ -175,7 +176,7 @@ def _run_worker(
         pipe.kill_after_seconds = app.settings.drain_timeout + ORPHAN_EXIT_SECONDS
         _report_when_up(app, pipe)
     if log.isEnabledFor(logging.DEBUG):
-        # Each job twice: much to read, and a good part of what a short job costs.
+        # Two lines for each job: a large part of the cost of a short one.
         app.subscribe(lambda event: log.debug("%s", event))
 
     async def main() -> None:
@@ -198,7 +199,7 @@ def _report_when_up(app: Rota, pipe: ParentPipe) -> None:
 
     def on_event(event: Event) -> None:
         if isinstance(event, WorkerStarted | ServicesStarted):
-            unsubscribe()  # nobody listening costs nothing
+            unsubscribe()  # without subscribers events cost nothing
             pipe.report_up()
 
     unsubscribe = app.subscribe(on_event)

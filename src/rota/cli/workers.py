@@ -1,4 +1,4 @@
-"""`rota workers` and `drain`: who works, who has left, and how one is asked to."""
+"""`rota workers` and `rota drain`: list the workers, and ask one to drain."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ STATE_STYLES = {
 }
 
 MIN_SHOWN_LAG_SECONDS = 0.1
-"""Seconds an event loop is late that are worth a column."""
+"""Event-loop lag from which the column is shown."""
 
 WIDE_TERMINAL_COLUMNS = 100
-"""Columns of a terminal that has room for everything."""
+"""Terminal width from which all columns fit."""
 
 POLL_SECONDS = 0.2
 
@@ -54,9 +54,10 @@ WORKER_ID = WorkerIdParameter(1, 2**63 - 1)
 )
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
 def workers(target: Target, include_ended: bool, as_json: bool) -> None:
-    """List the workers: what each serves, how busy it is, when it was last heard of.
+    """List the workers: queues, load and last heartbeat.
 
-    A silent one is late with its beat. If it stays so, another worker takes it for dead and its jobs back.
+    A silent worker is late with its heartbeat. If it stays silent, another worker declares it dead and
+    takes back its jobs.
     """
     from rota.store.read import runs
 
@@ -91,7 +92,7 @@ def _is_silent(worker: WorkerDetailRow, now: datetime, dead_after: float) -> boo
 
 
 def _print_workers(found: list[WorkerDetailRow], silent: set[int], now: datetime) -> None:
-    """Columns that would say nothing of any worker are left out, and some more where room is short."""
+    """Print a table without empty columns, and without some more on a narrow terminal."""
     any_ended = any(each.ended for each in found)
     columns = {
         "worker": [output.cell(each.worker, _ended_style(each)) for each in found],
@@ -143,7 +144,7 @@ def _state(worker: WorkerDetailRow, silent: set[int], now: datetime) -> Text:
     if worker.worker in silent:
         state = "silent"
     elif state == "active" and worker.drain_requested is not None:
-        state = "draining"  # it hears of it with its next beat
+        state = "draining"  # the worker receives the request with its next heartbeat
     ago = "" if worker.ended is None else f" {output.format_age(worker.ended, now)} ago"
     return output.cell(f"{state}{ago}", STATE_STYLES.get(state, ""))
 
@@ -166,7 +167,7 @@ def _lag(worker: WorkerDetailRow) -> Text:
 
 
 def _charged_jobs(worker: WorkerDetailRow) -> Text:
-    """For how many of its jobs, which may have killed it."""
+    """Return the number of jobs that may have killed the worker."""
     return output.cell(
         _format_jobs(len(worker.charged_jobs)) if worker.charged_jobs else "", "magenta"
     )
@@ -208,10 +209,10 @@ def _print_silent(found: list[WorkerDetailRow], silent: set[int], now: datetime)
     help="Wait until they have left, so long at most; else exit code 1.",
 )
 def drain(target: Target, workers: tuple[int, ...], timeout: float | None) -> None:
-    """Ask WORKER to take nothing more, finish what it runs, and leave.
+    """Ask WORKER to drain: claim nothing more, finish its jobs and stop.
 
-    What it cannot finish within its grace goes back to its queue, the attempt uncounted. `rota workers` has
-    the numbers.
+    Jobs that do not finish within its drain timeout return to their queue, and the attempt does not
+    count. `rota workers` lists the worker numbers.
     """
 
     async def request_drain(app: Rota) -> int:
@@ -255,7 +256,7 @@ async def _print_requested(database: Database, worker: int, dead_after: float) -
 
 
 async def _wait_stopped(database: Database, worker: int, timeout: float) -> bool:
-    """Wait until it has left, and say how it goes. Has it, in order?"""
+    """Wait until the worker has stopped, and print its progress. Return True if it stopped normally."""
     began, last_held = time.monotonic(), -1
     while True:
         found = await _read_worker(database, worker)

@@ -1,1 +1,1 @@
-"""Thin bridges to frameworks of others."""
+"""Integrations with other frameworks."""

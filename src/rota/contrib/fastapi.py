@@ -1,4 +1,4 @@
-"""Runs started in the session of a request: they begin when it commits, and never if it does not.
+"""Runs started in the session of a request: they start when it commits, and not at all if it rolls back.
 
     SessionDep = Annotated[AsyncSession, Depends(get_session)]
     RunsDep = Annotated[Runs, Depends(runs_in(SessionDep))]
@@ -9,8 +9,8 @@
         await runs.start(confirm, new.number)
         await session.commit()
 
-FastAPI makes a dependency once for a request, so that it is the same session, whoever asks for it. Any
-connection that `options(on=…)` takes will do: SQLAlchemy's, sync and async, psycopg's, asyncpg's.
+FastAPI creates a dependency once per request, so all parts of the request share the session. Any connection
+that `options(on=…)` accepts can be used: SQLAlchemy's, sync and async, psycopg's, asyncpg's.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ R = TypeVar("R")
 
 
 class Runs:
-    """Starts runs on one connection or session, in its transaction."""
+    """Starts of runs on one connection or session, in its transaction."""
 
     def __init__(self, session: Any) -> None:
         self.session = session
@@ -51,18 +51,18 @@ class Runs:
     @overload
     async def start(self, target: Flow, **input: Any) -> FlowRun: ...
     async def start(self, target: Any, *args: Any, **kwargs: Any) -> Any:
-        """Start a task or a flow, also one with `options(…)`:
-        `await runs.start(task.options(delay=60), 42)`. It begins when the session commits."""
+        """Start a task or a flow when the session commits: `await
+        runs.start(task.options(delay=60), 42)`."""
         return await target.options(on=self.session).start(*args, **kwargs)
 
     @property
     def sync(self) -> SyncRuns:
-        """For endpoints that do not await: `runs.sync.start(task, 42)`."""
+        """Blocking version for endpoints that do not await: `runs.sync.start(task, 42)`."""
         return SyncRuns(self.session)
 
 
 class SyncRuns:
-    """`runs.sync`, for endpoints that do not await, with a session that is not awaited."""
+    """Blocking version of `Runs`, for endpoints that do not await and a synchronous session."""
 
     def __init__(self, session: Any) -> None:
         self.session = session
@@ -72,14 +72,16 @@ class SyncRuns:
     @overload
     def start(self, target: Flow, **input: Any) -> SyncRun[dict[str, Any]]: ...
     def start(self, target: Any, *args: Any, **kwargs: Any) -> Any:
-        """Start a task or a flow by the commit of the session."""
+        """Start a task or a flow when the session commits."""
         return target.options(on=self.session).sync.start(*args, **kwargs)
 
 
 def runs_in(session: Any) -> Callable[..., Awaitable[Runs]]:
-    """A dependency: `Runs` in the session that another one gives. That is named as your endpoints name it,
-    `Annotated[AsyncSession, Depends(get_session)]`, or by its function, if they say `Depends(get_session)`
-    and nothing else."""
+    """Return a dependency that provides `Runs` in the session of another dependency.
+
+    Pass that dependency as your endpoints declare it: `Annotated[AsyncSession, Depends(get_session)]`. If
+    they use only `Depends(get_session)`, pass the function.
+    """
     if get_origin(session) is Annotated:
         dependency = session
     elif callable(session) and not isinstance(session, type):
@@ -90,7 +92,7 @@ def runs_in(session: Any) -> Callable[..., Awaitable[Runs]]:
             f"Annotated[…, Depends(get_session)], or get_session itself; not {session!r}"
         )
 
-    # Async, though it awaits nothing: FastAPI calls any other in a thread.
+    # Async, because FastAPI would call a plain function in a thread.
     async def runs(session: Any) -> Runs:
         return Runs(session)
 

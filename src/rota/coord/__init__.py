@@ -1,1 +1,1 @@
-"""The coordination toolkit: what instances agree on, with or without jobs."""
+"""Coordination between instances: locks, semaphores, leaders, services, rate limits and once calls."""

@@ -1,10 +1,10 @@
-"""Waits for what others have: looks for it, and is told when they let go of it.
+"""Loop that acquires a lease held by another instance: it polls, and a release notifies it.
 
-Whoever waits says so on the row, so that nobody is told of what nobody waits for. He also looks by himself,
-since who dies tells nobody, and through a pooler there is nothing to hear.
+A waiting client sets a flag on the row; a release notifies only if the flag is set. The client also
+polls, because a holder that dies sends no notification and a pooler delivers none.
 
-Each time it is asked under a nonce of its own. One that was sent and never answered may have got it:
-whoever asks again names it, and whoever gives up has to let go of it.
+Each attempt has its own nonce. An attempt without an answer may have acquired the lease. The next
+attempt passes the nonces of the earlier ones, and a client that gives up has to release them.
 """
 
 from __future__ import annotations
@@ -26,60 +26,66 @@ from rota.store.query import Query, in_schema
 FIRST_POLL_SECONDS = 0.02
 MAX_POLL_SECONDS = 0.5
 NOTIFIED_POLL_SECONDS = 1.0
-"""Seconds between looks: at first, later, and for who will be told."""
+"""Seconds between polls: the first pause, the longest, and the pause of a client that will be notified."""
 
 EXPIRY_SLACK_SECONDS = 0.01
-"""Seconds after something ran out at which it is looked for."""
+"""Seconds after the expiry of a lease at which the loop polls for it."""
 
 MAX_LOST_RACES = 100
-"""So many in a row are lost by bad luck. After that somebody is in the way for longer."""
+"""Consecutive lost races that are retried at once. After more, the contention lasts and the loop pauses."""
 
 ANSWER_TIMEOUT_SECONDS = 5.0
 """Seconds that the database has to answer."""
 
 MAX_LATE_ANSWERS = 3
-"""So many answers may come too late to be relied on: whoever was asleep meanwhile asks again."""
+"""Answers that may arrive after their lease is no longer trusted, before the loop gives up. One that was
+late because the process was suspended is retried.
+"""
 
 
 class AnswerTooLate(DatabaseUnavailable):
-    """It was taken, and may have run out before we knew."""
+    """The lease was acquired, but may have expired before the answer arrived."""
 
 
 class AcquireAnswer(Protocol):
     @property
     def token(self) -> int | None:
-        """It is ours, under this."""
+        """Fencing token if this attempt acquired the lease, else None."""
         ...
 
     @property
     def is_done(self) -> bool:
-        """There is nothing to wait for."""
+        """True if there is nothing more to wait for."""
         ...
 
     @property
     def lost_race(self) -> bool:
-        """Somebody else was a moment faster, and it is worth asking again at once."""
+        """True if another instance was slightly faster, so that a retry at once is worthwhile."""
         ...
 
     @property
     def wait_flag_set(self) -> bool:
-        """Whether all who have it know that somebody waits."""
+        """True if the wait flag is set on every row, so that each holder notifies on release."""
         ...
 
     @property
     def expires_in(self) -> float | None:
-        """Seconds until the first of them runs out."""
+        """Seconds until the first of the current leases expires."""
         ...
 
 
 A = TypeVar("A", bound=AcquireAnswer)
 
 QueryFactory = Callable[[UUID, Sequence[UUID], bool], Query[A]]
-"""How it is asked for: under a nonce, after earlier ones, and whether to say that somebody waits."""
+"""Builds the statement of one attempt from its nonce, the earlier nonces, and whether to set the wait flag.
+"""
 
 
 class AcquireLoop(Generic[A]):
-    """Who lets go says `word` on `channel`. What is taken is held for `ttl` seconds."""
+    """Attempts to acquire one lease.
+
+    A release notifies with `payload` on `channel`. An acquired lease lasts `ttl` seconds.
+    """
 
     def __init__(
         self,
@@ -96,13 +102,16 @@ class AcquireLoop(Generic[A]):
         self._build_query = build_query
         self._freed = asyncio.Event()
         self.unconfirmed: list[UUID] = []
-        """Under these it may have been taken without our knowing."""
+        """Nonces under which the lease was acquired, or may have been without an answer."""
         self.has_waited = False
-        """Whether it was not to be had at once."""
+        """True if the lease could not be acquired at once."""
 
     async def acquire(self, wait: float | None) -> tuple[float, A]:
-        """Ask until it is there, or for so many seconds. Answers the last answer, and when that was asked
-        for, by `trust.now()`. Unless it has `got` it, time is up."""
+        """Try until the lease is acquired or `wait` seconds have passed.
+
+        Return the last answer, and the time at which its statement was sent, by `lease_clock.now()`. If
+        the answer is not `is_done`, the time is up.
+        """
         unsubscribe: Callable[[], None] | None = None
         settings, get_listener = self._coordinator.database.settings, self._coordinator.get_listener
         deadline = None if wait is None else time.monotonic() + wait

@@ -1,11 +1,11 @@
-"""What somebody should look at, as it is noticed here: told at once as an event, and kept as a row.
+"""Alerts on locks and leaders: published as events when they are noticed, and stored as rows.
 
-A row may have to wait for the database: most of what goes wrong with a lock goes wrong while it is away.
-It is there once over the fleet for what it is about, and closed by whoever sees that it is no longer so:
-he who opened it may be dead. So AlertRaised is announced where it was noticed; AlertCleared there too, and
-where it was found out.
+Writing a row may have to wait for the database, since most problems with locks arise while it is
+unavailable. The fleet has one row for each kind and subject. The instance that raised an alert may be
+dead, so any instance that finds it resolved clears it. AlertRaised is published where the alert was
+noticed, AlertCleared there and where it was cleared.
 
-A lock about which there is nothing to say costs nothing: no statement, and nobody is woken.
+A lock without alerts costs nothing: no statement is sent and the thread is not woken.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("rota")
 
 RECHECK_SECONDS = 10.0
-"""Seconds between looks at what is no longer so."""
+"""Seconds between checks for resolved alerts."""
 
 RETRY_SECONDS = 0.5
 MAX_RENEW_SECONDS = 5.0
-"""Seconds."""
+"""Seconds between attempts to write after an error, doubled up to RECHECK_SECONDS; seconds a turn may take.
+"""
 
 AlertKey = tuple[str, str]
 
@@ -48,10 +49,10 @@ class RaisedAlert:
     message: str
     token: int | None
     is_published: bool
-    """It was announced here."""
+    """True if this instance published AlertRaised."""
     is_written: bool = False
     is_cleared: bool = False
-    """It is no longer so, and the row does not say so yet."""
+    """True if the alert is resolved, but its row is not cleared yet."""
 
     @property
     def key(self) -> AlertKey:
@@ -59,7 +60,7 @@ class RaisedAlert:
 
 
 class CoordinationAlerts:
-    """A part of the keeper; it is told things from any thread."""
+    """Renewal task that raises and clears alerts. The `on_…` methods may be called from any thread."""
 
     timeout = MAX_RENEW_SECONDS
 
@@ -85,15 +86,15 @@ class CoordinationAlerts:
         self._pause = RETRY_SECONDS
         self._lock = threading.Lock()
 
-    # What it is told
+    # Notifications from leases and elections
 
     def watch(self, lease: Lease) -> None:
         self._leases[lease.token] = lease
         if any(alert.subject == subject_of(lease) for alert in self._open_alerts()):
-            self._due_at = lease_clock.now()  # what was said of its last holder is over
+            self._due_at = lease_clock.now()  # alerts on its previous holder are resolved
 
     def unwatch(self, lease: Lease) -> None:
-        """It is given back now, or lost."""
+        """Stop watching a lease that is being released or is lost."""
         self._suppressed -= {(HELD_TOO_LONG, lease.token), (RENEWALS_FAIL, lease.token)}
         if (
             self._leases.pop(lease.token, None) is not None
@@ -114,17 +115,17 @@ class CoordinationAlerts:
             if alert is not None and alert.token == lease.token and lease.is_held():
                 alert.is_cleared = True
                 self._due_at = now
-        # Who holds a lock for long looks after what others left.
+        # An instance that holds a lock for long also clears alerts that other instances left behind.
         if now - lease.acquired_at > lease.ttl and now - self._checked_at >= RECHECK_SECONDS:
             self._due_at = min(self._due_at, now)
 
     def on_duplicate_token(self, lease: Lease) -> None:
-        """Somebody else has it under the same token. That cannot be."""
+        """Raise an alert: another instance holds the lock under the same token, which must never happen."""
         message = f"{_title(lease)} is held by somebody else as well, under the same token"
         self._raise(TOKEN_TWICE, subject_of(lease), message, lease.token)
 
     def on_elections(self, name: str, elections: int) -> None:
-        """So many elections were held in the last minute; 0: a term has lasted one."""
+        """Record the number of elections in the last minute; 0 means that a term has lasted a minute."""
         if elections == 0:
             if name not in self._stable_leaders:
                 self._stable_leaders.add(name)
@@ -133,7 +134,7 @@ class CoordinationAlerts:
         self._stable_leaders.discard(name)
         if elections >= self._rules.limit(FLAPPING):
             message = f"leader {name!r} was elected {elections} times within a minute"
-            # Everyone who is elected notices, so it is told by whoever gets to write it down.
+            # Every elected instance notices this, so only the one that writes the row publishes the event.
             self._raise(FLAPPING, name, message, publish_now=False)
 
     def _raise(
@@ -159,13 +160,13 @@ class CoordinationAlerts:
         self._due_at = lease_clock.now()
         self._wake_thread()
 
-    # As a part of the keeper
+    # Methods of RenewalTask
 
     def due_at(self) -> float:
         return self._due_at
 
     def next_expiry(self) -> float:
-        """When the next thing is to be told, by the clock alone: the database may be away."""
+        """Return when the next alert is due by the clock alone, as the database may be unavailable."""
         return min((at for _, _, at in self._upcoming()), default=math.inf)
 
     def expire(self) -> None:
@@ -175,12 +176,12 @@ class CoordinationAlerts:
                 self._raise(kind, subject_of(lease), _message(kind, lease, now), lease.token)
 
     def connection_lost(self) -> None:
-        """Alerts are rows: they do not go with a connection."""
+        """Do nothing: alerts are rows and do not depend on a connection."""
 
     async def renew(self, connection: PgConnection) -> None:
         now = lease_clock.now()
         with self._lock:
-            # Asked again later, if this comes to nothing.
+            # Retry time, in case this write fails.
             self._due_at = retry_at = now + self._pause
             self._pause = min(self._pause * 2, RECHECK_SECONDS)
             open_alerts = sorted(self._open.values(), key=lambda alert: alert.key)
@@ -199,7 +200,7 @@ class CoordinationAlerts:
         with self._lock:
             self._checked_at, self._pause = now, RETRY_SECONDS
             if self._due_at != retry_at:
-                return  # somebody has asked for another look meanwhile
+                return  # another check was requested meanwhile
             if any(alert.is_cleared or not alert.is_written for alert in self._open.values()):
                 self._due_at = now
             else:
@@ -229,10 +230,11 @@ class CoordinationAlerts:
         with self._lock:
             alert = self._open.get(key)
             if alert is not None and not any(alert is each for each in open_alerts):
-                return  # it is so again
+                return  # raised again meanwhile
             self._open.pop(key, None)
             if alert is not None and alert.token in self._leases and not alert.is_cleared:
-                # Others know better: it was taken from us, or somebody does not want to hear it again.
+                # Cleared by another instance that took the lock, or by an operator: do not raise it again
+                # for this token.
                 self._suppressed.add((alert.kind, alert.token))
         if by_this_call or (alert is not None and alert.is_published):
             kind, subject = key
@@ -244,7 +246,7 @@ class CoordinationAlerts:
         self._publish(AlertRaised(alert.kind, alert.subject, alert.message))
 
     def _upcoming(self) -> Iterator[tuple[str, Lease, float]]:
-        """What will be worth telling of which lock, and when, unless that changes."""
+        """Yield kind, lease and time of each alert that will be raised unless the lease changes first."""
         for lease in self._watched_leases():
             if lease.max_held is not None and not self._is_reported(HELD_TOO_LONG, lease):
                 yield HELD_TOO_LONG, lease, lease.acquired_at + lease.max_held
@@ -256,7 +258,7 @@ class CoordinationAlerts:
         if alert is not None and alert.token == lease.token and not alert.is_cleared:
             return True
         if not self._rules.is_enabled(kind):
-            return True  # nobody wants to be
+            return True  # treated as reported, so that it is never raised
         return (kind, lease.token) in self._suppressed
 
     def _watched_leases(self) -> list[Lease]:
@@ -267,7 +269,7 @@ class CoordinationAlerts:
 
 
 def subject_of(lease: Lease) -> str:
-    """As people, and the database, call what is held."""
+    """Return the name of the lock or permit, as shown to operators and stored in the database."""
     return f"{lease.name} permit {lease.permit}" if lease.permit else lease.name
 
 

@@ -1,10 +1,11 @@
-"""Standing for election under one name: the state of the term, and the callbacks of the application.
+"""Candidacy for one name: the state of the term, and the callbacks of the application.
 
-`Candidate` is read by the clock, from any thread. A term that has ended is never held again, whatever a
-late answer contains. It ends as soon as it cannot be trusted any more, even if nothing has noticed yet.
+`Candidate` is read by the clock, from any thread. A term that has ended is never held again, even if a
+late answer confirms it. It ends as soon as it cannot be trusted any more, even if no code has noticed
+yet.
 
-`CandidateSession` is the event loop's side: terms that begin and end. Callbacks run there, one after
-the other, and never in the election thread, which must keep time.
+`CandidateSession` is the event loop's side: terms that begin and end. Callbacks run there, one after the
+other, and never in the election thread, which must keep time.
 """
 
 from __future__ import annotations
@@ -27,19 +28,21 @@ if TYPE_CHECKING:
     from rota.coord.coordinator import Coordinator
 
 TRUSTED_SHARE = 0.6
-"""The share of a lease for which a term is trusted after it was last seen to stand."""
+"""Share of a lease for which a term is trusted after the last confirmed probe was sent."""
 
 PROBE_SHARE = 0.2
-"""The share of a lease after which it is looked at again."""
+"""Share of a lease after which the term is probed again."""
 
 YieldDelay = Callable[[Sequence[str]], float]
-"""Given all names that are vacant at this moment: the seconds for which this instance would rather have
-somebody else elected."""
+"""Returns, given the vacant names, how many seconds this instance waits for another to be elected first."""
 
 
 class Candidate:
-    """`elected` and `deposed` are called in any thread, in the order in which it came about, with the term,
-    and why it is over."""
+    """Candidate for one name, with its current term.
+
+    `on_elected` and `on_term_ended` are called in any thread, in the order of the events, with the term;
+    `on_term_ended` also with the reason.
+    """
 
     def __init__(
         self,
@@ -58,10 +61,10 @@ class Candidate:
         self.yield_delay = yield_delay
         self.vacant_since: float | None = None
         self.due_at = 0.0
-        """When it is to be looked at, or stood for, again."""
+        """Time of the next probe or attempt to be elected."""
         self.elected_at = 0.0
         self.has_session_lock = False
-        """Whether the term is held by a seat in a session."""
+        """True if a session lock holds the term, and False if a lease does."""
         self._on_elected = on_elected
         self._on_term_ended = on_term_ended
         self._term: int | None = None
@@ -69,13 +72,13 @@ class Candidate:
         self._abstain_until = 0.0
         self._withdrawn = False
         self._pid = os.getpid()
-        # Told under it, too: who is told of a term hears of its end after its beginning. One thread may ask
-        # while it is asking, in a signal's handler.
+        # Callbacks run under the lock, so the end of a term is always reported after its beginning.
+        # Reentrant, because a signal handler may check the term while its thread checks it.
         self._lock = threading.RLock()
 
     @property
     def term(self) -> int | None:
-        """The last it has won, until somebody has noticed that it is over."""
+        """Number of the last term won, until its end is noticed; then None."""
         return self._term
 
     @property
@@ -83,7 +86,7 @@ class Candidate:
         return self._trusted_until
 
     def is_leader(self, term: int | None = None) -> bool:
-        """Right also in a program that was asleep, and in one that was forked from it."""
+        """True if this process leads now. Right also after a suspend, and in a forked process."""
         with self._lock:
             is_current = self._term is not None and term in (None, self._term)
             return (
@@ -94,18 +97,20 @@ class Candidate:
         return lease_clock.now() < self._abstain_until
 
     def make_due(self) -> None:
-        """Stand at once, as somebody has left, unless it is left to others."""
+        """Seek election at once, because another instance has resigned. Do nothing while abstaining."""
         with self._lock:
             if self._term is None and not self.is_abstaining():
                 self.due_at = 0.0
 
-    # In the keeper's thread
+    # Called in the election thread
 
     def begin_term(
         self, term: int, sent_at: float, lease: float, *, has_session_lock: bool
     ) -> bool:
-        """False: nobody wants it any more. `lease`: for how long, from when it was sent, the server gives
-        the name to nobody else."""
+        """Begin a term. Return False if the candidate was withdrawn.
+
+        The server elects no other instance for `lease` seconds from `sent_at`.
+        """
         with self._lock:
             if self._withdrawn:
                 return False
@@ -119,7 +124,7 @@ class Candidate:
             return True
 
     def confirm_term(self, term: int, sent_at: float, lease: float) -> bool:
-        """False: that term is over."""
+        """Trust the term for longer. Return False if it has ended."""
         with self._lock:
             if not self.is_leader(term):
                 return False
@@ -128,17 +133,20 @@ class Candidate:
             return True
 
     def shorten_trust(self, lease: float) -> None:
-        """From now on the server is not as patient as it was: look at once whether it stands."""
+        """Trust the term for less, because the server's idle timeout became shorter, and probe at once."""
         with self._lock:
             self._trusted_until = min(
                 self._trusted_until, lease_clock.now() + TRUSTED_SHARE * lease
             )
             self.due_at = 0.0
 
-    # In any thread
+    # Thread-safe
 
     def end_term(self, term: int, reason: str, abstain_seconds: float = 0.0) -> bool:
-        """The term is over. False: it has been before. `abstain`: seconds to leave it to the others."""
+        """End the term. Return False if it had ended before.
+
+        The candidate does not seek election for `abstain_seconds`.
+        """
         with self._lock:
             if self._term != term:
                 return False
@@ -149,7 +157,7 @@ class Candidate:
             return True
 
     def withdraw(self) -> None:
-        """From now on it wins nothing any more."""
+        """Refuse every later term."""
         with self._lock:
             self._withdrawn = True
 
@@ -157,38 +165,38 @@ class Candidate:
 log = logging.getLogger("rota")
 
 RESIGN_TIMEOUT_SECONDS = 2.0
-"""Seconds in which the others are to be told; then they find out by themselves."""
+"""Seconds to send a resignation. After that, other instances notice when the lease expires."""
 
 
 class Term:
-    """One time of leading. `number` is larger than that of every term before it."""
+    """Period of leading. `number` is larger than that of every earlier term."""
 
     def __init__(self, candidate: Candidate, number: int, schema: str) -> None:
         self.name = candidate.name
         self.number = number
         self.lost_reason = ""
-        """Why it is over; empty while it is not, and if it was resigned."""
+        """Reason for the loss; empty while the term lasts, and if it was resigned."""
         self.lost = asyncio.Event()
-        """Set when it is over."""
+        """Set when the term has ended."""
         self._candidate = candidate
         self._schema = schema
 
     @property
     def held(self) -> bool:
-        """Whether it can be relied on at this moment; true from any thread, and after any pause."""
+        """True if the term can be trusted at this moment. Thread-safe, and right after any pause."""
         return self._candidate.is_leader(self.number)
 
     async def assert_held(self, connection: Any) -> None:
         """Make the caller's transaction fail with LeadershipLost if the term has ended.
 
-        Otherwise nobody else can be elected until that transaction ends.
+        Otherwise no other instance can be elected until that transaction ends.
         """
         answer = self.run_assertion(connection)
         if isinstance(answer, Awaitable):
             await answer
 
     def run_assertion(self, connection: Any) -> Any:
-        """The same for a connection of any kind; answers what is to be awaited, if anything is."""
+        """Run `assert_held` on a connection of any kind. Return an awaitable if the connection is async."""
         return run_on(connection, leaders.assert_term(self.name, self.number), self._schema)
 
     def __repr__(self) -> str:
@@ -214,7 +222,7 @@ class CandidateSession:
         self._pending_callbacks: asyncio.Queue[tuple[bool, Term]] = asyncio.Queue()
         self._term_changed = asyncio.Event()
         self.term: Term | None = None
-        """The last one, until this loop has heard that it is over."""
+        """The current term, until this loop has received its end."""
         self.candidate = Candidate(
             name,
             leaders.session_lock_key(name, self._schema),
@@ -239,7 +247,7 @@ class CandidateSession:
         return term
 
     async def resign(self, term: int | None = None) -> None:
-        """What is begun here goes on, whoever stops waiting for it."""
+        """Resign the current term. The resignation continues if the caller is cancelled."""
         resigned = asyncio.Event()
         elector = self.coordinator.elector
         if elector.resign(
@@ -258,7 +266,7 @@ class CandidateSession:
             if has_resigned:
                 await self._wait_resigned(resigned)
             else:
-                await asyncio.sleep(0)  # what was told to this loop before now is heard
+                await asyncio.sleep(0)  # let the loop run the callbacks scheduled before
             await self._pending_callbacks.join()
         finally:
             self._callback_task.cancel()
@@ -272,10 +280,10 @@ class CandidateSession:
             name = self.candidate.name
             log.warning("leader %r has resigned, but could not say so", name)
 
-    # Being told
+    # Notifications
 
     def _on_notify(self, name: str) -> None:
-        """Somebody has resigned, or may have while nobody heard."""
+        """Seek election: a leader has resigned, or may have while no connection listened."""
         if name in (self.candidate.name, listeners.MAY_HAVE_MISSED):
             self.candidate.make_due()
             self.coordinator.election_thread.wake_threadsafe()

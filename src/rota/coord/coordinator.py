@@ -1,6 +1,6 @@
-"""What the coordination of one event loop shares: the database, the identity, threads, listeners, counters.
+"""Shared state of the coordination in one event loop: database, identity, threads, listener, counters.
 
-Nothing is started before it is needed: a lock that is held for a moment costs two statements and no
+Threads start only when they are needed: a lock that is held for a moment costs two statements and no
 thread.
 """
 
@@ -29,14 +29,14 @@ log = logging.getLogger("rota")
 T = TypeVar("T")
 
 CLOSE_TIMEOUT_SECONDS = 2.0
-"""Seconds in which what is still held may be given back."""
+"""Seconds to release the leases that are still held."""
 
 CANCELLED_WAIT_SECONDS = 1.0
-"""Seconds that who is cancelled waits for what he has begun; then it goes on by itself."""
+"""Seconds that a cancelled caller waits for its operation, which then continues in the background."""
 
 
 class ListenerProtocol(Protocol):
-    """Who hears what is said on a channel."""
+    """Receiver of notifications on a channel."""
 
     def subscribe(
         self, channel: str, on_notify: Callable[[str], None], /
@@ -70,7 +70,7 @@ class Coordinator:
         self.renewal_thread.add(self.lock_renewals)
         self.renewal_thread.add(self.once_renewals)
         self.renewal_thread.add(self.alerts)
-        # Those who lead have a connection that no lock can cost them.
+        # Elections have a thread and connection of their own, so a slow lock renewal cannot cost a term.
         self.election_thread = RenewalThread(database, "throne")
         self.elector = Elector(
             self.identity, database.schema, self.alerts, notify=database.settings.notify
@@ -79,23 +79,23 @@ class Coordinator:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing can be done here any more."""
+        """True if the coordinator is closed or its event loop has ended."""
         return self._closed or self._loop.is_closed()
 
     def publish(self, event: Event) -> None:
-        """From any thread."""
+        """Count and publish an event. Thread-safe."""
         self.counters.count(event)
         self.call_in_loop(lambda: self._publish(event))
 
     def call_in_loop(self, callback: Callable[[], None]) -> None:
-        """Have something done in this loop, from any thread."""
+        """Call `callback` in this coordinator's event loop. Thread-safe."""
         try:
             self._loop.call_soon_threadsafe(callback)
         except RuntimeError:
-            return  # the loop is gone, and so is whom it would concern
+            return  # the loop is closed, and with it everything the callback concerns
 
     async def finish_even_if_cancelled(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Await something that is done to its end, also if whoever awaits it is cancelled."""
+        """Await a coroutine that runs to its end even if the caller is cancelled."""
         task = asyncio.create_task(coroutine)
         self._unfinished.add(task)
         task.add_done_callback(self._unfinished.discard)
@@ -108,7 +108,10 @@ class Coordinator:
     async def release(
         self, leases: Sequence[Lease], timeout: float
     ) -> list[ReleasedLockRow | None]:
-        """Let go of what is held, and wake whoever waits for it. None: it has passed to somebody else."""
+        """Release leases and notify waiters.
+
+        None in the result means that another instance holds that lease now.
+        """
         queries = [locks.release(each.name, each.permit, each.token) for each in leases]
         answers = await self.database.transact_with_retry(queries, timeout)
         released = [rows[0] if rows else None for rows in answers]
@@ -126,7 +129,10 @@ class Coordinator:
         return released
 
     async def close(self) -> None:
-        """What is still held is lost, and given back: who waits for it need not wait until it runs out."""
+        """Close the coordinator. Leases still held are marked as lost and released.
+
+        Waiters then need not wait for their expiry.
+        """
         self._closed = True
         await self.resign(APP_CLOSED)
         await self.election_thread.close()
@@ -145,7 +151,11 @@ class Coordinator:
         await self.renewal_thread.close()
 
     async def resign(self, reason: str, *, except_services: bool = False) -> None:
-        """Lead nothing any more, and stand for nothing. `but_services`: they leave in their own time."""
+        """Resign from every term and withdraw all candidates.
+
+        With `except_services` the candidates of services stay: services hand over when their iteration
+        ends.
+        """
         resigned = asyncio.Event()
         if self.elector.close(
             reason, lambda: self.call_in_loop(resigned.set), except_services=except_services
@@ -159,13 +169,13 @@ class Coordinator:
 
 
 class CoordinationCounters:
-    """Told from any thread; that a count is off by one for a moment hurts nobody."""
+    """Counters, written from any thread without a lock: a count may be off by one for a moment."""
 
     def __init__(self) -> None:
         self.locks_acquired = self.locks_lost = 0
         self.elections_won = self.terms_lost = 0
         self.wait_seconds = Histogram()
-        """How long was waited for what was not free at once."""
+        """Seconds that callers waited for locks that were not free at once."""
 
     def count(self, event: Event) -> None:
         match event:

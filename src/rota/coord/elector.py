@@ -1,24 +1,24 @@
-"""The part of a keeper that stands for election, and looks after the terms it has won.
+"""Renewal task that seeks election and confirms the terms it has won.
 
-A term is held in one of two ways, and both keep each other away:
+A term is held in one of two ways, and each excludes the other:
 
-- on a connection of our own, by a seat: an advisory lock of the session. The server lets go of it the
-  moment the process is gone, and ends the session itself once it has heard nothing for as long as the lease
-  says: the shortest one of all that are held, or stood for, there.
-- through a pooler, where there is no such session, by a lease: a time in the row, moved on while it is
-  ours.
+- On a direct connection, by a session lock: a session-level advisory lock. The server releases it when the
+  process ends. The server also ends the session after as much silence as the shortest lease of the
+  candidates on this connection.
+- Through a pooler, which has no such sessions, by a lease: an expiry time in the row that is renewed.
 
-Why no two lead at once: the server gives a term to somebody else no sooner than a lease after it heard
-from us last, which is after we sent it. We trust a term for six tenths of a lease from when we sent the
-last probe that was answered, by a clock that goes on while the machine sleeps. Whoever is frozen or cut
-off has therefore stopped to lead, without being told, before anybody else begins.
+Two instances do not lead at once: the server gives the term to another instance no sooner than one lease
+after it last received a statement from the leader, which is after the leader sent it. A leader trusts
+its term for six tenths of a lease, counted from when it sent the last probe that was answered, by a
+clock that advances while the machine is suspended. So a leader that is frozen or cut off has stopped
+leading, without any message, before another instance begins.
 
-A server that ends the session sooner than that (it was restarted, an operator ended it) is noticed as soon
-as the connection closes. Until then, for no longer than the trust, two may believe to lead: what must be
-done by one alone names its term (`rota.assert_term`).
+A server that ends the session earlier (a restart, an operator) is noticed as soon as the connection
+closes. Until then, at most for the trusted time, two instances may both believe that they lead. Work
+that must be done by one instance only asserts its term (`rota.assert_term`).
 
-What the session may have, and nobody leads under, is given up at the next turn: a seat that is kept for
-nothing keeps all others away.
+A session lock without a term is released at the next turn, because it keeps all other instances from
+being elected.
 """
 
 from __future__ import annotations
@@ -47,22 +47,23 @@ log = logging.getLogger("rota")
 T = TypeVar("T")
 
 ELECTION_POLL_SECONDS = 1.0
-"""Seconds between attempts to be elected, more or less."""
+"""Seconds between attempts to be elected, before jitter."""
 
 ELECTION_BATCH_SECONDS = 0.6
-"""Seconds: those who would stand so soon stand along with one whose turn it is."""
+"""Candidates that are due within this many seconds seek election together with one that is due now."""
 
 ABSTAIN_SECONDS = 3.0
-"""Seconds for which who has resigned leaves it to the others."""
+"""Seconds for which an instance that has resigned does not seek election, before jitter."""
 
 MAX_RENEW_SECONDS = 5.0
 MIN_RENEW_SECONDS = 1.0
 RESIGN_RETRY_SECONDS = 0.2
-"""Seconds: what a turn may take; what it may take at least, where nothing is at stake; between attempts to
-say that one has left."""
+"""Seconds that a turn may take at most; the lower bound of that limit while this instance leads nothing;
+and the pause between attempts to send a resignation.
+"""
 
 STABLE_TERM_SECONDS = 60.0
-"""Seconds after which a term is said to last."""
+"""Seconds after which a term counts as stable."""
 
 NOT_CONFIRMED = "it could not be confirmed in time"
 TERM_ENDED = "the database says that it is over"
@@ -71,13 +72,13 @@ CONNECTION_LOST = "the connection that held it was lost"
 
 @dataclass(slots=True, eq=False)
 class PendingResignation:
-    """A term that is over here, and the others do not know it yet."""
+    """A term that has ended on this instance, but not yet in the database."""
 
     name: str
     term: int
     has_session_lock: bool
     expires_at: float
-    """By then they will have found out."""
+    """Time at which the term expires without the resignation."""
     on_resigned: Callable[[], None]
     due_at: float = 0.0
 
@@ -90,16 +91,16 @@ class Elector:
         self._schema = schema
         self._alerts = alerts
         self._notify = notify
-        # Put in place as a whole, for it is read in one thread and changed in another.
+        # Replaced as a whole, because one thread reads it while another changes it.
         self._candidates: tuple[Candidate, ...] = ()
         self._resignations: list[PendingResignation] = []
         self._session_locks: set[int] = set()
-        """What the session has, or may have."""
+        """Session locks that the session holds or may hold."""
         self._idle_timeout: float | None = None
         """Seconds of silence after which the server ends the session."""
         self._pooler_logged = False
 
-    # In the loop of whoever wants to lead
+    # Called in the event loop of the candidate
 
     def add_candidate(self, candidate: Candidate) -> None:
         self._candidates = (*self._candidates, candidate)
@@ -112,8 +113,11 @@ class Elector:
         term: int | None = None,
         reason: str = "",
     ) -> bool:
-        """Lead no more from this moment; `said` is called when the others know, in any thread. False: it
-        did not lead, or not in this term."""
+        """Stop leading at once.
+
+        `on_resigned` is called, in any thread, when the database has recorded it or the lease has
+        expired. Return False if the candidate did not lead, or not in `term`.
+        """
         current_term = candidate.term
         if current_term is None or term not in (None, current_term):
             return False
@@ -124,9 +128,9 @@ class Elector:
     def remove_candidate(
         self, candidate: Candidate, on_resigned: Callable[[], None], reason: str = ""
     ) -> bool:
-        """The same for good: it does not stand any more."""
+        """Withdraw the candidate for good, and resign its term as `resign` does."""
         candidate.withdraw()
-        # It is there until it leads no more: the seat of one that is not there is given up.
+        # Removed after it resigned: the session lock of a candidate that is not listed is released.
         has_resigned = self.resign(candidate, on_resigned, reason=reason)
         self._candidates = tuple(each for each in self._candidates if each is not candidate)
         return has_resigned
@@ -134,8 +138,11 @@ class Elector:
     def close(
         self, reason: str, on_resigned: Callable[[], None], *, except_services: bool = False
     ) -> bool:
-        """Nobody stands any more; with `but_services`, nobody but those who run services, which pass on
-        what they do when it is done. False: nobody led, so there is nothing to be said."""
+        """Withdraw all candidates; with `except_services`, all but those of services.
+
+        Services hand over when their iteration ends. Return False if no candidate led, so that there is
+        nothing to send.
+        """
         staying = [
             each for each in self._candidates if except_services and each.yield_delay is not None
         ]
@@ -145,7 +152,7 @@ class Elector:
         leading = [each for each in leaving if each.term is not None]
         for each in leading[:-1]:
             self.resign(each, lambda: None, reason=reason)
-        # Who left last is heard last.
+        # Resignations are sent in order, so the callback of the last one is called last.
         has_resigned = bool(leading) and self.resign(leading[-1], on_resigned, reason=reason)
         self._candidates = tuple(staying)
         return has_resigned
@@ -167,14 +174,14 @@ class Elector:
         )
         return True
 
-    # As a part of the keeper
+    # Methods of RenewalTask
 
     @property
     def timeout(self) -> float:
         leases = [each.lease for each in self._candidates]
         leading = self._leading()
         if any(each.has_session_lock for each in leading):
-            # Hanging up is losing: there is no sooner reason for it than that it is lost.
+            # A timeout closes the connection and loses the term, so allow as long as the term is trusted.
             seconds = earliest(leases) * (TRUSTED_SHARE - PROBE_SHARE)
         elif leading:
             seconds = earliest(leases) / 4
@@ -207,7 +214,7 @@ class Elector:
         self._session_locks.clear()
         for resignation in list(self._resignations):
             if resignation.has_session_lock:
-                self._finish_resignation(resignation)  # the seat is free without a word
+                self._finish_resignation(resignation)  # the server has released the session lock
 
     async def renew(self, connection: PgConnection) -> None:
         if connection.pooled:
@@ -242,7 +249,7 @@ class Elector:
             if not held:
                 continue
             for each, _ in held.values():
-                # Asked again soon if this comes to nothing.
+                # Retry soon if this fails.
                 each.due_at = now + each.lease * PROBE_SHARE / 2
             answers = await self._fetch(
                 connection,
@@ -276,13 +283,16 @@ class Elector:
             self._lose_term(candidate, term, NOT_CONFIRMED)
 
     def _lease_seconds(self, candidate: Candidate, *, has_session_lock: bool) -> float:
-        """Seconds for which the server gives the name to nobody else."""
+        """Return the seconds for which the server elects no other instance."""
         if has_session_lock and self._idle_timeout is not None:
             return min(candidate.lease, self._idle_timeout)
         return candidate.lease
 
     async def _send_resignations(self, connection: PgConnection) -> None:
-        """Give up what is not led under, first in the table, then in the session, then aloud."""
+        """Send pending resignations and release session locks without a term.
+
+        Rows are written first, then locks released, then waiting instances notified.
+        """
         now = lease_clock.now()
         for each in list(self._resignations):
             if each.expires_at <= now:
@@ -321,12 +331,14 @@ class Elector:
             each for each in self._candidates if each.term is None and not each.is_abstaining()
         ]
         if any(each.due_at <= now for each in candidates):
-            # One for all: the soonest of many would always be the same.
+            # One pause for all candidates: the smallest of many random pauses would be nearly the same on
+            # every instance.
             pause = ELECTION_POLL_SECONDS * random.uniform(0.7, 1.3)
             for each in candidates:
                 if each.due_at <= now + ELECTION_BATCH_SECONDS:
                     each.due_at = now + pause
-                    if each.name not in led_names:  # of several here, one at a time
+                    # Of several candidates in this instance, one at a time.
+                    if each.name not in led_names:
                         due.setdefault(each.name, each)
         if due:
             due = await self._without_yielding(connection, due)
@@ -342,7 +354,10 @@ class Elector:
     async def _take_session_locks(
         self, connection: PgConnection, candidates: list[Candidate]
     ) -> list[Candidate]:
-        """Take the seats that are free. A session that has one would get it again, and have it twice."""
+        """Take the free session locks, and return the candidates that have theirs.
+
+        A lock that the session already holds is not taken again: the session would hold it twice.
+        """
         missing = {each.session_lock for each in candidates} - self._session_locks
         self._session_locks |= missing
         if missing:
@@ -363,8 +378,10 @@ class Elector:
     async def _without_yielding(
         self, connection: PgConnection, due: dict[str, Candidate]
     ) -> dict[str, Candidate]:
-        """Those who stand now. Who would rather not waits until it has seen for itself that nobody else
-        does."""
+        """Return the candidates that seek election now.
+
+        A candidate with a yield delay waits until the name was vacant for that long.
+        """
         may_yield = [each for each in due.values() if each.yield_delay is not None]
         if not may_yield:
             return due

@@ -1,4 +1,4 @@
-"""Who holds something: one app in one process, with what a person needs to find it."""
+"""Identity of a lease holder: one app in one process, with the host and pid to find it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from uuid import UUID, uuid4
 @dataclass(frozen=True, slots=True)
 class InstanceIdentity:
     instance: UUID
-    """Fresh with every start: a host's name and a pid come again."""
+    """New with every start, because host names and pids are reused."""
     host: str
     pid: int
 
     def as_params(self, label: str) -> dict[str, Any]:
-        """As parameters of a statement."""
+        """Return the identity as parameters of a statement."""
         return {"instance": self.instance, "host": self.host, "pid": self.pid, "label": label}
 
 
 def new_identity() -> InstanceIdentity:
-    """For one app in one event loop of this process."""
+    """Return the identity of one app in one event loop of this process."""
     return InstanceIdentity(uuid4(), socket.gethostname(), os.getpid())

@@ -1,8 +1,9 @@
-"""Rows that are written once, whoever comes with them, and how often: and who comes first is told which.
+"""Rows that are inserted once, however often they are passed in; the result lists the new ones.
 
-On a connection of the user's, in his transaction: what he does about the rows that are new commits with
-them, or not at all. Somebody else who has them in a transaction that is still open is waited for. All write
-in the same order, so that two who come with the same rows do not wait for each other.
+The statements run on a connection of the user, in the user's transaction: the user's work for the new
+rows commits together with them, or not at all. A row that another open transaction has inserted is
+waited for. Rows are written in the same order everywhere, so two transactions with the same rows do not
+deadlock.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ API_NAME = "insert_once"
 
 MAX_ROWS = 1000
 MAX_VALUES = 20_000
-"""In one statement. PostgreSQL takes 65,535 parameters."""
+"""Rows and values of one statement. PostgreSQL accepts 65,535 parameters."""
 
 
 class Inserted(msgspec.Struct, frozen=True):
-    """What became of the rows."""
+    """Result of `insert_once`."""
 
     inserted: int
     duplicates: int
-    """Of those that were given: there before, or given twice."""
+    """Number of given rows that existed before or were given twice."""
     new: list[tuple[Any, ...]]
-    """The conflict columns of those that were inserted."""
+    """Conflict columns of the inserted rows."""
 
 
 async def insert_once(
@@ -76,7 +77,7 @@ def insert_once_sync(
 def _statements(
     table: str | Sequence[str], input_rows: InputRows, conflict: Sequence[str]
 ) -> Generator[InsertStatement, Rows, Inserted]:
-    """The statements, one after another; each is sent what it answered."""
+    """Yield the statements one after another; the caller sends the rows that each returned."""
     table_parts = _parse_table(table)
     if isinstance(conflict, str) or not conflict:
         raise ArgumentError(
@@ -86,7 +87,7 @@ def _statements(
     rows = list(input_rows)
     columns = _read_columns(rows)
     sort_columns = [name for name in target if name in columns]
-    # By what tells them apart, and the same way everywhere.
+    # Sorted by the conflict columns, in the same way everywhere.
     ordered = sorted(rows, key=lambda row: [repr(row[name]) for name in sort_columns])
     batch_size = max(min(MAX_ROWS, MAX_VALUES // max(len(columns), 1)), 1)
     new: list[tuple[Any, ...]] = []
@@ -131,7 +132,7 @@ def _validate_name(name: Any, kind: str) -> str:
 
 
 def _restore_order(new: list[tuple[Any, ...]], input_keys: Sequence[tuple[Any, ...]]) -> None:
-    """Put them in the order in which they were given, if the database gives values back as they came."""
+    """Sort the new rows as they were given, if the database returned the values unchanged."""
     try:
         position = {key: index for index, key in reversed(list(enumerate(input_keys)))}
         new.sort(key=position.__getitem__)

@@ -1,12 +1,12 @@
-"""Leading under a name: standing for election, being told, and doing what only the leader does.
+"""Leader election for one name: candidacy, callbacks, and work that only the leader does.
 
-`is_leader()` asks the clock and is right at once, in any thread. `on_elected` and `on_lost` are called in
-the event loop, one after the other. `term()` waits to be elected and cancels its block when the term is
-lost.
+`is_leader()` checks the clock and is right at once, in any thread. `on_elected` and `on_lost` are called
+in the event loop, one after the other. `term()` waits to be elected and cancels its block when the term
+is lost.
 
-Leadership saves work; it does not make anything right. Two may believe to lead for a moment (campaigns.py
-says when): what only one may do goes into a transaction that begins with `await
-term.assert_held(connection)`.
+Leadership saves work; it does not guarantee exclusion. Two instances may believe for a moment that they
+lead (`elector.py` describes when). Work that only one may do belongs in a transaction that begins with
+`await term.assert_held(connection)`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Callback", "Leader", "Term"]
 
 
 class Leader:
-    """`async with leader:` stands for election as long as the block lasts; so does `leader.term()`."""
+    """Candidate for one name while `async with leader:` or `leader.term()` lasts."""
 
     def __init__(
         self,
@@ -45,33 +45,33 @@ class Leader:
         self._callbacks = {True: on_elected, False: on_lost}
         self._candidacy: CandidateSession | None = None
         self._open_blocks = 0
-        """That stand for election."""
+        """Number of blocks that keep the candidacy open."""
         self._led_terms: list[Term] = []
-        """One for each block that leads."""
+        """The term of each block that leads."""
 
     def is_leader(self) -> bool:
-        """Whether this instance leads at this moment; from any thread."""
+        """True if this instance leads at this moment. Thread-safe."""
         candidacy = self._candidacy
         return candidacy is not None and candidacy.candidate.is_leader()
 
     @property
     def current(self) -> Term | None:
-        """The term in which this instance leads."""
+        """The term in which this instance leads, or None."""
         candidacy = self._candidacy
         term = None if candidacy is None else candidacy.term
         return term if term is not None and term.held else None
 
     def on_elected(self, callback: Callback) -> Callback:
-        """`@leader.on_elected`: called with the term when one begins."""
+        """Decorator: call `callback` with the term when one begins."""
         self._callbacks[True] = callback
         return callback
 
     def on_lost(self, callback: Callback) -> Callback:
-        """`@leader.on_lost`: called with the term when it is over, resigned or lost."""
+        """Decorator: call `callback` with the term when it ends, resigned or lost."""
         self._callbacks[False] = callback
         return callback
 
-    # Standing
+    # Candidacy
 
     async def __aenter__(self) -> Leader:
         await self._begin_candidacy()
@@ -87,7 +87,7 @@ class Leader:
                 raise RuntimeError(
                     f"leader {self.name!r} stands in another event loop already: make one for each"
                 )
-            self._candidacy, self._open_blocks = None, 0  # it went without a word
+            self._candidacy, self._open_blocks = None, 0  # closed together with its event loop
         self._open_blocks += 1
         if self._candidacy is None:
             self._candidacy = CandidateSession(
@@ -101,15 +101,17 @@ class Leader:
             await candidacy.close()
 
     async def resign(self) -> None:
-        """Lead no more, and leave it to the others for a while. Does nothing if this instance does not
-        lead."""
+        """Resign, and do not seek election for a while.
+
+        Do nothing if this instance does not lead.
+        """
         if self._candidacy is not None:
             await self._candidacy.resign()
 
     # Leading
 
     async def elected(self) -> Term:
-        """Wait until this instance leads; it has to stand for that."""
+        """Wait until this instance leads. Raise RuntimeError if it is not a candidate."""
         if self._candidacy is None:
             raise RuntimeError(
                 f"nobody stands for leader {self.name!r} here: do this within `async with leader`"
@@ -118,8 +120,10 @@ class Leader:
 
     @asynccontextmanager
     async def term(self) -> AsyncIterator[Term]:
-        """Wait to be elected, and lead as long as the block lasts; then resign. If the term is lost the
-        block is cancelled, and LeadershipLost raised."""
+        """Wait to be elected, lead for the duration of the block, then resign.
+
+        If the term is lost, the block is cancelled and LeadershipLost is raised.
+        """
         await self._begin_candidacy()
         try:
             term = await self.elected()

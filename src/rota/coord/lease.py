@@ -1,4 +1,4 @@
-"""A hold as its holder sees it: trusted until a time, renewed before it, lost for good after it."""
+"""Lease from its holder's view: trusted until a time, renewed before it, lost for good after it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from collections.abc import Callable
 from rota.coord import lease_clock
 
 RENEWALS_PER_TTL = 3
-"""A hold is renewed so many times over before it would run out."""
+"""Renewals that fit into one ttl: a lease is renewed after ttl / RENEWALS_PER_TTL."""
 
 
 class Lease:
-    """What is lost stays lost, whatever a late answer says. `tell` is called once, from any thread, with
-    why it was lost."""
+    """Lease on a lock, a permit or a once call.
+
+    A lost lease stays lost, even if a late answer confirms it. `on_lost` is called once, from any
+    thread, with the reason.
+    """
 
     def __init__(
         self,
@@ -37,22 +40,26 @@ class Lease:
         self._lost_reason: str | None = None
         self.is_ended = False
         self._pid = os.getpid()
-        # Who asks while it is being renewed waits for the answer: what was once called lost is not held
-        # again. One thread may ask while it is asking, in a signal's handler.
+        # A caller that checks the lease during a renewal waits for the renewal: a lease reported lost is
+        # never held again. Reentrant, because a signal handler may check the lease while its thread checks
+        # it.
         self._lock = threading.RLock()
 
     @property
     def trusted_until(self) -> float:
-        """When it is lost, unless it is renewed before."""
+        """Time at which the lease is lost unless it is renewed before."""
         return self._trusted_until
 
     @property
     def overdue_at(self) -> float:
-        """When it will have been due for as long as it was not, unless it is renewed before."""
+        """Time at which a renewal will be overdue by as long as the renewal interval."""
         return self.sent_at + 2 * self.ttl / RENEWALS_PER_TTL
 
     def is_held(self) -> bool:
-        """Asked of the clock, not of anybody's memory: right also in a program that was asleep."""
+        """True if the lease can be trusted now.
+
+        The clock decides, so the result is right even after the process was suspended.
+        """
         with self._lock:
             is_valid = (
                 not self.is_ended
@@ -63,12 +70,12 @@ class Lease:
 
     @property
     def is_inherited(self) -> bool:
-        """Whether it is that of the process that this one was forked from."""
+        """True if the lease belongs to the process that this one was forked from."""
         return os.getpid() != self._pid
 
     @property
     def lost_reason(self) -> str | None:
-        """Why it was lost; None: it was not."""
+        """Reason for which the lease was lost, or None if it was not."""
         if self.is_inherited:
             return HELD_BY_PARENT
         with self._lock:
@@ -93,7 +100,7 @@ class Lease:
                 self.renew_at = sent_at + self.ttl / RENEWALS_PER_TTL
 
     def mark_lost(self, reason: str) -> bool:
-        """False: it was lost before, or given back."""
+        """Mark the lease as lost. Return False if it was lost or released before."""
         with self._lock:
             if self.is_ended or self._lost_reason is not None:
                 return False
@@ -102,7 +109,7 @@ class Lease:
         return True
 
     def end(self) -> None:
-        """It was given back."""
+        """Mark the lease as released."""
         with self._lock:
             self.is_ended = True
 

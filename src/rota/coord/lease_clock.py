@@ -1,20 +1,21 @@
-"""How long one may rely on a hold without asking again.
+"""Clock by which a holder trusts its lease.
 
-The server counts from when it was asked, which is after we sent it; we count from when we sent it, and stop
-a little earlier. So whoever holds something stops to believe in it before anybody else can have it, without
-being told. The clock goes on while the machine sleeps; the one that programs time with may not.
+The server counts the ttl from when it executes the statement, which is after the holder sent it. The
+holder counts from when it sent the statement, and stops a little earlier. So a holder stops trusting its
+lease, without any message, before another instance can acquire it. The clock advances while the machine
+is suspended; the event loop's clock may not.
 """
 
 from __future__ import annotations
 
 import time
 
-# What Linux calls the clock that goes on through a suspend; elsewhere the monotonic one does.
+# Linux's clock that advances during a suspend; other systems use the monotonic clock.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 MARGIN_SHARE, MAX_MARGIN_SECONDS = 0.1, 1.0
 MAX_CLOCK_DRIFT = 0.001
-"""Clocks that are being put right run faster or slower by half as much."""
+"""Allowed drift, as a share of the ttl. A clock that is being slewed runs fast or slow by half of this."""
 
 
 def now() -> float:
@@ -22,5 +23,5 @@ def now() -> float:
 
 
 def trusted_seconds(ttl: float) -> float:
-    """Of so many seconds that something is held, those that one may rely on."""
+    """Return how many seconds of a lease the holder may trust."""
     return ttl - min(ttl * MARGIN_SHARE, MAX_MARGIN_SECONDS + ttl * MAX_CLOCK_DRIFT)

@@ -1,12 +1,13 @@
 """A lock, or a permit of a semaphore, from the first attempt to acquire it until its release.
 
-Acquiring is one statement and releasing another; in between the renewal thread renews it. A program
-that does not get the lock registers on its row and is notified of the release. It also polls, because a
-holder that dies notifies nobody.
+Acquiring is one statement and releasing another; in between the renewal thread renews it. A program that
+does not get the lock registers on its row and is notified of the release. It also polls, because a
+holder that dies sends no notification.
 
 A loss shows in three ways: `held` is false at once, by the clock, in any thread; `lost` is set in the
-event loop as soon as that runs; leaving the block raises LockLost. None of them protects data. What
-must not happen twice is protected by the token: call `assert_held` in the transaction that writes.
+event loop as soon as the loop runs; leaving the block raises LockLost. None of them protects data.
+Writes that must not happen twice are protected by the token: call `assert_held` in the transaction that
+writes.
 
 `CancelScope` cancels a block of code when its lease is lost and raises the reason instead of
 CancelledError.
@@ -38,13 +39,13 @@ H = TypeVar("H", bound="LockHandle")
 
 MAX_RELEASE_SECONDS, MIN_RELEASE_SECONDS = 5.0, 1.0
 ABANDON_TIMEOUT_SECONDS = 2.0
-"""Seconds that the database has to answer."""
+"""Seconds that the database has to answer: limits for a release, and for abandoning an attempt."""
 
 SEPARATE_HANDLE_HINT = "who may take it beside others has an object of his own, from app.lock(…)"
 
 
 class LockHandle:
-    """One of `permits`, or with 0 of them a lock."""
+    """A lock or, if `permits` is above 0, one permit of a semaphore with that many."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class LockHandle:
         self._cancel_scope: CancelScope | None = None
         self._is_acquiring = False
         self.lost = asyncio.Event()
-        """Set when it is lost."""
+        """Set when the lock is lost."""
 
     @property
     def kind(self) -> str:
@@ -83,7 +84,7 @@ class LockHandle:
 
     @property
     def token(self) -> int:
-        """The fencing token: larger than every one before it."""
+        """Fencing token: larger than every earlier token."""
         return self._require_lease().token
 
     @property
@@ -92,18 +93,18 @@ class LockHandle:
 
     @property
     def held(self) -> bool:
-        """Whether it can be relied on at this moment; true from any thread, and after any pause."""
+        """True if the lock can be trusted at this moment. Thread-safe, and right after any pause."""
         return self._lease is not None and self._lease.is_held()
 
-    # Taking
+    # Acquire
 
     async def acquire(self: H) -> H:
-        """Take it, waiting as long as `wait` says; raises Busy after that."""
+        """Acquire the lock, waiting up to `wait`. Raise Busy after that."""
         await self._acquire(self._wait)
         return self
 
     async def try_acquire(self) -> bool:
-        """Take it if it is free."""
+        """Acquire the lock if it is free. Return True if it was."""
         try:
             await self._acquire(0.0)
         except Busy:
@@ -171,7 +172,7 @@ class LockHandle:
         )
 
     async def _abandon(self, coordinator: Coordinator, nonces: list[UUID]) -> None:
-        """Whoever has stopped to wait must not have it: nobody would give it back."""
+        """Release the lock if an unconfirmed attempt has acquired it: no other code would release it."""
         query = locks.abandon(self.name, nonces, coordinator.identity.instance)
         try:
             async with asyncio.timeout(ABANDON_TIMEOUT_SECONDS):
@@ -202,16 +203,16 @@ class LockHandle:
             "wait longer with wait=…, or see `rota locks`"
         )
 
-    # Losing
+    # Loss
 
     def _report_lost(self, coordinator: Coordinator, lease: Lease, reason: str) -> None:
-        """Called by the keeper, or by whoever asked first."""
+        """Report the loss. Called in the renewal thread, or in the thread that noticed the loss first."""
         coordinator.publish(events.LockForfeited(self.name, lease.token, reason))
         coordinator.call_in_loop(lambda: self._signal_lost(lease))
 
     def _signal_lost(self, lease: Lease) -> None:
         if lease is not self._lease:
-            return  # it has been taken anew since
+            return  # acquired again since
         self.lost.set()
         if self._cancel_scope is not None and self._on_lost == "cancel":
             self._cancel_scope.cancel()
@@ -225,31 +226,33 @@ class LockHandle:
         return self._lease
 
     async def assert_held(self, connection: Any) -> None:
-        """Refuse the rest of the transaction on this connection of yours, with LockLost, if it is no longer
-        held; else nobody else gets it until the transaction ends."""
+        """Make the caller's transaction fail with LockLost if the lock is no longer held.
+
+        Otherwise no other instance can acquire the lock until that transaction ends.
+        """
         answer = self.run_assertion(connection)
         if isinstance(answer, Awaitable):
             await answer
 
     def run_assertion(self, connection: Any) -> Any:
-        """The same for a connection of any kind; answers what is to be awaited, if anything is."""
+        """Run `assert_held` on a connection of any kind. Return an awaitable if the connection is async."""
         lease, coordinator = self._require_lease(), self._coordinator
         assert coordinator is not None
         return run_on(
             connection, locks.assert_lock(lease.name, lease.token), coordinator.database.schema
         )
 
-    # Giving back
+    # Release
 
     async def release(self) -> None:
-        """Give it back. Raises LockLost if it was lost before."""
+        """Release the lock. Raise LockLost if it was lost before."""
         lease, coordinator = self._require_lease(), self._coordinator
         assert coordinator is not None
         if lease.is_ended:
             return
         reason = lease.lost_reason
         if not lease.is_inherited:
-            # First, so that a renewal under way is not refused, and told, for what we do ourselves.
+            # First, so that a renewal in progress does not report a loss when this release refuses it.
             lease.end()
             coordinator.lock_renewals.remove(lease)
             is_taken_by_other = reason != APP_CLOSED and await coordinator.finish_even_if_cancelled(
@@ -263,8 +266,10 @@ class LockHandle:
         coordinator.publish(events.LockReleased(self.name, lease.token))
 
     async def _release_lease(self, coordinator: Coordinator, lease: Lease) -> bool:
-        """Whether somebody else has had it. While the database is away that is not known, and it runs out
-        by itself."""
+        """Release the lease. Return True if another instance has acquired it.
+
+        While the database is unavailable this is unknown, and the lease expires by itself.
+        """
         timeout = min(
             max(lease.trusted_until - lease_clock.now(), MIN_RELEASE_SECONDS), MAX_RELEASE_SECONDS
         )
@@ -307,7 +312,7 @@ class LockHandle:
 
 
 class CancelScope:
-    """Made when the block is entered, in the task that runs it."""
+    """Cancellation of a block of code. Created when the block is entered, in the task that runs it."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[Any] | None = asyncio.current_task()
@@ -315,13 +320,13 @@ class CancelScope:
         self._cancelled = False
 
     def cancel(self) -> None:
-        """In the loop of the block; once."""
+        """Cancel the block once. Called in the block's event loop."""
         if self._task is not None and not self._cancelled:
             self._cancelled = True
             self._task.cancel()
 
     def finish(self, error: BaseException | None) -> bool:
-        """Whether the block ended because we cancelled it, and for no other reason."""
+        """Close the scope. Return True if the block ended only because this scope cancelled it."""
         task, self._task = self._task, None
         if task is None or not self._cancelled:
             return False

@@ -1,11 +1,11 @@
-"""A call that is made once for its key, whoever asks for it: the others get what it came to.
+"""Calls that are made once for a key: the first client makes the call, other clients receive its result.
 
-Who comes first makes it, and the keeper says all the while that he is at it. What it came to is kept under
-his token: should somebody else have begun it since, because he was frozen or cut off, it counts for
-nothing. A call that raises is nobody's any more; the next to come makes it. So it comes to one result, but
-a crash on the way repeats the call.
+While the call runs, the renewal thread renews its lease. The result is stored under the caller's token.
+If the caller was frozen or cut off and another client has begun the call since, its result is refused. A
+call that raises releases its key, and the next client makes the call. So each key gets one result, but a
+crash during the call repeats the call.
 
-Whoever made the call gets its result as all others do: read back from JSON.
+All clients, the caller included, receive the result decoded from JSON.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RELEASE_TIMEOUT_SECONDS = 2.0
 
 
 class OnceCall:
-    """One wish for the result. It is begun, and then kept or freed, unless the result was there."""
+    """Request for the result of a key: `begin`, then `store_result` or `release` unless it existed."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class OnceCall:
         self._wait = wait
         self._retention = retention
         self._label = getattr(fn, "__qualname__", type(fn).__qualname__)
-        # Before anything is done: what cannot be kept is better not called.
+        # First: if the result could not be stored, the call should not be made.
         self.decode_result = reader_of_function(fn)
         self._coordinator: Coordinator | None = None
         self._nonces: Sequence[UUID] = ()
         self._lease: Lease | None = None
 
     async def begin(self) -> str | None:
-        """The result as it is kept; None: it is for us to make the call."""
+        """Return the stored result, or None if this client has to make the call."""
         self._coordinator = coordinator = await self._open_coordinator()
         acquire_loop = AcquireLoop(
             coordinator,
@@ -102,10 +102,10 @@ class OnceCall:
         )
 
     async def execute(self, fn: Callable[[], Any]) -> Any:
-        """Make the call, and keep what it comes to. A plain function is called in a thread."""
+        """Make the call and store its result. A plain function is called in a thread."""
         if iscoroutinefunction(fn):
             return await self._execute(fn)
-        # Who no longer waits for a thread does not end it: it goes on, and what it comes to is kept.
+        # Cancelling the caller does not end the thread: it continues, and its result is stored.
         assert self._coordinator is not None
         return await self._coordinator.finish_even_if_cancelled(
             self._execute(lambda: _call_in_thread(fn))
@@ -123,15 +123,17 @@ class OnceCall:
         return value
 
     def encode_result(self, value: Any) -> tuple[Any, str]:
-        """What a call has returned, as all will read it, and as it is kept."""
+        """Return the result of a call as clients will decode it, and as it is stored."""
         assert self._coordinator is not None
         limit = self._coordinator.database.settings.payload_limit
         text = codec.encode(value, f"what {self._label} returned", limit)
         return self.decode_result(text), text
 
     async def store_result(self, result: str) -> None:
-        """Keep what it came to, also if who made the call is interrupted now. Raises LockLost if somebody
-        else has begun it since."""
+        """Store the result, even if the caller is cancelled now.
+
+        Raise LockLost if another client has begun the call since.
+        """
         assert self._coordinator is not None
         assert self._lease is not None
         self._nonces = ()
@@ -141,7 +143,7 @@ class OnceCall:
 
     async def _store_result(self, coordinator: Coordinator, lease: Lease, result: str) -> None:
         try:
-            # As long as it is not kept, we are at it: the database may be away for a moment.
+            # The lease is renewed until the result is stored: the database may be unavailable for a moment.
             query = once_calls.finish(self.key, lease.token, result, self._retention)
             answers = await coordinator.database.run_with_retry(query)
         finally:
@@ -155,7 +157,7 @@ class OnceCall:
         await self._notify_waiters(coordinator, answers)
 
     async def release(self) -> None:
-        """Let go of it, if it was begun and nothing is kept: the next to come makes the call."""
+        """Release the key of a call that was begun and has no result, so that the next client makes it."""
         coordinator, lease, nonces = self._coordinator, self._lease, self._nonces
         if coordinator is not None and lease is not None and nonces:
             self._nonces = ()
@@ -195,7 +197,7 @@ async def _call_in_thread(fn: Callable[[], Any]) -> Any:
 
 
 def _call_guarded(fn: Callable[[], Any]) -> Any:
-    """What it returns or raises, but for the one error that nobody who awaits could be told of."""
+    """Call `fn`. Replace StopIteration, which a future cannot raise, by a RuntimeError."""
     try:
         return fn()
     except StopIteration as error:

@@ -1,10 +1,9 @@
-"""How often something happens, over all instances: so many in so much time, and a few at once if they were
-saved up.
+"""Rate limiter for all instances together: a number of calls per period, and a burst of unused ones.
 
-Whoever wants to go reserves the next moment that is free, in one statement on one row, and sleeps until
-then. So nobody is overtaken, and nobody asks twice. A moment that was reserved and not used, because who
-reserved it has died or changed his mind, is gone: to give it back would let two go at once later on. So is
-one that was slept through: a program that was frozen would let all go at once that waited in it.
+A caller reserves the next free slot with one statement on one row, and sleeps until then. So callers are
+served in order, and each needs one statement. A reserved slot that is not used, because its caller died
+or was cancelled, is lost: giving it back would allow two callers at once later. A slot that was slept
+through is lost, too: otherwise all callers waiting in a frozen program would go at once.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from rota.store import rate_limits
 from rota.store.rate_limits import RateLimitSlot
 
 MIN_INTERVAL_SECONDS = 0.0001
-"""Seconds from one to the next: more often than that, one row cannot count."""
+"""Shortest interval in seconds; one row cannot count faster."""
 
 CLOCK_SLACK_SECONDS = 0.001
-"""Seconds by which the clock of a loop may be early."""
+"""Seconds by which the event loop's clock may be early."""
 
 MAX_LATE_SECONDS = 0.25
-"""Seconds after which a moment is over, unless they come further apart."""
+"""Seconds after which a slot that was slept through is lost, unless the interval is longer."""
 
 
 class RateLimiter:
@@ -52,7 +51,7 @@ class RateLimiter:
             raise ArgumentError(
                 f"burst is how many may go at once: a whole number from 1 on, not {burst!r}"
             )
-        # Whole microseconds, as the database counts; rather a little too far apart than too near.
+        # Whole microseconds, as in the database; rounded up, so the rate is never exceeded.
         self._interval = math.ceil(round(self.per / limit * 1e6, 3)) / 1e6
         if self._interval < MIN_INTERVAL_SECONDS:
             raise ArgumentError(
@@ -64,17 +63,17 @@ class RateLimiter:
         """Reserve the next time at which `n` units are available, and sleep until then.
 
         If that is further away than `wait`, nothing is reserved and RateLimitExceeded is raised. A
-        reservation that passed while the program was frozen is lost: another one is made within what is
-        left of `wait`, or RateLimitExceeded is raised.
+        reservation that passed while the program was frozen is lost: another one is made within the rest
+        of `wait`, or RateLimitExceeded is raised.
         """
         max_wait = math.inf if wait is None else max(to_seconds(wait), 0.0)
         deadline = time.monotonic() + max_wait
-        # Twice at most: where everything is late, somebody has to go all the same.
+        # Two attempts at most: on a machine where every wake-up is late, the caller must still proceed.
         if not await self._take_once(n, max_wait):
             await self._take_once(n, max(deadline - time.monotonic(), 0.0))
 
     async def _take_once(self, n: int, max_wait: float) -> bool:
-        """Answers whether we were there in time, and not when others have their turn."""
+        """Return False if the slot was slept through, so that it may overlap with later slots."""
         reservation = await self._reserve(n, max_wait)
         if not reservation.is_reserved:
             raise RateLimitExceeded(
@@ -89,7 +88,7 @@ class RateLimiter:
         return time.monotonic() - due_at < max(self._interval, MAX_LATE_SECONDS)
 
     async def try_take(self, n: int = 1) -> bool:
-        """Whether `n` may go now; then they are counted."""
+        """Return True if `n` units are available now; they are then counted."""
         return (await self._reserve(n, 0.0)).is_reserved
 
     async def _reserve(self, n: int, wait: float) -> RateLimitSlot:
@@ -101,7 +100,7 @@ class RateLimiter:
         database = (await self._open_coordinator()).database
         query = rate_limits.take(self.name, n, self._interval, self.burst, wait)
         while True:
-            # Asked again it may count twice: then fewer go, never more.
+            # A resent statement may count twice: the rate is then lower, never higher.
             for reservation in await database.run_with_retry(query):
                 return reservation
 

@@ -36,18 +36,21 @@ log = logging.getLogger("rota")
 T = TypeVar("T")
 
 IDLE_CONNECTION_SECONDS = 20.0
-"""Seconds that an unused connection is kept."""
+"""Seconds that an unused connection stays open."""
 
 ANSWER_TIMEOUT_SHARE = 0.9
-"""Of the time that a turn may take, what one answer may."""
+"""Share of a turn's timeout that one answer may take."""
 
 MAX_ERROR_DELAY_SECONDS = 0.5
 ERROR_DELAY_SHARE = 0.4
-"""After a turn that failed: seconds, and of the time that it may have taken."""
+"""Limits of the pause after a failed turn: in seconds, and as a share of the turn's timeout."""
 
 
 class RenewalTask(Protocol):
-    """Times are those of `trust.now()`; `math.inf` is never. All is called in the keeper's thread."""
+    """Task of a renewal thread.
+
+    Times are those of `lease_clock.now()`; `math.inf` means never. All methods are called in the thread.
+    """
 
     @property
     def timeout(self) -> float:
@@ -55,26 +58,29 @@ class RenewalTask(Protocol):
         ...
 
     def due_at(self) -> float:
-        """When it wants its next turn."""
+        """Return the time of its next turn."""
         ...
 
     async def renew(self, connection: PgConnection) -> None: ...
 
     def next_expiry(self) -> float:
-        """When the first of what it keeps is lost, unless it is renewed before."""
+        """Return when the first of its leases is lost unless it is renewed before."""
         ...
 
     def expire(self) -> None:
-        """Let go of what is no longer to be relied on."""
+        """Mark leases as lost that cannot be trusted any more."""
         ...
 
     def connection_lost(self) -> None:
-        """The connection went, and whatever the server bound to it."""
+        """React to the loss of the connection, and of everything the server bound to it."""
         ...
 
 
 class RenewalThread(Loop):
-    """Belongs to the event loop it is made in, and ends with it: whose loop is gone gives nothing back."""
+    """Thread of one event loop, which ends with that loop.
+
+    Leases of a closed loop are not released; they expire.
+    """
 
     def __init__(self, database: Database, name: str) -> None:
         super().__init__()
@@ -91,21 +97,21 @@ class RenewalThread(Loop):
         self._closing: asyncio.Task[None] | None = None
         self._closed = False
 
-    # From any thread
+    # Thread-safe
 
     def add(self, task: RenewalTask) -> None:
         self._tasks = [*self._tasks, task]
 
     def remove(self, task: RenewalTask) -> None:
-        """What it has kept is its owner's business."""
+        """Remove a task. Its leases are the caller's responsibility."""
         self._tasks = [each for each in self._tasks if each is not task]
 
     def wake_threadsafe(self) -> None:
-        """Something may be due sooner than it was."""
+        """Recompute the next turn, because a task may be due earlier."""
         self._call_in_thread(self._reschedule)
 
     async def run_in_thread(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Run something in the keeper's thread, from another loop."""
+        """Run a coroutine function in this thread, called from another event loop."""
         loop = self._ensure_started()
 
         async def run_once() -> T:
@@ -125,7 +131,7 @@ class RenewalThread(Loop):
         try:
             self._ensure_started().call_soon_threadsafe(callback)
         except RuntimeError:
-            return  # it has ended
+            return  # the thread has ended
 
     def _ensure_started(self) -> asyncio.AbstractEventLoop:
         with self._start_lock:
@@ -142,7 +148,7 @@ class RenewalThread(Loop):
                 self._thread.start()
             return self._thread_loop
 
-    # In the thread
+    # Runs in the thread
 
     def _thread_main(self, loop: asyncio.AbstractEventLoop) -> None:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
@@ -164,7 +170,7 @@ class RenewalThread(Loop):
             if due:
                 await self._renew_all(due)
         finally:
-            # Also of what was taken in a turn that came to nothing in the end.
+            # Also for leases acquired in a turn that failed later.
             self._set_expiry_timer()
         due_at = earliest(task.due_at() for task in self._tasks)
         if self._connection is not None and math.isinf(due_at):
@@ -176,14 +182,14 @@ class RenewalThread(Loop):
         return None if math.isinf(due_at) else max(due_at - lease_clock.now(), 0.001)
 
     async def _renew_all(self, tasks: list[RenewalTask]) -> None:
-        # Also of those whose turn it is not: it may be before this one ends.
+        # The minimum over all tasks: another task may become due before this turn ends.
         timeout = min(task.timeout for task in self._tasks)
         self.max_error_delay_seconds = min(MAX_ERROR_DELAY_SECONDS, timeout * ERROR_DELAY_SHARE)
         try:
             async with asyncio.timeout(timeout):
                 connection = await self._ensure_connected()
-            # Hung up on, where an answer is overdue: whoever says politely that he no longer waits, and
-            # waits for the answer to that, has lost half a second more.
+            # An overdue answer closes the connection. Cancelling the statement and waiting for the server's
+            # reply would take half a second longer.
             connection.answer_timeout = timeout * ANSWER_TIMEOUT_SHARE
             for task in tasks:
                 async with asyncio.timeout(timeout):
@@ -198,13 +204,13 @@ class RenewalThread(Loop):
         try:
             await task.renew(connection)
         except Exception as error:
-            # Somebody is in the way: it comes again, and the connection is as good as before.
+            # Another transaction holds the lock: the task is retried, and the connection stays usable.
             if not pg_errors.is_contended(error):
                 raise
             log.debug("%s has to wait: %s", type(task).__name__.lower(), error)
         self._watch_socket(connection)
 
-    # What is lost by the clock
+    # Expiry by the clock
 
     def _reschedule(self) -> None:
         self._set_expiry_timer()
@@ -224,24 +230,28 @@ class RenewalThread(Loop):
             task.expire()
         self._set_expiry_timer()
 
-    # The connection
+    # Connection
 
     async def _ensure_connected(self) -> PgConnection:
         if self._connection is not None and self._connection.closed:
             await self._disconnect()
         if self._connection is None:
-            # As an engine's: many rows are named at once, and the plan for that is the one over the index.
+            # With the engine's settings: the statements pass many rows, and need the plan that uses the
+            # index.
             self._connection = await self._database.connect(engine=True, direct=True)
         return self._connection
 
     def _watch_socket(self, connection: PgConnection) -> None:
-        """Something to read while we asked nothing: the server has hung up, most likely, and with it went
-        what it held for us. That is known now, not when the next turn is due."""
+        """Drop the connection as soon as the server closes it, instead of at the next turn.
+
+        The socket becomes readable although no statement is in flight: most likely the server closed it,
+        and released the session locks it held.
+        """
 
         def on_readable() -> None:
             try:
                 connection.pgconn.consume_input()
-                return  # it only says something: that a setting has changed, or that it is about to hang up
+                return  # only a message: a changed setting, or a notice of the shutdown
             except Exception as error:
                 log.debug("the server has hung up: %s", error)
             self._unwatch_socket(connection)
@@ -267,22 +277,22 @@ class RenewalThread(Loop):
             await connection.close()
 
     def _drop_connection(self) -> None:
-        """At once, and before the server hears of it: nobody relies any more on what went with it."""
+        """Drop the connection before it is closed, so that no task trusts a lock that the session held."""
         self._connection = None
         for task in self._tasks:
             task.connection_lost()
 
 
 def earliest(times: Iterable[float]) -> float:
-    """The first of some times; never, if there is none."""
+    """Return the earliest of some times, or `math.inf` if there are none."""
     return min(times, default=math.inf)
 
 
 MAX_RENEW_SECONDS = 5.0
-"""Seconds."""
+"""Seconds that a turn may take at most."""
 
 EARLY_RENEWAL_SHARE = 0.2
-"""What is due within this share of its time is renewed along with what is due."""
+"""Leases due within this share of their ttl are renewed together with those that are due now."""
 
 
 class LockRenewals:
@@ -320,7 +330,7 @@ class LockRenewals:
         if not leases:
             return
         for lease in leases.values():
-            # Asked again soon if this comes to nothing.
+            # Retry soon if this fails.
             lease.renew_at = now + min(lease.ttl / 10, 1.0)
         held = [(each.name, each.token, each.ttl) for each in leases.values()]
         query = locks.renew(self._instance, held)
@@ -328,7 +338,7 @@ class LockRenewals:
         for answer in answers:
             lease = leases[answer.token]
             if answer.token not in self._leases:
-                continue  # it was given back meanwhile, so that the answer may be no
+                continue  # released meanwhile, so the renewal may have been refused
             if answer.renewed:
                 lease.extend(now)
                 self._alerts.on_renewed(lease)
@@ -346,14 +356,14 @@ class LockRenewals:
                 self._mark_lost(lease, EXPIRED)
 
     def mark_all_lost(self, reason: str) -> list[Lease]:
-        """Nobody will renew them any more. Answers what was held until now."""
+        """Mark all leases as lost, because they will not be renewed. Return those held until now."""
         held = [lease for lease in self._held_leases() if lease.is_held()]
         for lease in held:
             self._mark_lost(lease, reason)
         return held
 
     def connection_lost(self) -> None:
-        """Locks are rows: they do not go with a connection."""
+        """Do nothing: locks are rows and do not depend on a connection."""
 
     def _mark_lost(self, lease: Lease, reason: str) -> None:
         self.remove(lease)
@@ -365,7 +375,10 @@ class LockRenewals:
 
 
 class OnceRenewals:
-    """What is lost here is not lost yet: a result counts unless somebody else has begun the call."""
+    """Leases of once calls.
+
+    After its lease is lost, a call may still store its result, unless another client has begun the call.
+    """
 
     def __init__(self, schema: str) -> None:
         self._schema = schema
@@ -397,14 +410,14 @@ class OnceRenewals:
         if not leases:
             return
         for lease in leases.values():
-            # Asked again soon if this comes to nothing.
+            # Retry soon if this fails.
             lease.renew_at = now + min(lease.ttl / 10, 1.0)
         query = once_calls.renew([(each.name, each.token, each.ttl) for each in leases.values()])
         [[answers]] = await pipeline(connection, [[query]], self._schema)
         for answer in answers:
             lease = leases[answer.token]
             if answer.token not in self._leases:
-                continue  # it has ended meanwhile
+                continue  # ended meanwhile
             if answer.renewed:
                 lease.extend(now)
             elif answer.renewed is not None:
@@ -417,7 +430,7 @@ class OnceRenewals:
                 self._mark_lost(lease, EXPIRED)
 
     def connection_lost(self) -> None:
-        """Calls are rows: they do not go with a connection."""
+        """Do nothing: once calls are rows and do not depend on a connection."""
 
     def _mark_lost(self, lease: Lease, reason: str) -> None:
         self.remove(lease)

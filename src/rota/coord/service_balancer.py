@@ -1,15 +1,16 @@
-"""Who is there to run services, and who had better run which: the part of a keeper that spreads them.
+"""Renewal task that spreads services over the instances.
 
-Every instance says now and then what it knows and what it runs, and sees the others. Of services that are
-vacant whoever runs no more than the others takes its share at once, and leaves the rest to them for a
-moment; then it takes what nobody has. Whoever runs at least two more than somebody who could have one
-passes on what is above its share.
+Each instance regularly reports the services it declares and the ones it runs, and reads all reports. An
+instance that runs no more services than any other takes its share of the vacant ones at once. It waits a
+moment for other instances to take the rest, then takes those that are still vacant. An instance that
+runs at least two more services than another that could run one of them hands over those above its share.
 
-It is advice: what keeps a service on one instance is that one leads at a time, whatever the roster says.
+Balancing is only advisory: leader election, not the reports, keeps a service on one instance.
 
-An instance that was killed stays listed until its row expires. No service is handed over to it: the row of
-a dead worker's process is not read, and an instance counts as present only if it reported within the last
-PRESENT seconds and since the last change here, and does not claim to run a service that runs here.
+An instance that was killed stays listed until its row expires. No service is handed over to it: the row
+of a dead worker's process is not read. An instance counts as present only if it reported within the last
+PRESENT_SECONDS and since the last change on this instance, and does not report a service that runs on
+this instance.
 """
 
 from __future__ import annotations
@@ -34,20 +35,21 @@ log = logging.getLogger("rota")
 
 BEAT_SECONDS = 2.0
 LEASE_SECONDS = 8.0
-"""Seconds between words, and for which one counts."""
+"""Seconds between reports, and seconds for which a report is valid."""
 
 PRESENT_SECONDS = 3.0
 """Seconds since its last report for which an instance may be given a service."""
 
 YIELD_SECONDS = 1.5
-"""Seconds for which a vacant service is left to whoever runs less."""
+"""Seconds for which a vacant service is left to instances that run fewer."""
 
 FIRST_YIELD_SECONDS = 0.05
-"""Seconds in which whoever has just come may look around."""
+"""Seconds for which a new instance waits for its first reading of the reports."""
 
 HAND_OVER_PAUSE_SECONDS = 4.0
-"""Seconds after which what runs here may be passed on: the others must have been seen to take what was
-passed on before."""
+"""Seconds from a change on this instance to the next handover: the reports must first show that other
+instances have taken the services handed over before.
+"""
 
 
 class ServiceBalancer:
@@ -77,7 +79,7 @@ class ServiceBalancer:
         self._hand_over_after = self._changed_at + HAND_OVER_PAUSE_SECONDS
         self._on_unregistered: Callable[[], None] | None = None
 
-    # As a part of a keeper
+    # Methods of RenewalTask
 
     def due_at(self) -> float:
         return self._due_at
@@ -109,7 +111,7 @@ class ServiceBalancer:
         except Exception as error:
             if pg_errors.is_transient(error) or pg_errors.is_contended(error):
                 raise
-            # Advice costs nobody the connection that his terms hang on.
+            # Balancing is advisory: its errors must not close the connection that holds the terms.
             log.warning("services are not spread: %s", pg_errors.first_line(error))
             return
         self._other_instances = {
@@ -119,7 +121,7 @@ class ServiceBalancer:
         self._rebalance()
 
     def on_change(self) -> None:
-        """What runs here is not what was said last."""
+        """Report at once: the services that run on this instance have changed."""
         self._changed_at = lease_clock.now()
         self._hand_over_after = self._changed_at + HAND_OVER_PAUSE_SECONDS
         if self._on_unregistered is None:
@@ -129,14 +131,17 @@ class ServiceBalancer:
         self._on_unregistered = on_unregistered
         self._due_at = 0.0
 
-    # Advice
+    # Advice for elections
 
     def yield_delay(self, service: str, vacant: Sequence[str]) -> float:
-        """Seconds for which this instance leaves a service to others, when these leaders are vacant."""
+        """Return for how many seconds this instance leaves `service` to other instances.
+
+        `vacant` are the leader names that are vacant now.
+        """
         if not self._has_observed:
             return FIRST_YIELD_SECONDS
         own_load = len(self._list_running())
-        # Who says that he runs it has lost it, or has died.
+        # An instance that still reports running it has lost it or died.
         loads = [
             len(each.running)
             for each in self._other_instances.values()
@@ -153,7 +158,7 @@ class ServiceBalancer:
         return 0.0 if position < max(share - own_load, 1) else YIELD_SECONDS
 
     def _sort_key(self, leader: str) -> bytes:
-        """Not the same for everybody: who takes a part of them takes another."""
+        """Order that differs between instances, so that each takes other services first."""
         return blake2b(leader.encode(), key=self._identity.instance.bytes).digest()
 
     def _rebalance(self) -> None:
@@ -184,7 +189,10 @@ class ServiceBalancer:
     def surplus(
         staying: list[str], handing_over: list[str], instances: Sequence[InstanceRow]
     ) -> list[str]:
-        """Which of mine the others had better run. `leaving`: what they are about to have anyway."""
+        """Return the services of `staying` that other instances should run instead.
+
+        `handing_over` are the services that the other instances are about to take anyway.
+        """
         loads = [len(each.running) for each in instances]
         for name in handing_over:
             eligible = [at for at, each in enumerate(instances) if name in each.services]

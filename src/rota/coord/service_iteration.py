@@ -1,4 +1,4 @@
-"""One call of a service's function, in the event loop or in a thread, and the context it receives.
+"""Call of a service's function, in the event loop or in a thread, and the context it receives.
 
 A coroutine that does not end when it is asked to stop is cancelled. A thread cannot be stopped, only
 asked; the caller waits for it.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ServiceIteration:
-    """Begins at once. `task` answers what it failed with, and does not fail."""
+    """Call of the function, begun at once. `task` returns the exception it raised, and never raises."""
 
     def __init__(self, definition: ServiceDefinition, context: ServiceContext) -> None:
         self.context = context
@@ -47,7 +47,7 @@ class ServiceIteration:
         self.context.stop()
 
     def cancel(self) -> None:
-        """Tell it, and stop it if that is possible."""
+        """Ask the function to stop, and cancel it if it is a coroutine."""
         self.request_stop()
         if not self.has_ended and not self._runs_in_thread:
             self.was_cancelled = True
@@ -60,9 +60,11 @@ class ServiceIteration:
                 await definition.fn(*args)
             else:
                 answer = await self._call_in_thread(definition.fn, *args)
-                if inspect.isawaitable(answer):  # of a function that is async and does not look it
+                # A plain function may return a coroutine.
+                if inspect.isawaitable(answer):
                     await answer
-        # A thread may end with anything; what comes of a coroutine and ends programs is to end this one.
+        # `_call_in_thread` turns every error of a thread into an Exception. A KeyboardInterrupt in a
+        # coroutine is not caught: it ends the program.
         except (Exception, asyncio.CancelledError, SystemExit) as error:
             return error
         return None
@@ -83,7 +85,7 @@ class ServiceIteration:
 def call_in_thread(
     fn: Callable[..., Any], *args: Any
 ) -> asyncio.Future[tuple[Any, BaseException | None]]:
-    """Call it in a thread of its own: one that goes on for ever must not take a place in a pool."""
+    """Call `fn` in a thread of its own, because a continuous service must not occupy a thread of a pool."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
 
@@ -100,7 +102,7 @@ def call_in_thread(
         try:
             loop.call_soon_threadsafe(set_result, answer, error)
         except RuntimeError:
-            return  # the loop is gone, and whoever waited with it
+            return  # the loop is closed, and nothing waits for the result
 
     context = contextvars.copy_context()
     threading.Thread(target=context.run, args=(call,), name="rota service", daemon=True).start()
@@ -131,7 +133,7 @@ class ServiceTerm:
     async def transaction(self) -> AsyncIterator[AsyncConnection[Any]]:
         async with self._raw_connections.transaction() as connection:
             await self._term.assert_held(connection)
-            connection.answer_timeout = None  # what the user asks may take its time
+            connection.answer_timeout = None  # the user's statements may take as long as they need
             try:
                 yield connection
             finally:

@@ -1,12 +1,11 @@
-"""One service on one instance: stand by, and when elected run it, iteration by iteration, until told to
-stop.
+"""Loop of one service on one instance: seek election, then run iteration after iteration until stopped.
 
-- Every iteration begins with a statement that names the term: where that is over, or the database is away,
-  none begins.
-- One iteration at a time. What does not stop when its term was lost runs on here, and this instance does
-  not stand for the service again until it has ended: another may have it.
-- How long until the next is counted from the start of the last one, whoever ran it. One that was cut short
-  or lost is made up for at once.
+- Every iteration begins with a statement that asserts the term. If the term has ended, or the database is
+  unavailable, no iteration begins.
+- One iteration runs at a time. An iteration that does not stop when its term is lost continues to run.
+  Until it ends, this instance is no candidate for the service: another instance may run it.
+- The pause until the next iteration is counted from the start of the last one, on any instance. An
+  iteration that was cut short or lost is made up for at once.
 """
 
 from __future__ import annotations
@@ -30,17 +29,18 @@ from rota.store.raw_connections import RawConnections
 log = logging.getLogger("rota")
 
 FOREVER_STOP_SECONDS = 3.0
-"""Seconds in which a service that goes on for ever may come to its end by itself."""
+"""Seconds that a continuous service has to end after a request to stop."""
 
 UNWIND_SECONDS = 1.0
-"""Seconds in which an iteration whose term was lost may end, before the service is left to others."""
+"""Seconds that an iteration has to end after its term was lost, before this instance withdraws."""
 
 RECORD_TIMEOUT_SECONDS = 2.0
-"""Seconds in which the end of the last iteration may be written down."""
+"""Seconds to record the end of the last iteration."""
 
 RETRY_SECONDS = 0.2
 ERROR_DELAY_SECONDS = 3.0
-"""Seconds."""
+"""Seconds before a failed statement is sent again, and before the loop restarts after an unexpected error.
+"""
 
 
 class ServiceRunner:
@@ -73,19 +73,19 @@ class ServiceRunner:
 
     @property
     def is_running(self) -> bool:
-        """Whether the service runs here; from any thread."""
+        """True if this instance runs the service. Thread-safe."""
         return self._leader.is_leader()
 
     @property
     def is_staying(self) -> bool:
-        """Whether it runs here, and will; from any thread."""
+        """True if this instance runs the service and is not handing it over. Thread-safe."""
         return self.is_running and not self._is_ending
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name=f"rota service {self.definition.name}")
 
     def hand_over(self) -> None:
-        """Let another instance have it, as soon as the iteration under way has ended."""
+        """Hand the service over to another instance as soon as the iteration in progress has ended."""
         self._handing_over.set()
         self._signal_stop()
 
@@ -94,11 +94,11 @@ class ServiceRunner:
         self._signal_stop()
 
     def hurry(self) -> None:
-        """Do not wait for what is under way, now or when it stops."""
+        """Do not wait for the iteration in progress, neither now nor when the service stops."""
         self._hurried.set()
 
     async def stop(self, grace: float) -> None:
-        """Stop; what is under way has so many seconds to end."""
+        """Stop. An iteration in progress has `grace` seconds to end."""
         self.request_stop()
         if self._task is None:
             return
@@ -115,7 +115,7 @@ class ServiceRunner:
         if iteration is not None:
             iteration.request_stop()
             if self.definition.every is None:
-                # What goes on for ever ends when it is told to, or is ended.
+                # A continuous service is asked to end, then cancelled.
                 asyncio.get_running_loop().call_later(FOREVER_STOP_SECONDS, iteration.cancel)
 
     def _cancel_current(self) -> None:
@@ -127,7 +127,7 @@ class ServiceRunner:
     async def _get_coordinator(self) -> Coordinator:
         return self._coordinator
 
-    # Being the one
+    # Election and terms
 
     async def _run(self) -> None:
         while not self._stopping.is_set():
@@ -136,14 +136,14 @@ class ServiceRunner:
                     await self._run_terms()
             except Exception:
                 if self._coordinator.is_closed:
-                    return  # the app was closed, and nothing can be said any more
+                    return  # the app was closed, so nothing can be recorded
                 log.exception("service %r stopped unexpectedly", self.definition.name)
                 await wait_first(None, self._stopping, timeout=ERROR_DELAY_SECONDS)
             if self._iteration is not None:
                 await self._wait_for_stuck_iteration(self._iteration)
 
     async def _run_terms(self) -> None:
-        """Run it whenever elected, until told to leave, or until something runs on whose term is over."""
+        """Run the service in every term won, until it is stopped or an iteration outlives its term."""
         while self._iteration is None and not self._stopping.is_set():
             term = await self._wait_elected()
             if term is None:
@@ -153,7 +153,8 @@ class ServiceRunner:
             try:
                 await self._run_term(term)
             finally:
-                if term.held:  # there may be another by now
+                # A newer term may have begun.
+                if term.held:
                     await self._leader.resign()
                 self._on_change()
 
@@ -185,7 +186,7 @@ class ServiceRunner:
         if entry is None:
             return
         self._failures = entry.failures
-        # Whatever has become of the clock meanwhile.
+        # Limits the delay if the database's clock was changed.
         delay = min(entry.delay, definition.pause_seconds(entry.failures, 0.0))
         log.info("runs service %r (term %s)", definition.name, term.number)
         while await self._wait_next(delay, term):
@@ -204,7 +205,7 @@ class ServiceRunner:
             )
 
     async def _wait_next(self, seconds: float, term: Term) -> bool:
-        """Wait for the next iteration. Answers whether there is to be one."""
+        """Wait for the next iteration. Return False if there is to be none."""
         await wait_first(None, term.lost, self._stopping, self._handing_over, timeout=seconds)
         return term.held and not self._is_ending and self._iteration is None
 
@@ -213,8 +214,7 @@ class ServiceRunner:
         return self._stopping.is_set() or self._handing_over.is_set()
 
     async def _run_query(self, term: Term, query: Query[Any]) -> Any:
-        """The answer to a query that names the term, as long as that stands and nobody wants an end; None:
-        it is over."""
+        """Return the answer to a query that asserts the term, or None if the term or service has ended."""
         while term.held and not self._is_ending:
             query_task = self._query_task = asyncio.create_task(
                 self._coordinator.database.run(query)
@@ -238,12 +238,12 @@ class ServiceRunner:
             )
         return None
 
-    # One iteration
+    # Iterations
 
     async def _run_iteration(self, term: Term, number: int) -> None:
         name = self.definition.name
         if self._is_ending or not term.held:
-            await self._record(term, number, "stopped", 0.0)  # it had better not begin any more
+            await self._record(term, number, "stopped", 0.0)  # stopped before it began
             return
         context = ServiceContext(name, number, ServiceTerm(term, self._raw_connections))
         iteration = self._iteration = ServiceIteration(self.definition, context)
@@ -275,7 +275,7 @@ class ServiceRunner:
             return "stopped"
         if error is not None:
             return "failed"
-        # One that goes on for ever has not come to an end, but was told to.
+        # A continuous service that returned has not succeeded if it was asked to stop.
         stopped_on_request = self.definition.every is None and self._is_ending
         return "stopped" if stopped_on_request else "succeeded"
 
@@ -304,7 +304,10 @@ class ServiceRunner:
             self._coordinator.publish(events.ServiceRan(name, number, outcome))
 
     async def _write_outcome(self, term: Term, query: Query[Any]) -> bool:
-        """Nothing else begins before it is, as long as that is for us to say."""
+        """Record the outcome of an iteration. Return True if it was recorded.
+
+        While the term is held, retry until it is, because the next iteration must not begin before.
+        """
         while True:
             try:
                 async with asyncio.timeout(RECORD_TIMEOUT_SECONDS):
@@ -322,7 +325,7 @@ class ServiceRunner:
 
 def _format_traceback(error: BaseException) -> str:
     try:
-        # The first frame is ours and says nothing about the user's code.
+        # Skip the first frame, which is Rota's own.
         trace = error.__traceback__
         return "".join(
             traceback.format_exception(type(error), error, trace.tb_next if trace else None)
@@ -334,7 +337,7 @@ def _format_traceback(error: BaseException) -> str:
 async def wait_first(
     future: asyncio.Future[Any] | None, *stop_events: asyncio.Event, timeout: float | None = None
 ) -> None:
-    """Wait for the first of these, and no longer than that. What is waited for is not cancelled."""
+    """Wait for the first of these, `timeout` seconds at most. Nothing that is waited for is cancelled."""
     if any(each.is_set() for each in stop_events) or (timeout is not None and timeout <= 0):
         await asyncio.sleep(0)
         return

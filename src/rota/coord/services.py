@@ -1,4 +1,4 @@
-"""All the services of an app on one instance: it stands by for each, and runs those it is elected for."""
+"""The services of an app on one instance: a candidate for each, and a loop for each election won."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rota.store.raw_connections import RawConnections
 log = logging.getLogger("rota")
 
 UNREGISTER_TIMEOUT_SECONDS = 1.0
-"""Seconds in which the others may be told that this instance is there no more; else they find out."""
+"""Seconds to unregister this instance. Without it, other instances notice when its row expires."""
 
 
 class ServiceGroup:
@@ -56,11 +56,11 @@ class ServiceGroup:
         self._coordinator.publish(events.ServicesStarted(tuple(names)))
 
     def list_running(self) -> list[str]:
-        """Those that run here."""
+        """Return the names of the services that run on this instance."""
         return [name for name, runner in self._runners.items() if runner.is_running]
 
     def request_stop(self, grace: float) -> asyncio.Task[None]:
-        """Pass everything on; what is under way has so many seconds to end."""
+        """Hand over every service. An iteration in progress has `grace` seconds to end."""
         if self._stopping is None:
             for runner in self._runners.values():
                 runner.request_stop()
@@ -71,7 +71,7 @@ class ServiceGroup:
         await asyncio.shield(self.request_stop(grace))
 
     def hurry(self) -> None:
-        """Do not wait for what is under way, now or when they stop."""
+        """Do not wait for iterations in progress, neither now nor when the services stop."""
         for runner in self._runners.values():
             runner.hurry()
 

@@ -1,1 +1,1 @@
-"""Graphs as pictures: SVG, Mermaid, and what a terminal needs. Pure: names and labels in, text out."""
+"""Drawings of graphs: SVG, Mermaid and text for terminals. Pure functions from names and labels to text."""

@@ -1,12 +1,10 @@
-"""Figures over time as SVG pictures: bars, lines, and one line small enough to stand in a table.
+"""Charts over time as SVG: bars, lines, and sparklines for table rows.
 
-They are drawn with classes alone and have no colours of their own: the page's sheet gives those, by day
-and by night, so nothing here needs an inline style. Time runs to the right and ends now; what is written
-below is how long ago, the same wherever the reader is. A value that is None was seen by nobody, and leaves
-a gap.
+Charts have CSS classes and no colours or inline styles; the style sheet of the page defines the colours of
+light and dark mode. Time runs to the right and ends now. The axis shows relative times, which are the same
+in every time zone. A value of None is unknown and leaves a gap.
 
-Each picture says its figures to whoever cannot see it, and each stretch of it when it is pointed at. Names
-are text, whatever is in them.
+Each chart has a text alternative with its values, and a tooltip for each bucket. Names are escaped.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from datetime import UTC, datetime
 from rota.drawing.svg_text import escape_text, format_number
 
 FormatValue = Callable[[float], str]
-"""A value as people write it."""
+"""Formats a value for people."""
 
 WIDTH, HEIGHT = 360.0, 172.0
 LEFT, RIGHT, TOP, BOTTOM = 46.0, 6.0, 10.0, 24.0
@@ -29,7 +27,7 @@ PLOT_WIDTH = WIDTH - LEFT - RIGHT
 SPARK_WIDTH, SPARK_HEIGHT = 72.0, 24.0
 
 MAX_TICKS = 4
-"""Lines across, at most, besides the floor."""
+"""Limit of horizontal lines in addition to the baseline."""
 
 DURATION_MARKS_SECONDS = (
     0.001,
@@ -45,20 +43,20 @@ DURATION_MARKS_SECONDS = (
     864000.0,
     8640000.0,
 )
-"""Seconds that a scale of durations may begin, end and be marked at."""
+"""Possible ends and marks of a scale of durations."""
 
 TIME_MARKS_SECONDS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
-"""Seconds between two marks of time."""
+"""Possible distances between two marks of the time axis."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChartSeries:
-    """Values of one thing, one of each stretch, the first first."""
+    """Values of one quantity, one for each bucket, in order of time."""
 
     name: str
     values: Sequence[float | None]
     kind: str = ""
-    """The class it is drawn with; a state's word has that state's colour."""
+    """CSS class of the series; a state's name gives that state's colour."""
 
     @property
     def known_values(self) -> list[float]:
@@ -67,7 +65,7 @@ class ChartSeries:
 
 @dataclass(frozen=True, slots=True)
 class ChartBuckets:
-    """When the values are from: stretches of `step` seconds, the first of which begins at `begin`."""
+    """Buckets of `step` seconds, the first of which begins at `begin`."""
 
     begin: datetime
     step: float
@@ -81,7 +79,7 @@ class ChartBuckets:
 
 @dataclass(frozen=True, slots=True)
 class _ValueScale:
-    """Where a value is drawn, and which values are marked."""
+    """Vertical scale: positions of values, and the values that are marked."""
 
     marks: list[float]
     low: float
@@ -96,8 +94,10 @@ class _ValueScale:
 
 
 def tick_values(maximum: float, limit: int = MAX_TICKS, *, integers: bool = False) -> list[float]:
-    """From 0 to at least the largest, in round steps, no more than so many of them; `whole`: not of less
-    than one."""
+    """Return round tick values from 0 to at least `maximum`, with at most `limit` steps.
+
+    With `integers`, a step is at least 1.
+    """
     if not maximum > 0 or not math.isfinite(maximum):
         return [0.0, 1.0]
     size = 10.0 ** math.floor(math.log10(maximum / limit))
@@ -109,7 +109,7 @@ def tick_values(maximum: float, limit: int = MAX_TICKS, *, integers: bool = Fals
 
 
 def log_marks(minimum: float, maximum: float) -> list[float]:
-    """Marks of durations around these two: where a picture of them begins, ends, and is marked between."""
+    """Return the duration marks that enclose both values, as ends and marks of a logarithmic scale."""
     begin = max(
         (index for index, mark in enumerate(DURATION_MARKS_SECONDS) if mark <= minimum), default=0
     )
@@ -130,8 +130,10 @@ def bar_chart(
     format_tick: FormatValue | None = None,
     empty: str,
 ) -> str:
-    """One bar a stretch, the series piled up in it. The last stretch is not over. `mark`: how a value is
-    written beside the picture, where there is little room."""
+    """Draw one bar for each bucket, with the series stacked. The last bucket is incomplete.
+
+    `format_tick` formats the values of the axis, where space is limited.
+    """
     totals = [sum(each.values[index] or 0 for each in series) for index in range(buckets.count)]
     scale = _linear_scale(max(totals, default=0.0))
     return _chart(
@@ -150,8 +152,11 @@ def line_chart(
     durations: bool = False,
     integers: bool = False,
 ) -> str:
-    """A line a series. `whole`: of things that are counted; `durations`: of seconds, from milliseconds to
-    days on one picture, so each mark is about ten times the one below it."""
+    """Draw one line for each series.
+
+    With `integers`, ticks are whole numbers. With `durations`, values are seconds on a logarithmic scale
+    from milliseconds to days, where each mark is about ten times the previous one.
+    """
     known_values = [value for each in series for value in each.known_values]
     positive = [value for value in known_values if value > 0]
     if durations:
@@ -165,7 +170,7 @@ def line_chart(
 
 
 def sparkline(series: ChartSeries, *, title: str, format_value: FormatValue) -> str:
-    """One small line, for a row of a table; its figures are beside it, and said."""
+    """Draw one small line for a table row, with its values as tooltip and text alternative."""
     known_values = series.known_values
     maximum = max(known_values, default=0.0)
     room = SPARK_HEIGHT - 4
@@ -237,7 +242,7 @@ def _chart(
 
 
 def _describe_series(series: ChartSeries, format_value: FormatValue) -> str:
-    """Its last value and its largest, for whoever cannot see it."""
+    """Return the last and the largest value as text, for screen readers."""
     known_values = series.known_values
     if not known_values:
         return "not known"
@@ -246,7 +251,7 @@ def _describe_series(series: ChartSeries, format_value: FormatValue) -> str:
 
 
 def _value_axis(scale: _ValueScale, format_value: FormatValue) -> Iterator[str]:
-    # As many marks as fit; the floor and the top are always there.
+    # Draw as many marks as fit, and always the first and the last.
     every = math.ceil((len(scale.marks) - 1) / (MAX_TICKS + 1)) or 1
     for index, mark in enumerate(scale.marks):
         if index % every and mark != scale.marks[-1]:
@@ -308,7 +313,7 @@ def _stacked_bars(
             if value <= 0:
                 continue
             y, bottom = scale.y(base + value), scale.y(base)
-            # What is there is seen, however little it is beside the rest.
+            # A value above zero is visible, however small it is.
             height = max(bottom - y, 1.5)
             yield (
                 f'<rect class="pile {escape_text(each.kind)}{open_class}" '
@@ -337,7 +342,7 @@ ToPoint = Callable[[int, float], tuple[float, float]]
 
 
 def _strokes(values: Sequence[float | None], point: ToPoint, bottom: float) -> Iterator[str]:
-    """A line for as long as values follow each other, with what is below it; one alone is a dot."""
+    """Yield a line with the area below it for each run of known values; a single value becomes a dot."""
     for segment in _segments(values):
         points = [point(index, value) for index, value in segment]
         if len(points) == 1:
@@ -367,7 +372,7 @@ def _segments(values: Sequence[float | None]) -> Iterator[list[tuple[int, float]
 def _tooltips(
     buckets: ChartBuckets, series: Sequence[ChartSeries], format_value: FormatValue
 ) -> Iterator[str]:
-    """Over each stretch, as high as the picture, what it says when it is pointed at."""
+    """Yield an invisible rectangle with a tooltip over each bucket."""
     pitch = PLOT_WIDTH / buckets.count
     for index in range(buckets.count):
         values = [

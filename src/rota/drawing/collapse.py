@@ -1,8 +1,8 @@
-"""Folding: a fan of ten thousand is drawn as a few of its jobs and one that stands for the rest.
+"""Collapsing of wide graphs: ten thousand similar jobs are drawn as a few of them and one box for the rest.
 
-Jobs are alike when they wait for the same jobs, in the same way, and the same jobs wait for them. Of
-those alike, the ones somebody should look at stay: failed before running, running before succeeded. What
-is folded away is still counted, by state.
+Jobs are similar if they have the same predecessors and successors, by the same kinds of edges. The most
+urgent ones remain visible: failed before running, running before succeeded. Collapsed jobs are counted by
+state.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from rota.drawing.label import EMPTY_LABEL, STATES, Edge, NodeLabel
 from rota.model.graph import Graph
 
 MAX_SIMILAR = 8
-"""How many of those alike are drawn."""
+"""Number of similar jobs that are drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollapsedGraph:
-    """A graph to draw in place of another. Names that stand for many are keys of `folds`."""
+    """A graph to draw in place of another. Names that represent many jobs are keys of `members`."""
 
     graph: Graph
     labels: Mapping[str, NodeLabel]
@@ -35,10 +35,13 @@ def collapse(
     after: Collection[Edge] = (),
     max_similar: int = MAX_SIMILAR,
 ) -> CollapsedGraph:
-    """Keep `kept` of those alike. One alone is never folded: its line would say less than its name."""
+    """Keep `max_similar` of each set of similar jobs, and collapse the rest.
+
+    A single job is never collapsed: the summary would be less informative than its name.
+    """
     labels = labels or {}
     order_only = frozenset(after)
-    representatives: dict[str, str] = {}  # whoever is folded away, and under which name
+    representatives: dict[str, str] = {}  # collapsed job to the name that represents it
     members: dict[str, tuple[str, ...]] = {}
     all_labels = dict(labels)
     for similar in _group_similar(graph, order_only):
@@ -57,7 +60,7 @@ def collapse(
     predecessors: dict[str, list[str]] = {}
     for name in graph.order:
         if name in representatives and name != members[representatives[name]][-1]:
-            continue  # the last of them brings in the one that stands for all
+            continue  # the last member adds the box of all members
         sources = [
             representatives.get(predecessor, predecessor)
             for predecessor in graph.predecessors[name]

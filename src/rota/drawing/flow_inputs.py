@@ -1,4 +1,4 @@
-"""What a flow or a task takes, and what is said of a flow's tasks where it is drawn as it is written."""
+"""Inputs of a flow or a task, and the labels of a flow's tasks in a drawing of its definition."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rota.model.task import TaskDefinition
 from rota.model.type_match import format_type
 
 WAIT_NODES_MODULE = "rota.app.flow"
-"""Where the code of nodes is that only wait."""
+"""Module that defines nodes that only wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowInput:
-    """One word of an input: its type, whether it must be given, and what it is if it is not."""
+    """Parameter of an input: its type, whether it is required, and its default."""
 
     name: str
     kind: str
@@ -26,12 +26,12 @@ class FlowInput:
     default: str
 
     def __str__(self) -> str:
-        """As a function would have it: `limit: int = 10`."""
+        """Return the parameter as in a signature: `limit: int = 10`."""
         return f"{self.name}: {self.kind}" + ("" if self.required else f" = {self.default}")
 
 
 def flow_inputs(plan: FlowPlan) -> list[FlowInput]:
-    """What a run takes. Where several tasks take a word, it must be right for all of them."""
+    """Return the parameters of a run. A value that several tasks take must be valid for all of them."""
     consumers: dict[str, list[TaskDefinition]] = {}
     for node in plan.nodes:
         for name, tasks in node.parameters.items():
@@ -63,13 +63,13 @@ def _input(name: str, consumers: Iterable[TaskDefinition]) -> FlowInput:
 
 
 def order_only_predecessors(plan: FlowPlan, node: FlowNode) -> list[str]:
-    """Those it waits for without taking their results."""
+    """Return the predecessors whose results the node does not take."""
     result_parameters = plan.result_parameters(node)
     return [name for name in plan.graph.predecessors[node.name] if name not in result_parameters]
 
 
 def order_only_edges(plan: FlowPlan) -> set[Edge]:
-    """Edges that carry order and no result."""
+    """Return the edges that carry order but no result."""
     return {
         (predecessor, node.name)
         for node in plan.nodes
@@ -78,8 +78,11 @@ def order_only_edges(plan: FlowPlan) -> set[Edge]:
 
 
 def node_label(plan: FlowPlan, node: FlowNode, *, text: bool = False) -> NodeLabel:
-    """What its place in the graph does not say. Text has no dashes: where a task takes results of some it
-    waits for, it names the others."""
+    """Return the properties of a node that its position does not show.
+
+    A text drawing (`text=True`) has no dashed edges. If a task takes results of some predecessors only, the
+    label of a text drawing names the rest.
+    """
     details: list[str] = []
     if node.task.fn.__module__ == WAIT_NODES_MODULE:
         details.append(_describe_wait(node))
@@ -99,6 +102,6 @@ def node_label(plan: FlowPlan, node: FlowNode, *, text: bool = False) -> NodeLab
 
 
 def _describe_wait(node: FlowNode) -> str:
-    """What a node does that only waits: `sleeps for 30 days`."""
+    """Return a description of a node that only waits: `sleeps for 30 days`."""
     text = (node.task.fn.__doc__ or "").rstrip(".").removesuffix(", 0:00:00")
     return text[:1].lower() + text[1:]

@@ -1,8 +1,8 @@
-"""What took when: a line for each job, its bars along one axis of time.
+"""Gantt chart: one row for each job, with its bars along a common time axis.
 
-Waiting for a worker, running, sleeping and attempts that failed are drawn differently, by shape and not
-only by colour. Nothing is too short to be seen and to be pointed at: a bar is at least six pixels wide.
-Colours are classes, for the sheet of the page.
+Queued, running, sleeping and failed attempts differ in shape, not only in colour. A bar is at least six
+pixels wide, so that it can be seen and pointed at. Colours are CSS classes, defined by the style sheet of
+the page.
 """
 
 from __future__ import annotations
@@ -14,22 +14,20 @@ from typing import Literal, NamedTuple
 
 from rota.drawing.svg_text import escape_text, format_number, truncate
 
-BarKind = Literal["queued", "running", "asleep", "attempt", "mark"]
-"""It waits for its turn; runs, or has run; sleeps or waits for somebody; an attempt before the last; one
-moment."""
+BarKind = Literal["queued", "running", "sleeping", "attempt", "mark"]
+"""queued; running or finished; sleeping or waiting for a signal; an earlier attempt; a point in time."""
 
 WIDTH = 1_080.0
 NAMES_WIDTH = 210.0
-"""What the names take of it."""
+"""Width of the column of names."""
 ROW_HEIGHT = 26.0
 HEADER_HEIGHT = 30.0
 MARGIN = 16.0
-"""At the right: room for what is wider than it was long."""
+"""Room at the right for bars that are drawn wider than their duration."""
 MIN_BAR_WIDTH = 6.0
-"""Pixels."""
 MAX_TICKS = 8
 ICON_PREFIX = "i-state"
-"""Symbols of the page."""
+"""Prefix of the page's SVG symbols, one for each state."""
 STRIPES_ID = "gantt-stripes"
 
 
@@ -49,7 +47,7 @@ class GanttRow:
     bars: Sequence[GanttBar]
     href: str = ""
     is_nested: bool = False
-    """A part of the row above."""
+    """True if the row is part of the row above."""
 
 
 def gantt(
@@ -61,7 +59,7 @@ def gantt(
     selected: str = "",
     title: str = "Timeline",
 ) -> str:
-    """One SVG. `now`: where to draw it, while something goes on."""
+    """Draw the chart as one SVG, with a line at `now` if it is given."""
     end = max(end, start + timedelta(milliseconds=1))
     scale = _TimeScale(start, end)
     height = HEADER_HEIGHT + ROW_HEIGHT * len(rows) + 8
@@ -128,14 +126,14 @@ _AXIS_STEPS_SECONDS = (
 
 
 def _axis_step(seconds: float) -> float:
-    """A round time, so many of which fill the axis without crowding it."""
+    """Return a round step that gives at most MAX_TICKS labels."""
     return next(
         (each for each in _AXIS_STEPS_SECONDS if seconds / each <= MAX_TICKS), seconds / MAX_TICKS
     )
 
 
 def _format_elapsed(seconds: float, step: float) -> str:
-    """How long after the start, as finely as the steps are."""
+    """Format the time since the start, as precisely as the steps of the axis."""
     if seconds == 0:
         return "0"
     if step < 1:
@@ -179,8 +177,8 @@ def _row(row: GanttRow, y: float, scale: _TimeScale, *, selected: bool) -> Itera
     yield f"</{tag}>"
 
 
-_DRAW_ORDER = {"queued": 0, "asleep": 1, "attempt": 2, "running": 3, "mark": 4}
-_BAR_HEIGHTS = {"queued": 4.0, "asleep": 12.0, "attempt": 10.0, "running": 14.0, "mark": 14.0}
+_DRAW_ORDER = {"queued": 0, "sleeping": 1, "attempt": 2, "running": 3, "mark": 4}
+_BAR_HEIGHTS = {"queued": 4.0, "sleeping": 12.0, "attempt": 10.0, "running": 14.0, "mark": 14.0}
 
 
 def _bar(bar: GanttBar, y: float, scale: _TimeScale) -> str:
@@ -192,7 +190,7 @@ def _bar(bar: GanttBar, y: float, scale: _TimeScale) -> str:
         f'width="{format_number(width)}" '
         f'height="{format_number(node_height)}" rx="{format_number(min(3.0, node_height / 2))}"'
     )
-    fill = f' fill="url(#{STRIPES_ID})"' if bar.kind == "asleep" else ""
+    fill = f' fill="url(#{STRIPES_ID})"' if bar.kind == "sleeping" else ""
     hint = f"<title>{escape_text(bar.hint)}, {_format_duration(bar)}</title>" if bar.hint else ""
     return f'<rect class="stretch of-{bar.kind} {bar.state or "plain"}" {shape}{fill}>{hint}</rect>'
 

@@ -1,12 +1,13 @@
-"""Crowds: a graph of any size as one of a few hundred boxes, some of which stand for many jobs.
+"""Grouping: a graph of any size as a few hundred boxes, some of which represent many jobs.
 
-Which jobs stand together depends on the shape of the graph and on nothing else, least of all on what has
-become of them: while a run goes on its picture keeps its places, and only changes its colours.
+The grouping depends only on the shape of the graph, not on the states of the jobs. The picture of a running
+run therefore keeps its layout and changes only its colours.
 
-First those that are alike: of one kind, with the same jobs before and behind them. If that leaves more
-boxes than can be laid out in time, those of one kind and rank; if it still does, whole ranks, and several
-of them. Edges always lead from a rank to a later one, so what stands for many can be drawn as what stands
-for one is.
+1. Group similar jobs: of one kind, with the same predecessors and successors.
+2. If there are still too many boxes, group jobs of one kind and rank.
+3. If there are still too many, group whole ranks, then several ranks together.
+
+Edges always lead from a rank to a later one, so a group is drawn like a single job.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ from rota.drawing.label import Edge
 from rota.model.graph import Graph
 
 MAX_BOXES = 250
-"""As many as are laid out."""
+"""Limit of boxes in a layout."""
 MAX_EDGES = 750
-"""… and as many edges between them. That takes a tenth of a second, however they hang together."""
+"""Limit of edges in a layout. With both limits a layout takes about a tenth of a second."""
 MAX_SIMILAR = 12
-"""Of those alike, so many are drawn one by one."""
+"""Number of similar jobs up to which they are drawn one by one."""
 MAX_EXPANDED = 100
-"""Of a crowd that is opened, so many are."""
+"""Number of jobs drawn one by one in an expanded group."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupedGraph:
-    """A graph to draw in place of another. Names that stand for many are keys of `folds`."""
+    """A graph to draw in place of another. Names that represent many jobs are keys of `members`."""
 
     graph: Graph
     after: frozenset[Edge]
     members: Mapping[str, tuple[str, ...]]
     is_exact: bool
-    """Only those alike stand together, or nobody: each edge is what it says."""
+    """True if only similar jobs are grouped, so that every edge is exact."""
 
 
 def group(
@@ -46,7 +47,10 @@ def group(
     expanded: Collection[str] = (),
     max_boxes: int = MAX_BOXES,
 ) -> GroupedGraph:
-    """`opened`: keys of crowds whose jobs are drawn one by one, as far as there is room."""
+    """Group a graph to at most `max_boxes` boxes.
+
+    `expanded` has the keys of groups whose jobs are drawn one by one, as far as there is room.
+    """
     order_only = frozenset(after)
     grouped = _build(
         graph,
@@ -61,7 +65,7 @@ def group(
     grouped = _build(graph, _group_by_rank(graph, kinds), order_only, expanded, 1, is_exact=False)
     if _fits(grouped, max_boxes):
         return grouped
-    if expanded:  # there is no room to open anything
+    if expanded:  # no room to expand groups
         return group(graph, kinds, after=after, max_boxes=max_boxes)
     max_ranks = max_boxes
     while not _fits(grouped, max_boxes):
@@ -118,7 +122,7 @@ def _build(
     *,
     is_exact: bool,
 ) -> GroupedGraph:
-    representatives: dict[str, str] = {}  # whoever is one of many, and under which name
+    representatives: dict[str, str] = {}  # job to the group that represents it
     members: dict[str, tuple[str, ...]] = {}
     for group in groups:
         if len(group) <= max_similar:

@@ -1,8 +1,8 @@
-"""A graph as pages show it: every box can be chosen, and takes on another colour without being drawn anew.
+"""Graph for web pages: every box can be selected, and changes its colour without a new drawing.
 
-Places and sizes come from names alone, never from what has become of a job: a picture of a run that goes on
-stands still. Colours are classes, for the sheet of the page; there is no style, no script and no colour in
-it. A box is a link, so it can be reached and opened with the keyboard and without any script.
+Positions and sizes depend only on names, not on states, so the picture of a running run does not move.
+Colours are CSS classes, defined by the style sheet of the page; the SVG has no styles, scripts or colours.
+Each box is a link, so it can be reached and opened with the keyboard and without scripts.
 """
 
 from __future__ import annotations
@@ -27,33 +27,32 @@ BOX_HEIGHT = 54.0
 MIN_BOX_WIDTH = 180.0
 INSET = 12.0
 MIN_SHARE_WIDTH = 3.0
-"""Pixels of a share."""
 ICON_PREFIX = "i-state"
-"""Symbols of the page, one for each state, so that none is told by its colour alone."""
+"""Prefix of the page's SVG symbols: each state has its own, so that colour is not the only difference."""
 
 Share = tuple[str, float]
-"""A state, and how much of all is in it."""
+"""A state and its share of the total."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDetails:
-    """What is known of a box. What lies beyond its name may change while the picture stays."""
+    """Content of a box. Everything but the name may change without a new layout."""
 
     name: str
     state: str = ""
     remark: str = ""
     hint: str = ""
-    """Besides name and remark, for whoever points at it."""
+    """Tooltip text in addition to name and remark."""
     href: str = ""
     job_count: int = 1
     shares: Sequence[Share] = ()
-    """A bar along its foot: how far it is, or how many are in which state."""
+    """Segments of the bar at the bottom: the progress, or the share of each state."""
 
 
 def layout_boxes(
     graph: Graph, names: Mapping[str, str], direction: Direction = "right"
 ) -> GraphLayout:
-    """Where each box goes; `names` are those that it shows."""
+    """Lay out the boxes; `names` are the texts they show."""
     sizes = {key: (_box_width(names[key]), BOX_HEIGHT) for key in graph.order}
     return layout(graph, sizes, direction)
 
@@ -66,7 +65,7 @@ def interactive_svg(
     title: str = "Graph",
     selected: str = "",
 ) -> str:
-    """One SVG. `between`: what `edges` has made of the same layout."""
+    """Draw the graph as one SVG; `edges_svg` is the result of `draw_edges` for the same layout."""
     width, height = graph_layout.width + 2 * MARGIN, graph_layout.height + 2 * MARGIN
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="board" role="group" '
@@ -84,8 +83,7 @@ def interactive_svg(
 def draw_edges(
     graph_layout: GraphLayout, after: Collection[Edge] = (), direction: Direction = "right"
 ) -> str:
-    """The lines between the boxes, which stay as they are. Those in `after` carry order but no data, they
-    are dashed."""
+    """Draw the edges, which never change. Those in `after` carry order but no data, and are dashed."""
     order_only = frozenset(after)
     down = direction == "down"
     lines = [
@@ -117,7 +115,7 @@ def _box(key: str, card: NodeDetails, box: NodeBox, *, selected: bool) -> Iterat
     shape = f'width="{format_number(box.width)}" height="{format_number(box.height)}" rx="9"'
     transform = f"translate({format_number(box.x + MARGIN)} {format_number(box.y + MARGIN)})"
     current = ' aria-current="true"' if selected else ""
-    max_chars = int((box.width - 44) / 5.9)  # letters of the second line
+    max_chars = int((box.width - 44) / 5.9)  # length of the second line
     count = f' data-many="{card.job_count}"' if card.job_count > 1 else ""
     href = f' href="{escape_text(card.href)}"' if card.href else ""
     yield (
@@ -139,12 +137,12 @@ def _box(key: str, card: NodeDetails, box: NodeBox, *, selected: bool) -> Iterat
 
 
 def tooltip(card: NodeDetails) -> str:
-    """What is told to whoever points at a box, and read out."""
+    """Return the tooltip of a box, also read by screen readers."""
     return "\n".join(part for part in (card.name, card.remark, card.hint) if part)
 
 
 def share_bars(shares: Sequence[Share], width: float) -> Iterator[str]:
-    """Side by side, along the foot of a box so wide; none is too small to be seen."""
+    """Yield the segments of the bar at the bottom of a box, each wide enough to be visible."""
     x, total = INSET, width - 2 * INSET
     for state, share in shares:
         length = max(total * min(share, 1.0), MIN_SHARE_WIDTH) if share > 0 else 0.0

@@ -1,4 +1,4 @@
-"""What a drawing says of a job besides its name, whatever it is drawn with."""
+"""Label of a job in a drawing, in addition to its name."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ STATES = (
     "expired",
     "cancelled",
     "running",
-    "ready",
-    "asleep",
+    "queued",
+    "sleeping",
     "waiting",
     "succeeded",
     "skipped",
 )
-"""All a job can be in, those somebody should look at first."""
+"""Job states, the most urgent first."""
 
 Edge = tuple[str, str]
-"""A parent and a child of it."""
+"""A predecessor and its successor."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLabel:
-    """What is known of one job. All of it may be missing: a definition has no states."""
+    """Label of one job. Every field may be empty: the drawing of a definition has no states."""
 
     state: str = ""
     detail: str = ""
-    """A time, an attempt: `1.2 s, attempt 2`."""
+    """Duration or attempt: `1.2 s, attempt 2`."""
     error: str = ""
     name: str = ""
-    """Shown instead of the graph's own name for it."""
+    """Text shown in place of the name in the graph."""
     job_count: int = 1
-    """How many jobs it stands for."""
+    """Number of jobs the label represents."""
 
     @property
     def known_state(self) -> str:
-        """The state as a drawing may use it: a word we have a colour for, or none."""
+        """The state if there is a colour for it, otherwise ""."""
         return self.state if self.state in STATES else ""
 
     @property

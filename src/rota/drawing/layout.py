@@ -1,20 +1,19 @@
 """Layout of a graph: the position of each box and the points that each edge passes.
 
 Boxes never overlap. Edges always point in the direction of the flow and turn only in the gaps between
-ranks, so that none runs behind a box (except the longest edges of graphs with tens of thousands of
-points). Boxes of one rank have the same extent along the flow. Separate parts of the graph lie beside
-each other. The same graph and sizes always give the same layout.
+ranks, so that none runs behind a box (except the longest edges of graphs with tens of thousands of points).
+Boxes of one rank have the same extent along the flow. Separate parts of the graph lie beside each other.
+The same graph and sizes always give the same layout.
 
 1. Ranks: each node is placed after all its predecessors, and each rank is ordered to have few
-   crossings. An edge that skips ranks passes a *knot* on each of them, so that the order leaves room
-   for it. All long edges of one node share their knots and leave as one line that branches.
+   crossings. An edge that skips ranks passes a *waypoint* on each of them, so that the order leaves
+   room for it. All long edges of one node share their waypoints and leave as one line that branches.
 2. Coordinates: every edge pulls its two ends together, the pieces of a long edge most; order and
-   minimum distances within a rank are kept. At the end whatever can be straight without moving others
-   is made straight.
+   minimum distances within a rank are kept. At the end, chains that can be straight without moving
+   other items are made straight.
 
-Work is bounded: the longest edges go without knots once there would be too many, and sweeps end when
-they stop helping or reach a limit. The limit counts operations, not time, so the result is always the
-same.
+Work is bounded: the longest edges go without waypoints once there would be too many, and sweeps end when
+they stop helping or reach a limit. The limit counts operations, not time, so the result is always the same.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ Direction = Literal["right", "down"]
 Point = tuple[float, float]
 
 COMPONENT_GAP = 40.0
-"""Between separate parts of a graph."""
+"""Distance between separate parts of a graph."""
 RANK_GAP = 48.0
 MAX_RANK_GAP = 160.0
 
 
 @dataclass(frozen=True, slots=True)
 class NodeBox:
-    """Where a job is drawn; `x` and `y` are its upper left corner."""
+    """Position of a job; `x` and `y` are its upper left corner."""
 
     rank: int
     index: int
@@ -52,8 +51,11 @@ class NodeBox:
 
 @dataclass(frozen=True, slots=True)
 class EdgeRoute:
-    """An edge from side to side. Between two points of one height (of one column, if the flow goes
-    down) it is straight; elsewhere it turns."""
+    """An edge from box to box.
+
+    Between two points with the same y (with the same x if the flow goes down) it is straight; elsewhere it
+    turns.
+    """
 
     predecessor: str
     successor: str
@@ -71,8 +73,8 @@ class GraphLayout:
 def layout(
     graph: Graph, sizes: Mapping[str, tuple[float, float]], direction: Direction = "right"
 ) -> GraphLayout:
-    """Place every name of `graph`; `sizes` gives the width and height each box asks for."""
-    if direction == "down":  # thought out to the right, then turned
+    """Place every name of `graph`; `sizes` has the minimum width and height of each box."""
+    if direction == "down":  # computed to the right, then transposed
         sizes = {name: (height, width) for name, (width, height) in sizes.items()}
     components = assign_layers(graph)
     rounds = round_count(components)
@@ -99,7 +101,7 @@ def layout(
 
     boxes: dict[str, NodeBox] = {}
     routes: list[EdgeRoute] = []
-    next_index = [0] * ranks  # a place counts all parts that lie before it
+    next_index = [0] * ranks  # indexes continue over all components
     for component, centers in zip(components, all_centers, strict=True):
         for rank, row in enumerate(component.rows):
             for item in row:
@@ -133,7 +135,7 @@ def _rank_starts(
     all_centers: Sequence[Sequence[float]],
     depths: Sequence[float],
 ) -> list[float]:
-    """Where each rank begins. A gap is wider where an edge in it has far to go."""
+    """Return the position of each rank. A gap is wider if an edge in it is steep."""
     gaps = [RANK_GAP] * len(depths)
     for component, centers in zip(components, all_centers, strict=True):
         for upper, neighbours in enumerate(component.below):
@@ -163,31 +165,31 @@ def _transpose(placed: GraphLayout) -> GraphLayout:
 
 MAX_WAYPOINTS = 8_000
 MAX_WAYPOINT_PASSES = 80_000
-"""Knots that all edges together may go through, those they share counted for each."""
+"""Limit of waypoints on all edges together; a shared waypoint counts once for each edge."""
 MAX_SWEEPS = 24
 MAX_SWEEP_EDGES = 200_000
-"""Edges looked at while crossings are reduced."""
+"""Limit of edges examined while crossings are reduced."""
 
 
 @dataclass(slots=True)
 class LayerAssignment:
-    """One connected part of a graph. Items below `len(names)` are names, those above are knots."""
+    """Layers of a connected component. Items below `len(names)` are names, those above are waypoints."""
 
     names: list[str]
     ranks: list[int]
     rows: list[list[int]] = field(default_factory=list)
     above: list[list[int]] = field(default_factory=list)
-    """The items of the rank before that each item is joined to."""
+    """Items of the previous rank that each item is connected to."""
     below: list[list[int]] = field(default_factory=list)
     waypoints: dict[Edge, list[int]] = field(default_factory=dict)
-    """What each edge goes through."""
+    """Waypoints that each edge passes."""
 
     def is_waypoint(self, item: int) -> bool:
         return item >= len(self.names)
 
 
 def assign_layers(graph: Graph) -> list[LayerAssignment]:
-    """One for each connected part, in the order of the graph."""
+    """Return the layers of each connected component, in graph order."""
     ranks = _ranks(graph)
     found = [
         _build_layers(graph, component, ranks, len(graph.order)) for component in components(graph)
@@ -200,8 +202,10 @@ def assign_layers(graph: Graph) -> list[LayerAssignment]:
 
 
 def _ranks(graph: Graph) -> dict[str, int]:
-    """The longest way here; but who has more children than parents moves up to them, and the edges
-    between become shorter."""
+    """Return the rank of each node: its depth in the graph.
+
+    A node with more successors than predecessors moves next to its successors, which shortens its edges.
+    """
     ranks = dict(graph.depth)
     for name in reversed(graph.order):
         successors = graph.successors[name]
@@ -211,7 +215,7 @@ def _ranks(graph: Graph) -> dict[str, int]:
 
 
 def components(graph: Graph) -> list[list[str]]:
-    """The names of each connected part, in the order of the graph."""
+    """Return the names of each connected component, in graph order."""
     component_of: dict[str, int] = {}
     for start in graph.order:
         if start in component_of:
@@ -281,7 +285,7 @@ def _connect(layers: LayerAssignment, upper: int, lower: int) -> None:
 
 
 def _initial_order(layers: LayerAssignment) -> None:
-    """Depth first: what hangs together starts side by side, and a tree has no crossings at all."""
+    """Order each rank depth first: connected nodes begin side by side and a tree has no crossings."""
     layers.rows = [[] for _ in range(max(layers.ranks) + 1)]
     seen = [False] * len(layers.above)
     for start in range(len(layers.names)):
@@ -330,16 +334,14 @@ def _mean_position(neighbours: Sequence[int], positions: list[int], default: int
 
 
 def _swap_neighbours(layers: LayerAssignment, positions: list[int]) -> None:
-    """Change neighbours round where that alone undoes a crossing."""
+    """Swap adjacent items if that reduces the crossings."""
     for row in layers.rows:
         for left in range(len(row) - 1):
             first, second = row[left], row[left + 1]
             crossings_now = crossings_swapped = 0
             for neighbours in (layers.above, layers.below):
                 one_neighbours, other_neighbours = neighbours[first], neighbours[second]
-                if (
-                    len(one_neighbours) * len(other_neighbours) > 64
-                ):  # it would cost more than it can mend
+                if len(one_neighbours) * len(other_neighbours) > 64:  # not worth the cost
                     break
                 for near in one_neighbours:
                     for far in other_neighbours:
@@ -352,7 +354,7 @@ def _swap_neighbours(layers: LayerAssignment, positions: list[int]) -> None:
 
 
 def count_crossings(layers: LayerAssignment) -> int:
-    """How many pairs of edges cross between neighbouring ranks."""
+    """Return the number of pairs of edges that cross between adjacent ranks."""
     return sum(_crossings_between(layers, upper, lower) for upper, lower in pairwise(layers.rows))
 
 
@@ -371,16 +373,17 @@ def _crossings_between(layers: LayerAssignment, upper: Sequence[int], lower: Seq
 
 
 BOX_GAP = 16.0
-"""Between boxes of one rank."""
+"""Distance between boxes of one rank."""
 WAYPOINT_HALF_SIZE = 5.0
-"""Half of what an edge takes up between boxes."""
+"""Half of the room an edge takes between boxes."""
 EDGE_FORCES = (1.0, 2.0, 8.0)
-"""How hard an edge pulls if none, one or both of its ends are knots: long edges are to be straight, short
-ones may bend."""
+"""Force of an edge if none, one or both of its ends are waypoints: long edges should be straight, short
+ones may bend.
+"""
 
 MAX_ROUNDS = 10
 MAX_PLACEMENT_EDGES = 300_000
-"""Edges looked at, at most, in all rounds; but there are two rounds at least."""
+"""Limit of edges examined in all rounds. There are at least two rounds."""
 
 
 def round_count(components: Sequence[LayerAssignment]) -> int:
@@ -391,8 +394,7 @@ def round_count(components: Sequence[LayerAssignment]) -> int:
 def find_centers(
     component: LayerAssignment, half_sizes: Sequence[float], rounds: int
 ) -> list[float]:
-    """How far across the flow each item lies: as near to those it is joined to as the others of its
-    rank allow."""
+    """Return the position of each item across the flow, as close to its neighbours as its rank allows."""
     centers = [0.0] * len(component.above)
     offsets: list[list[float]] = []
     for row in component.rows:
@@ -406,7 +408,7 @@ def find_centers(
     both = [[*one, *other] for one, other in zip(above, below, strict=True)]
     ranks = range(len(component.rows))
     for number in range(rounds):
-        use_both = number >= rounds // 2  # first each side in turn, then both at once
+        use_both = number >= rounds // 2  # first one side at a time, then both
         for order, side in ((ranks, above), (reversed(ranks), below)):
             for rank in order:
                 row = component.rows[rank]
@@ -419,7 +421,7 @@ def find_centers(
 def _forces(
     component: LayerAssignment, neighbours: Sequence[Sequence[int]]
 ) -> list[list[tuple[int, float]]]:
-    """What each item is joined to, and how hard it is pulled there."""
+    """Return the neighbours of each item, with the force of each edge."""
     return [
         [
             (other, EDGE_FORCES[component.is_waypoint(item) + component.is_waypoint(other)])
@@ -432,7 +434,9 @@ def _forces(
 def _target_of(
     item: int, forces: Sequence[Sequence[tuple[int, float]]], centers: Sequence[float]
 ) -> tuple[float, float]:
-    """Where to, and how hard. What nothing pulls stays, unless somebody else wants to be there."""
+    """Return the position an item is drawn to, and the force. An item without edges keeps its position,
+    weakly.
+    """
     total = weighted_sum = 0.0
     for other, force in forces[item]:
         total += force
@@ -441,12 +445,12 @@ def _target_of(
 
 
 def _fit_positions(targets: Sequence[tuple[float, float]], offset: Sequence[float]) -> list[float]:
-    """The places nearest to what is wished (in squares) that keep the order and the distances.
+    """Return the positions closest to the targets (least squares) that keep the order and the distances.
 
-    Without its offset each must be no less than the one before: neighbours that would be are pooled,
-    and share their mean.
+    After subtracting its offset, each position must be at least that of the item before. Adjacent items
+    that violate this are pooled and share their mean.
     """
-    pools: list[tuple[float, float, int]] = []  # mean, weight, how many
+    pools: list[tuple[float, float, int]] = []  # mean, weight, count
     for (target, weight), shift in zip(targets, offset, strict=True):
         mean, total, count = target - shift, weight, 1
         while pools and pools[-1][0] > mean:
@@ -461,7 +465,7 @@ def _fit_positions(targets: Sequence[tuple[float, float]], offset: Sequence[floa
 def _straighten(
     component: LayerAssignment, centers: Sequence[float], half_sizes: Sequence[float]
 ) -> list[float]:
-    """Each line that neither forks nor joins on one height, as far as there is room in its ranks."""
+    """Move each chain without forks or joins to one position, as far as its ranks have room."""
     result = list(centers)
     before: dict[int, int] = {}
     behind: dict[int, int] = {}
@@ -491,7 +495,7 @@ def _straighten(
 
 
 def _straight_chains(component: LayerAssignment) -> Iterator[list[int]]:
-    """The items of each way through the ranks that should be straight."""
+    """Yield the items of each chain of edges that should be straight."""
     follows: dict[int, int] = {}
     for item, below in enumerate(component.below):
         for other in below:

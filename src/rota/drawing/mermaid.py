@@ -1,7 +1,7 @@
-"""A graph as Mermaid text, for a page that draws it: a README, a wiki, a pull request.
+"""Graph as Mermaid text, for a README, a wiki or a pull request.
 
-Jobs are called n0, n1, … and their names are labels, written so that no character of a name means
-anything to Mermaid. It refuses more than 500 edges unless told otherwise: `fold` wide graphs first.
+Jobs are called n0, n1, …; their names are labels, escaped so that no character has a meaning in Mermaid. By
+default Mermaid refuses more than 500 edges: `collapse` wide graphs first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rota.drawing.layout import Direction
 from rota.drawing.palette import LIGHT
 from rota.model.graph import Graph
 
-# Letters, digits and blanks mean nothing anywhere, nor do a few marks inside a word.
+# Letters, digits and spaces are always safe, and some punctuation is safe inside a word.
 _SPECIAL_CHARACTERS = re.compile(
     r"[^\w ,:/.·…←→-]"  # brackets, quotes, entities, tags
     r"|(?<![^\W_])_|_(?![^\W_])"  # at the edge of a word: emphasis
@@ -30,7 +30,7 @@ def mermaid(
     after: Collection[Edge] = (),
     direction: Direction = "right",
 ) -> str:
-    """`graph` as a flowchart. Edges in `after` carry order but no data, and are dashed."""
+    """Return `graph` as a flowchart. Edges in `after` carry order but no data, and are dashed."""
     labels = labels or {}
     order_only = frozenset(after)
     node_ids = {name: f"n{index}" for index, name in enumerate(graph.order)}
@@ -56,7 +56,7 @@ def mermaid(
 
 
 def _escape(text: str) -> str:
-    """A label's text: one line, and what could mean something by its number."""
+    """Return a label's text in one line, with special characters as character references."""
     line = " ".join(text.split()) or " "
     return _SPECIAL_CHARACTERS.sub(lambda found: "".join(map(_escape_letter, found[0])), line)
 

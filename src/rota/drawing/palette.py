@@ -1,4 +1,4 @@
-"""The colours of the states, by day and by night. A word always stands beside the colour."""
+"""Colours of the states in light and dark mode. Drawings always show the state as text, too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Palette:
     text: str
     edge: str
     states: dict[str, StateColors]
-    """By state; under "" what has none."""
+    """By state; "" is the entry for jobs without a state."""
 
 
 LIGHT = Palette(
@@ -28,8 +28,8 @@ LIGHT = Palette(
     states={
         "": StateColors("#f8fafc", "#94a3b8", "#64748b"),
         "waiting": StateColors("#f8fafc", "#cbd5e1", "#64748b"),
-        "ready": StateColors("#eef2ff", "#818cf8", "#4f46e5"),
-        "asleep": StateColors("#eff6ff", "#60a5fa", "#1d4ed8"),
+        "queued": StateColors("#eef2ff", "#818cf8", "#4f46e5"),
+        "sleeping": StateColors("#eff6ff", "#60a5fa", "#1d4ed8"),
         "running": StateColors("#ecfeff", "#06b6d4", "#0e7490"),
         "succeeded": StateColors("#f0fdf4", "#4ade80", "#15803d"),
         "failed": StateColors("#fef2f2", "#ef4444", "#b91c1c"),
@@ -47,8 +47,8 @@ DARK = Palette(
     states={
         "": StateColors("#1e293b", "#64748b", "#94a3b8"),
         "waiting": StateColors("#1e293b", "#475569", "#94a3b8"),
-        "ready": StateColors("#1e1f4b", "#6366f1", "#a5b4fc"),
-        "asleep": StateColors("#14264d", "#3b82f6", "#93c5fd"),
+        "queued": StateColors("#1e1f4b", "#6366f1", "#a5b4fc"),
+        "sleeping": StateColors("#14264d", "#3b82f6", "#93c5fd"),
         "running": StateColors("#0b3440", "#06b6d4", "#67e8f9"),
         "succeeded": StateColors("#0d3322", "#22c55e", "#86efac"),
         "failed": StateColors("#421a1f", "#ef4444", "#fca5a5"),

@@ -1,11 +1,11 @@
-"""A graph as one SVG picture that needs nothing else: no script, no font, no link.
+"""Graph as one self-contained SVG, without scripts, fonts or links.
 
-By day it is drawn with presentation attributes alone, so it is whole even where a content security
-policy forbids inline styles. The night comes from one `<style>` element: a page with such a policy gives
-it a `nonce`, or leaves it out (`style=False`) and puts `STYLE` into its own sheet. No id is used and
-every rule begins with `.rota-graph`: any number of pictures fit on one page.
+Light mode uses presentation attributes only, so the picture is complete even if a content security policy
+forbids inline styles. Dark mode is one `<style>` element. A page with such a policy passes a `nonce`, or
+omits the element (`style=False`) and adds `DARK_STYLE` to its own style sheet. The SVG has no ids and every
+rule begins with `.rota-graph`, so a page can contain any number of pictures.
 
-Names, details and errors are text, whatever is in them.
+Names, details and errors are escaped.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _edge(
 
 
 def _arrow_head(box: NodeBox, direction: Direction) -> str:
-    """One for all edges that end here: they end in one point."""
+    """Return one arrow head for all edges that end at a box: they end at the same point."""
     if direction == "down":
         x, y = box.x + box.width / 2, box.y
         return f'<path d="M{format_number(x)} {format_number(y)}l-4 {format_number(-ARROW_LENGTH)}h8z"/>'
@@ -162,7 +162,7 @@ def _dark_style() -> str:
 
 
 DARK_STYLE = _dark_style()
-"""The night. For the style sheet of a page whose policy forbids inline styles."""
+"""Rules of dark mode, for the style sheet of a page whose policy forbids inline styles."""
 
 
 def _summary(labels: Mapping[str, NodeLabel], title: str) -> str:

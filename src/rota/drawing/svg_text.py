@@ -1,4 +1,4 @@
-"""What our pictures are written with: numbers, words that fit and cannot break out, and curves."""
+"""Parts of SVG pictures: numbers, escaped and truncated text, and curves."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from html import escape
 from rota.drawing.layout import Point
 
 MAX_LABEL_CHARS = 36
-"""Characters of a name or a remark; the rest is in the tooltip."""
+"""Length of a name or remark; the tooltip has the full text."""
 ARROW_LENGTH = 7.0
-"""How long the head of an edge is."""
+"""Length of an arrow head."""
 
 _INVALID_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
@@ -22,7 +22,7 @@ def format_number(value: float) -> str:
 
 
 def escape_text(text: str) -> str:
-    """Text for XML, which cannot say every character, escaped or not."""
+    """Escape text for XML; characters that XML does not allow are replaced."""
     return escape(_INVALID_XML.sub("\ufffd", text))
 
 
@@ -32,7 +32,7 @@ def truncate(text: str, max_chars: int = MAX_LABEL_CHARS) -> str:
 
 
 def text_width(text: str, size: float) -> float:
-    """About how wide words are: nobody can measure a font that is chosen where the picture is seen."""
+    """Estimate the width of a text. The exact width depends on the viewer's font."""
     return sum(_letter_width(letter) for letter in text) * size
 
 
@@ -47,11 +47,11 @@ def _letter_width(letter: str) -> float:
 
 
 def edge_path(points: Sequence[Point], *, down: bool = False) -> str:
-    """The path of an edge, up to where its head begins."""
+    """Return the path of an edge, up to its arrow head."""
     *stops, (x, y) = points
     stops.append(
         (x, y - ARROW_LENGTH + 1) if down else (x - ARROW_LENGTH + 1, y)
-    )  # the head covers the rest
+    )  # the arrow head covers the rest
     (x, y), *others = stops
     path = [f"M{format_number(x)} {format_number(y)}"]
     for to_x, to_y in others:

@@ -1,15 +1,16 @@
-"""A graph as lines of text: one job a line, and to its left a rail for each job others still wait for.
+"""Graph as lines of text: one job a line, with a rail to its left for each job that still has successors to
+come.
 
     ● extract
     ├─● clean
     ╰─│─● enrich        passes the rail of `clean` without touching it
     ●─┴─╯ load          waits for both
-    ├──● tell           nobody waits for it: it stands beside the columns
+    ├──● notify         has no successors: it is beside the columns
     ╰──● archive
 
-A drawing says exactly its graph. A job in a column has the rail above it for a parent and hands the
-column on to its children, so two jobs are never in line unless one waits for the other; what nobody waits
-for stands half a column aside, or its column rests for a line.
+A drawing is exact. A job in a column is a successor of the rail above it, and passes the column on to its
+own successors. Two jobs are therefore in line only if one waits for the other. A job without successors is
+half a column aside, or its column stays empty for a line.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from rota.drawing.layout import components
 from rota.model.graph import Graph
 
 NODE = "●"
-"""Stands where the job is; who prints the line puts in what its state looks like."""
+"""Placeholder of the job; the caller may replace it with a symbol of its state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,14 @@ class RailRow:
     name: str
     rails: str
     is_first: bool
-    """Begins a part of the graph that has nothing to do with the one before."""
+    """True if the row begins a separate part of the graph."""
 
 
 def text_rails(graph: Graph, max_width: int, *, compact: bool = False) -> list[RailRow] | None:
-    """The lines, in an order that closes rails soon; None if they would take more than `widest`
-    characters. `tight`: the last child of several goes on in its parent's column, too."""
+    """Return the rows, ordered to close rails early, or None if a row would exceed `max_width` characters.
+
+    With `compact`, the last of several successors also continues in the column of its predecessor.
+    """
     rows: list[RailRow] = []
     for component in components(graph):
         open_rails = _OpenRails(graph, compact)
@@ -59,14 +62,14 @@ def _depth_first(graph: Graph, component: Sequence[str]) -> Iterator[str]:
 
 
 class _OpenRails:
-    """The rails that are open, and what one more job makes of them."""
+    """Open rails, to which jobs are added one by one."""
 
     def __init__(self, graph: Graph, compact: bool) -> None:
         self._graph, self._compact = graph, compact
-        self._owners: list[str | None] = []  # a column each
+        self._owners: list[str | None] = []  # one for each column
         self._columns: dict[str, int] = {}
-        self._open_successors: dict[str, int] = {}  # children still to come
-        self._closed_column = -1  # a column whose last job nobody waits for
+        self._open_successors: dict[str, int] = {}  # successors still to come
+        self._closed_column = -1  # a column whose last job has no successors
 
     def add(self, name: str) -> str:
         predecessors = list(dict.fromkeys(self._graph.predecessors[name]))
@@ -100,7 +103,7 @@ class _OpenRails:
         return not is_open and column != self._closed_column
 
     def _choose_position(self, joined: list[int], ended: list[int], successors: int) -> int:
-        """Where in the line the job goes: columns are every second character."""
+        """Return the position of the job in the line; columns are every second character."""
         joins_several = len(joined) > 1
         if ended and (joins_several or self._compact or self._has_one_successor(ended[0])):
             column = ended[0]

@@ -1,1 +1,1 @@
-"""The loops: what runs while a program is up."""
+"""Loops that run while a program is up, and the code they share."""

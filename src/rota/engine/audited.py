@@ -1,5 +1,6 @@
-"""What is done in a transaction of its own, and written down there if somebody does it by hand: that it was
-done is known if and only if it was.
+"""Actions that run in one transaction together with their audit row.
+
+Operators' actions and their audit rows commit together, so that neither exists without the other.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ async def run_audited(
     audit_entry: AuditEntry | None = None,
     was_done: Callable[[T], bool] = lambda answer: True,
 ) -> T:
-    """Do it in a transaction, and anew where somebody was in the way. What may be done twice, `again` says
-    so, is also done anew where nobody knows whether it was done. If it was done, as `did` says of the
-    answer, the deed is written down with it."""
+    """Run an action in a transaction and retry it, by default only if it was contended.
+
+    For an idempotent action, pass a `may_retry` that also accepts errors after which the outcome is
+    unknown. The audit row is written if `was_done` returns True for the action's result.
+    """
     timeout = database.settings.outage_timeout
     deadline = time.monotonic() + timeout
     while True:
@@ -60,8 +63,10 @@ async def run_audited_query(
     was_done: Callable[[T], bool],
     is_idempotent: bool,
 ) -> T:
-    """Run a query that answers one row. `repeats`: it may be done twice, so it is sent again where its
-    answer was lost."""
+    """Run a query that returns one row.
+
+    An idempotent query is also sent again if its answer was lost.
+    """
     if audit_entry is None:
         rows = await (database.run_with_retry(query) if is_idempotent else database.run(query))
         return rows[0]

@@ -1,7 +1,7 @@
-"""What time it is by the database's clock, as far as one knows without asking.
+"""Estimate of the database's time without a query.
 
-It was told some time ago, and how long ago is measured by a clock that only moves forward. Nothing about
-jobs is decided by it: it is what a task's own code is told.
+The last known database time is advanced by a monotonic clock. Decisions about jobs never use it; only
+the code of tasks reads it.
 """
 
 from __future__ import annotations

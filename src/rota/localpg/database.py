@@ -1,4 +1,4 @@
-"""Talking to the server: its address, and the database an app asked for."""
+"""DSN of the server, and creation of the app's database."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from rota.errors import LocalPostgresError
 from rota.localpg.paths import ServerPaths
 from rota.localpg.postmaster import Postmaster
 
-# What a server answers while it is not yet, or no longer, ready. It speaks English to us:
-# lc_messages=C.
+# Error messages of a server that is starting or stopping. They are in English: lc_messages=C.
 TRANSIENT_ERRORS = ("starting up", "recovery mode", "shutting down", "not yet accepting")
 READY_TIMEOUT_SECONDS = 60.0
 
 
 def socket_dsn(server: Postmaster, database: str) -> str:
-    # The port is always said, or PGPORT in the environment would have a word in it.
+    # The port is always included; otherwise PGPORT of the environment would apply.
     host = quote(str(server.socket_dir), safe="/")
     return f"postgresql://postgres@/{quote(database, safe='')}?host={host}&port={server.port}"
 
@@ -30,8 +29,8 @@ def tcp_dsn(server: Postmaster, paths: ServerPaths, database: str) -> str:
 
 
 def ensure_database(server: Postmaster, paths: ServerPaths, database: str) -> None:
-    """The database exists, and a TCP port, if there is one, asks for a password."""
-    import psycopg  # not at import: whoever only wants the address need not pay for it
+    """Create the database unless it exists, and set a password if the server has a TCP port."""
+    import psycopg  # imported late: the DSN alone does not need it
     from psycopg import errors, sql
 
     deadline = time.monotonic() + READY_TIMEOUT_SECONDS
@@ -45,7 +44,7 @@ def ensure_database(server: Postmaster, paths: ServerPaths, database: str) -> No
                 ).fetchone()
                 if not found:
                     create = sql.SQL("create database {}").format(sql.Identifier(database))
-                    # Another app may be faster.
+                    # Another app may create it first.
                     with suppress(errors.DuplicateDatabase, errors.UniqueViolation):
                         connection.execute(create)
                 if server.has_tcp and not paths.password_file.exists():

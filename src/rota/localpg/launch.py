@@ -1,8 +1,7 @@
-"""A running server, and a watcher over it.
+"""Start of a server and of its watcher.
 
-Two failures of a start are not the app's business: processes of a killed server that still hold
-its shared memory, which go away, and a free TCP port that somebody took a moment before us. Any
-other failure is told with the last lines of the log.
+Two failures are retried: processes of a killed server that still hold its shared memory, and a TCP port
+that another process took in the meantime. Any other failure is raised with the last lines of the log.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from rota.localpg.watcher import WatcherOrder
 
 WATCHER_SCRIPT = Path(__file__).with_name("watcher.py")
-START_TIMEOUT_SECONDS = 180.0  # recovery of a big directory after a crash takes its time
+START_TIMEOUT_SECONDS = 180.0  # crash recovery of a large directory is slow
 WATCHER_TIMEOUT_SECONDS = 10.0
 ORPHAN_TIMEOUT_SECONDS = 2.0
 LOG_TAIL_LINES = 15
@@ -47,7 +46,7 @@ def launch(
     *,
     listen: bool,
 ) -> None:
-    """Start the server of an initialised directory. Inside the gate only."""
+    """Start the server of an initialised directory. The caller holds the control lock."""
     if not locks.is_free(paths.watcher_lock, WATCHER_TIMEOUT_SECONDS):
         raise LocalPostgresError(
             f"{paths.data} is in use by a PostgreSQL that cannot be seen from here, "
@@ -83,7 +82,7 @@ def launch(
 def attach_watcher(
     paths: ServerPaths, server: Postmaster, user: ServerAccount, control_fd: int
 ) -> None:
-    """Put a new watcher over a server that lost its own."""
+    """Start a new watcher for a server that has lost its own."""
     if failure := _start_watcher(
         paths, user, control_fd, adopted_pid=server.pid, socket_dir=server.socket_dir
     ):
@@ -99,7 +98,7 @@ def _start_watcher(
     adopted_pid: int = 0,
     command: list[str] | None = None,
 ) -> str:
-    """Start a watcher and hear how it went: what failed, or nothing."""
+    """Start a watcher and return its failure, or "" on success."""
     python = _find_python()
     read_fd, write_fd = os.pipe()
     try:
@@ -138,7 +137,7 @@ def _start_watcher(
 
 
 def _find_python() -> str:
-    # Inside a frozen app or an application server, sys.executable is that program.
+    # In a frozen app or an application server, sys.executable is that program.
     if Path(sys.executable or "").name.startswith(("python", "pypy")):
         return sys.executable
     found = shutil.which("python3")
@@ -150,7 +149,9 @@ def _find_python() -> str:
 
 
 def _wait_for_orphans(data: Path, *, terminate: bool) -> None:
-    """They notice by themselves that their postmaster is gone; those too busy for it are told."""
+    """Wait for orphaned server processes, which notice the loss of their postmaster; `terminate` the busy
+    ones.
+    """
     if terminate:
         for pid in postmaster.find_orphans(data):
             with suppress(ProcessLookupError):

@@ -1,17 +1,17 @@
-"""Who uses the server, and who may start or stop it: four locked files, and nothing to clean up.
+"""Locks on a server: four locked files, which need no cleanup.
 
-    gate      exclusive, for moments: whoever holds it may initialise, start or stop
-    shared    every app that uses the server holds it shared; exclusive is had only when nobody does
-    watched   the same holders; the watcher sleeps on it (see `watch`)
+    gate      control lock; exclusive and short: the holder may initialise, start or stop the server
+    shared    users lock; every app that uses the server holds it shared
+    watched   held by the same apps; the watcher waits for it (see `watcher`)
     watcher   exclusive: a watcher is alive
 
-`shared` is only ever asked for exclusively by someone who holds the gate, and never waited for, so
-the answer "I was the last" is exact. The watcher has to wait somewhere, and an app that leaves
-would then find the watcher in its way; so it waits on a file of its own.
+Only a holder of the control lock tries to lock `shared` exclusively, and never waits for it. The answer
+"this was the last user" is therefore exact. The watcher must wait for a lock. If it waited for `shared`, it
+would be in the way of an app that leaves, so it waits for a file of its own.
 
-All are flocks: the kernel drops them when their holder dies, however it dies. They are closed on
-exec, and in a forked child: a share belongs to the process that took it, or an orphaned pool of
-workers would keep a server alive for ever.
+All locks are flocks: the kernel releases them when their holder dies, for any reason. They are closed on
+exec, and in a forked child. A share belongs to the process that took it; otherwise an orphaned pool of
+worker processes would keep a server running forever.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if sys.platform != "win32":
     import fcntl
 
     def try_lock(file: int, *, exclusive: bool) -> bool:
-        """Take the lock if it is free."""
+        """Acquire the lock if it is free."""
         try:
             fcntl.flock(file, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -50,8 +50,11 @@ def open_lock(path: Path) -> int:
 
 @contextmanager
 def control_lock(paths: ServerPaths, timeout: float) -> Iterator[int]:
-    """The right to start or stop the server. Yields the file, so that a child at work inside can
-    hold the gate for as long as it lives, even when we do not live to see its end."""
+    """Hold the right to start or stop the server.
+
+    Yield the file descriptor: a child process that inherits it holds the lock for as long as it lives, even
+    if this process dies first.
+    """
     file = open_lock(paths.control_lock)
     try:
         if not _lock_within(file, timeout):
@@ -65,7 +68,7 @@ def control_lock(paths: ServerPaths, timeout: float) -> Iterator[int]:
 
 
 def is_free(path: Path, timeout: float = 0) -> bool:
-    """Nobody holds this lock, or nobody does any more after `patience` seconds."""
+    """True if the lock is free, or becomes free within `timeout` seconds."""
     file = open_lock(path)
     try:
         return _lock_within(file, timeout)
@@ -74,7 +77,7 @@ def is_free(path: Path, timeout: float = 0) -> bool:
 
 
 def _lock_within(file: int, timeout: float) -> bool:
-    # Not the blocking call: it cannot be given a time limit outside the main thread.
+    # Polling, because the blocking call has no timeout outside of the main thread.
     deadline = time.monotonic() + timeout
     while not try_lock(file, exclusive=True):
         if time.monotonic() >= deadline:
@@ -84,7 +87,7 @@ def _lock_within(file: int, timeout: float) -> bool:
 
 
 class ServerShare:
-    """One app's use of the server. Taken inside the gate, given up by closing."""
+    """Use of the server by one app. Acquired while holding the control lock, released by closing."""
 
     def __init__(self, paths: ServerPaths) -> None:
         self._paths = paths
@@ -92,20 +95,23 @@ class ServerShare:
         _shares.add(self)
         for file in self._files:
             while not try_lock(file, exclusive=False):
-                time.sleep(0.001)  # the watcher is looking in; it never stays
+                time.sleep(0.001)  # the watcher holds it for a moment only
 
     @property
     def held(self) -> bool:
         return bool(self._files)
 
     def release(self) -> bool:
-        """Give up our use, inside the gate; was it the last one? `watched` is kept until `close`,
-        so that if we are killed before the server is stopped, the watcher still gets its turn."""
+        """Release the share while holding the control lock, and return True if it was the last one.
+
+        `watched` is held until `close`. If this process is killed before it has stopped the server, the
+        watcher stops it.
+        """
         os.close(self._files.pop(0))
         return is_free(self._paths.users_lock)
 
     def make_inheritable(self) -> None:
-        """Let the program we are about to become hold the share for as long as it runs."""
+        """Let the program that this process is about to exec hold the share while it runs."""
         for file in self._files:
             os.set_inheritable(file, True)
 
@@ -114,7 +120,7 @@ class ServerShare:
             os.close(self._files.pop())
 
 
-# The one thing here that no object can own: Python's fork hooks belong to the process.
+# Module state, because Python's fork hooks belong to the process.
 _shares: weakref.WeakSet[ServerShare] = weakref.WeakSet()
 
 
@@ -128,7 +134,9 @@ if sys.platform != "win32":
 
 
 def holders(paths: ServerPaths) -> tuple[int, ...] | None:
-    """The processes that use the server, where the system tells (Linux)."""
+    """Return the ids of the processes that use the server, or None if the system does not provide them
+    (Linux does).
+    """
     try:
         inode = str(paths.users_lock.stat().st_ino)
         lines = Path("/proc/locks").read_text().splitlines()

@@ -1,10 +1,10 @@
-"""Which files lie where.
+"""Locations of the files of a server.
 
-    …/rota/pg18            the data directory; PostgreSQL owns what is inside
-    …/rota/pg18.new        the same while initdb is at work; renamed when it is whole
-    …/rota/pg18.run/       ours, 0700: the locks, the log, the kept mark
+    …/rota/pg18            data directory; its content belongs to PostgreSQL
+    …/rota/pg18.new        the same while initdb runs; renamed when it is complete
+    …/rota/pg18.run/       private files of Rota, mode 0700: locks, log, the mark of a detached server
 
-Directories we make are private. Directories we find keep their mode and their owner.
+Directories that Rota creates are private. Existing directories keep their mode and owner.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from rota.localpg import account
 from rota.localpg.account import ServerAccount
 from rota.localpg.binaries import find_binaries
 
-MAX_SOCKET_PATH_BYTES = 100  # the kernel takes 107 bytes on Linux, 103 on macOS
+MAX_SOCKET_PATH_BYTES = 100  # the kernel's limit is 107 bytes on Linux, 103 on macOS
 SYSTEM_DIRECTORY = Path("/var/lib/rota")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerPaths:
-    """One data directory and what lies beside it."""
+    """A data directory and the files beside it."""
 
     data: Path
 
@@ -75,15 +75,17 @@ class ServerPaths:
 
 
 def default_directory(major: int | None = None) -> Path:
-    """The data directory when none is named; its name carries the major, so that a new release
-    never opens the files of an old one."""
+    """Return the default data directory.
+
+    Its name contains the major release, so that a new release never opens the files of an old one.
+    """
     name = f"pg{major or find_binaries().major}"
     if base := os.environ.get("ROTA_LOCAL_DIR"):
         return Path(base).expanduser().resolve() / name
     base_directory = _user_data_directory()
     user = account.choose(base_directory / name)
     if user.drops_privileges and account.first_inaccessible(base_directory, user):
-        # Root's home is closed to the user PostgreSQL will run as, and it stays closed.
+        # The user PostgreSQL will run as cannot enter root's home, and its mode is not changed.
         return SYSTEM_DIRECTORY / name
     return base_directory / name
 
@@ -94,14 +96,14 @@ def _user_data_directory() -> Path:
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or _home()) / "rota"
     base = os.environ.get("XDG_DATA_HOME", "")
-    # The XDG specification: a relative path is to be ignored.
+    # The XDG specification requires that a relative path is ignored.
     return (Path(base) if base.startswith("/") else _home() / ".local" / "share") / "rota"
 
 
 def _home() -> Path:
     try:
         return Path.home()
-    except RuntimeError as error:  # a number without a name, as containers have them
+    except RuntimeError as error:  # a user id without a name, as in containers
         raise LocalPostgresError(
             "there is no home directory to keep a database in: choose a directory "
             "with ROTA_LOCAL_DIR, or set ROTA_DATABASE_URL"
@@ -109,17 +111,20 @@ def _home() -> Path:
 
 
 def make_parents(data: Path, user: ServerAccount) -> None:
-    """Make what is missing above the data directory; what exists is left as it is."""
+    """Create missing directories above the data directory. Existing ones are not changed."""
     for parent in reversed(data.parents):
         with suppress(FileExistsError):
             parent.mkdir(mode=0o700)
             if user.drops_privileges:
-                parent.chmod(0o711)  # that user has to pass through; there is nothing to list
+                parent.chmod(0o711)  # that user must be able to enter, but not to list
 
 
 def make_private(directory: Path, owner: int) -> None:
-    """`directory`, 0700 and `owner`'s. One that somebody else put there first is refused: in a
-    temporary directory anybody can."""
+    """Create `directory` with mode 0700 for `owner`.
+
+    Raise LocalPostgresError if it exists with another owner or mode: in a temporary directory anyone can
+    create it.
+    """
     with suppress(FileExistsError):
         directory.mkdir(mode=0o700)
         if owner != os.geteuid():
@@ -134,8 +139,11 @@ def make_private(directory: Path, owner: int) -> None:
 
 
 def socket_directory(data: Path, user: ServerAccount) -> Path:
-    """Where the server puts its socket: in the data directory, unless the path is too long for a
-    socket or has characters that a connection string would split at."""
+    """Return the directory of the server's socket.
+
+    It is the data directory, unless the path is too long for a socket or has characters that are special in
+    a connection string.
+    """
     if _fits_socket(data):
         return data
     name = f"rota-{hashlib.sha256(os.fsencode(data)).hexdigest()[:12]}"

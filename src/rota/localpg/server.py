@@ -1,4 +1,4 @@
-"""LocalPostgres: a PostgreSQL for as long as somebody uses it."""
+"""LocalPostgres: a PostgreSQL server that runs while it is in use."""
 
 from __future__ import annotations
 
@@ -30,14 +30,17 @@ from rota.localpg.runnable_binaries import make_runnable
 
 log = logging.getLogger(__name__)
 
-# Longer than anything done inside: a start, after a stop, after an initdb.
+# Longer than any operation that holds the lock: a start, after a stop, after an initdb.
 CONTROL_LOCK_TIMEOUT_SECONDS = START_TIMEOUT_SECONDS + 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """What is so at this moment. `sharers` are process numbers, or None where the system does not
-    tell; `port` is the TCP port, or None; `kept` means that it runs until `rota pg stop`."""
+    """State of a server.
+
+    `user_pids` are the processes that use it, or None if the system does not provide them. `port` is the
+    TCP port, or None. `detached` means that the server runs until `rota pg stop`.
+    """
 
     directory: Path
     running: bool
@@ -50,11 +53,11 @@ class ServerStatus:
 
 
 class LocalPostgres:
-    """The server of one directory. `start` takes a share in it, `stop` gives it back; the first
-    share starts it, the last one stops it.
+    """The server of one directory.
 
-    `settings` and `profile` shape the server when this call starts it; a server that is running
-    already stays as it is. A share belongs to the process that took it: a forked child has none.
+    `start` acquires a share in it, `stop` releases the share. The first share starts the server, releasing
+    the last one stops it. `settings` and `profile` apply if this call starts the server; a running server
+    is not changed. A share belongs to the process that acquired it: a forked child has none.
     """
 
     def __init__(
@@ -79,10 +82,10 @@ class LocalPostgres:
         self._share: ServerShare | None = None
         self._lock = threading.RLock()
 
-    # -- using it
+    # -- use
 
     def start(self) -> str:
-        """Take a share; the server runs and the database exists from here on. Its DSN."""
+        """Acquire a share, start the server and create the database if necessary, and return the DSN."""
         with self._lock:
             if (
                 self._has_share()
@@ -106,7 +109,7 @@ class LocalPostgres:
             return database.socket_dsn(server, self._database)
 
     def stop(self) -> None:
-        """Give the share back. Whoever gives back the last one stops the server."""
+        """Release the share. Releasing the last share stops the server."""
         with self._lock:
             share, self._share = self._share, None
             if share is None or not share.held:
@@ -132,12 +135,12 @@ class LocalPostgres:
 
     @property
     def dsn(self) -> str:
-        """A URL for the socket, which psycopg, asyncpg and SQLAlchemy understand."""
+        """URL of the socket, for psycopg, asyncpg and SQLAlchemy."""
         return database.socket_dsn(self._require_server(), self._database)
 
     @property
     def tcp_dsn(self) -> str:
-        """The same by TCP, with a password, when the server was started with `listen`."""
+        """URL of the TCP port, with a password, if the server was started with `listen`."""
         server = self._require_server()
         if not server.has_tcp:
             raise LocalPostgresError(
@@ -147,7 +150,7 @@ class LocalPostgres:
 
     @property
     def paths(self) -> ServerPaths:
-        """Where its files are."""
+        """Locations of the server's files."""
         if self._paths is None:
             configured = self._directory
             data = Path(configured).expanduser().resolve() if configured else self._default_data()
@@ -171,21 +174,26 @@ class LocalPostgres:
             detached=self._is_detached(server),
         )
 
-    # -- keeping it
+    # -- detached servers
 
     def start_detached(self) -> str:
-        """Start it and let it run until `release`, whoever comes and goes. Its DSN."""
+        """Start the server, let it run until `stop_detached` whether or not apps use it, and return the
+        DSN.
+        """
         with self._lock:
             had_share = self._has_share()
             dsn = self.start()
-            # The mark names the process: it ends with this server and means nothing to the next.
+            # The mark contains the process id, so it is not valid for a later server.
             self.paths.detached_mark.write_text(f"{self._require_server().pid}\n")
             if not had_share:
                 self.stop()
             return dsn
 
     def stop_detached(self, *, now: bool = False) -> bool:
-        """Undo `keep`: the server stops with its last user, or `now`. Has it stopped?"""
+        """Undo `start_detached`: stop the server with its last user, or at once with `now`.
+
+        Return True if it has stopped.
+        """
         with self._lock, self._control_lock():
             self.paths.detached_mark.unlink(missing_ok=True)
             if now or locks.is_free(self.paths.users_lock):
@@ -199,18 +207,18 @@ class LocalPostgres:
             self._share.make_inheritable()
 
     def find_program(self, name: str) -> Path | None:
-        """A program that comes with the server, such as psql, if it does."""
+        """Return a program of the server's release, such as psql, or None if it is not included."""
         path = self._suitable_binaries().program(name)
         return path if path.is_file() else None
 
-    # -- breaking it
+    # -- failures, for tests
 
     def kill(self) -> None:
-        """SIGKILL the postmaster, as a crash would. Its children notice and follow."""
+        """Kill the postmaster with SIGKILL, as in a crash. Its child processes then end."""
         self._require_server().kill()
 
     def restart(self, *, immediately: bool = False) -> str:
-        """Stop the server, if it is still there, and start it again. Needs a share. Its DSN."""
+        """Stop the server if it is running, start it again and return its DSN. Needs a share."""
         with self._lock:
             if not self._has_share():
                 raise LocalPostgresError("restart needs a share in the server: call start first")
@@ -222,10 +230,10 @@ class LocalPostgres:
             database.ensure_database(server, self.paths, self._database)
             return database.socket_dsn(server, self._database)
 
-    # -- inside the gate
+    # -- called with the control lock held
 
     def _find_running(self, control_fd: int) -> Postmaster | None:
-        """The server, if there is one; one that is starting or stopping is waited for."""
+        """Return the running server or None, after waiting for one that is starting or stopping."""
         server = postmaster.wait_ready_or_gone(self.paths.data, START_TIMEOUT_SECONDS)
         if server is None:
             return None
@@ -264,8 +272,7 @@ class LocalPostgres:
         if server and not self._is_detached(server):
             self._require_own_server(server)
             server.stop()
-            # Its watcher has nothing left to do. Waiting for it makes "stopped" mean that no
-            # process is left.
+            # The watcher ends with the server. Wait for it, so that no process is left when this returns.
             locks.is_free(self.paths.watcher_lock, WATCHER_TIMEOUT_SECONDS)
 
     def _require_own_server(self, server: Postmaster) -> None:
@@ -275,12 +282,12 @@ class LocalPostgres:
                 f"{self.paths.data}: set ROTA_DATABASE_URL to use it, or choose another directory"
             )
 
-    # -- finding things out
+    # -- helpers
 
     @contextmanager
     def _control_lock(self) -> Iterator[int]:
         if sys.platform == "win32":
-            account.choose(self.paths.data)  # says that it cannot be
+            account.choose(self.paths.data)  # raises LocalPostgresError
         try:
             if not self.paths.run_directory.is_dir():
                 make_parents(self.paths.run_directory, account.choose(self.paths.data))
@@ -320,7 +327,7 @@ class LocalPostgres:
             major = data_directory.read_major(self.paths.data)
             if major is None:
                 raise
-            return str(major)  # the programs are gone; what they made is still there
+            return str(major)  # the programs are gone, the data is still there
 
     def _suitable_binaries(self) -> Binaries:
         major = data_directory.read_major(self.paths.data)

@@ -1,18 +1,17 @@
-"""The watcher: starts a server, and stops it when the last app that used it is gone.
+"""Watcher process: starts a server, and stops it when the last app that used it is gone.
 
-It is a program of its own, run by path with the standard library alone (`python -I -S watcher.py
-ORDER`), so it starts in a blink whatever Rota imports. It is the server's parent. That makes three
-things simple: it knows at once when the server ends, it leaves no zombie that would pass for a
-running server under an init that does not reap, and an app that is killed halfway through a start
-leaves somebody in charge.
+It is a separate program, run by path with the standard library only (`python -I -S watcher.py ORDER`), so
+that it starts quickly. It is the parent of the server, which has three advantages. It notices at once when
+the server ends. It leaves no zombie, which under an init that does not reap would look like a running
+server. If an app is killed during a start, the watcher remains in charge.
 
-It holds `watcher` while it lives, and the gate until the server is ready. Then it sleeps on
-`watched`, which every app holds shared. When it wakes up, it takes the gate and asks whether
-anybody is left, as a leaving app does; an app that arrives meanwhile waits at the gate and then
-finds the server running or gone, never halfway.
+It holds `watcher` while it lives, and the control lock until the server is ready. Then it waits for
+`watched`, which every app holds shared. When it gets that lock, it acquires the control lock and checks
+whether an app is left, as a leaving app does. An app that arrives meanwhile waits for the control lock, and
+then finds the server either running or stopped.
 
-A watcher that was killed is replaced by the next app that joins; that one did not start the server
-and watches it from outside (`adopt`).
+The next app that joins replaces a watcher that was killed. The new watcher did not start the server and
+watches it from outside (`adopt`).
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
 
     from rota.localpg.account import ProcessUser
 
-LOG_CHECK_SECONDS = 5.0  # at the size of the log
-DETACHED_CHECK_SECONDS = 0.5  # whether a server that nobody uses is still meant to be kept
+LOG_CHECK_SECONDS = 5.0  # interval of checks of the log's size
+DETACHED_CHECK_SECONDS = 0.5  # interval of checks whether an unused server is still detached
 MAX_LOG_BYTES = 4_000_000
 LOG_TAIL_BYTES = 100_000
 STOP_TIMEOUT_SECONDS = 60.0
@@ -44,7 +43,7 @@ WatcherEvent = Literal["ended", "nobody"]
 
 
 class WatcherOrder(TypedDict):
-    """What the app asks of its watcher. The files `gate` and `answer` come open."""
+    """Order of the app to its watcher. The file descriptors `gate` and `answer` are inherited."""
 
     gate: int
     answer: int
@@ -83,7 +82,7 @@ def main(order: WatcherOrder) -> None:
 def _start(order: WatcherOrder) -> subprocess.Popen[bytes]:
     log = os.open(_log_path(order), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     try:
-        # A session of its own: Ctrl-C in the app's terminal is not meant for the server.
+        # Own session: Ctrl-C in the app's terminal is not meant for the server.
         return subprocess.Popen(
             order["command"],
             stdin=subprocess.DEVNULL,
@@ -101,7 +100,7 @@ def _start(order: WatcherOrder) -> subprocess.Popen[bytes]:
 
 
 def _wait_until_ready(order: WatcherOrder, pid: int, events: SimpleQueue[WatcherEvent]) -> str:
-    """What went wrong, or nothing."""
+    """Wait for the server and return the failure, or "" once it is ready."""
     deadline = time.monotonic() + order["timeout"]
     while time.monotonic() < deadline:
         with suppress(Empty):
@@ -116,11 +115,11 @@ def _wait_until_ready(order: WatcherOrder, pid: int, events: SimpleQueue[Watcher
 
 
 def _report(order: WatcherOrder, failure: str) -> None:
-    """Tell the app, and let go of its gate."""
+    """Send the result to the app and release its control lock."""
     os.close(order["gate"])
     with suppress(
         BrokenPipeError
-    ):  # it did not live to hear it; then nobody shares, and we stop the server
+    ):  # the app has died: with no user left, the watcher stops the server
         os.write(order["answer"], json.dumps(failure).encode())
     os.close(order["answer"])
 
@@ -147,16 +146,16 @@ def _stop_if_last(order: WatcherOrder, pid: int, events: SimpleQueue[WatcherEven
     try:
         control_fd, users_fd = _open_lock(order, "gate"), _open_lock(order, "shared")
     except FileNotFoundError:
-        _stop(pid, events, signal.SIGQUIT)  # its directory is gone: there is nothing to save
+        _stop(pid, events, signal.SIGQUIT)  # its directory is gone: no data to save
         return True
     try:
         while not _try_lock(control_fd):
-            # Whoever has the gate may be waiting for us to go, because the server has ended.
+            # The holder of the control lock may wait for this watcher to end, because the server has ended.
             with suppress(Empty):
                 events.get(timeout=0.01)
                 return True
         if not _try_lock(users_fd) or _is_detached(order, pid):
-            return False  # somebody came in while we were waking up
+            return False  # an app has joined meanwhile
         _stop(pid, events)
         return True
     finally:
@@ -188,12 +187,12 @@ def _is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
         with open(f"/proc/{pid}/stat") as file:
-            # A zombie has ended, even if whoever should reap it never does.
+            # A zombie has ended, even if its parent never reaps it.
             return file.read().rpartition(")")[2].split()[0] != "Z"
     except ProcessLookupError:
         return False
     except OSError:
-        return True  # no /proc here: take the system's word
+        return True  # no /proc here: rely on kill
 
 
 def _wait_until_unused(order: WatcherOrder, events: SimpleQueue[WatcherEvent]) -> None:
@@ -205,14 +204,14 @@ def _wait_until_unused(order: WatcherOrder, events: SimpleQueue[WatcherEvent]) -
 
 
 def _is_detached(order: WatcherOrder, pid: int) -> bool:
-    """`rota pg start` left its mark on this very server."""
+    """True if `rota pg start` has marked this very server as detached."""
     with suppress(OSError), open(os.path.join(order["run"], "kept")) as mark:
         return mark.read().strip() == str(pid)
     return False
 
 
 def _trim_log(log: str) -> None:
-    """Keep the log from filling the disk. The server appends, so it goes on where the file ends."""
+    """Limit the size of the log. The server appends, so it continues at the end of the file."""
     with suppress(OSError):
         if os.stat(log).st_size <= MAX_LOG_BYTES:
             return
@@ -245,10 +244,10 @@ def _start_thread(target: Callable[..., None], *arguments: Any) -> None:
 
 
 if __name__ == "__main__":
-    # Our parent waits for us and goes on; its grandchild is nobody's to wait for.
+    # Fork: the parent process waits only for the first child, and the watcher is detached from it.
     if os.fork():
         os._exit(0)
     try:
         main(json.loads(sys.argv[1]))
     finally:
-        os._exit(0)  # a thread may be asleep on a lock
+        os._exit(0)  # a thread may be blocked on a lock

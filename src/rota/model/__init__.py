@@ -1,1 +1,1 @@
-"""Values and arithmetic: nothing here knows a database or a clock."""
+"""Values and pure functions, without access to a database or a clock."""

@@ -1,8 +1,8 @@
-"""Who may do what: three roles, each of which may do all that the one before may, and the tokens that prove
-one.
+"""Roles and access tokens.
 
-A token is `rota_<id>_<secret>`: the id says which one it is and is no secret, the rest is 256 random bits.
-What is kept is a digest of it: whoever reads the table can use none of them.
+Each of the three roles includes the permissions of the one before. A token is `rota_<id>_<secret>`: the id
+identifies the token and is not secret, the secret has 256 random bits. Only a digest of the token is
+stored, so the stored rows cannot be used to sign in.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from enum import IntEnum
 from rota.errors import ArgumentError
 
 ID_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
-"""Of an id. Without those that look like another."""
+"""Characters of a token id, without characters that are easily confused."""
 
 ID_CHARS = 10
-"""Letters of an id."""
 
 _TOKEN_PATTERN = re.compile(rf"rota_([{ID_ALPHABET}]{{{ID_CHARS}}})_([A-Za-z0-9_-]{{43}})")
 
 
 class Role(IntEnum):
-    """What somebody may do: look, act on what is there, or also decide who else may."""
+    """Role of a caller: read, act on existing objects, or also manage access tokens."""
 
     VIEWER = 1
     OPERATOR = 2
@@ -47,23 +46,24 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, and what he may do."""
+    """Authenticated caller and their role."""
 
     name: str
     role: Role
     is_cached: bool = False
-    """Nobody could be asked just now: he may at least look, whatever else he may otherwise."""
+    """True if the database could not be queried and the token was recognised from memory. The role is then
+    VIEWER."""
     is_local: bool = False
     """True if the caller presented the key of a server on this machine instead of a token."""
 
     def has_role(self, role: Role) -> bool:
-        """Whether this role, or one that may more, is the caller's."""
+        """True if the caller has this role or a higher one."""
         return self.role >= role
 
 
 @dataclass(frozen=True, slots=True)
 class AccessToken:
-    """A token, in the one moment at which it is known whole."""
+    """Access token in plain text. It exists only when the token is created or presented."""
 
     id: str
     text: str
@@ -73,7 +73,7 @@ class AccessToken:
 
     @property
     def digest(self) -> bytes:
-        # Of 256 random bits: nothing slower would make it harder to guess.
+        # A fast hash is enough for 256 random bits: they cannot be guessed.
         return hashlib.sha256(self.text.encode()).digest()
 
     @classmethod
@@ -83,6 +83,6 @@ class AccessToken:
 
     @classmethod
     def parse(cls, text: str) -> AccessToken | None:
-        """What somebody sent, if it has the form of one."""
+        """Return the token if `text` has the form of one, else None."""
         found = _TOKEN_PATTERN.fullmatch(text)
         return None if found is None else cls(found[1], text)

@@ -1,9 +1,9 @@
-"""From an observation of the fleet to open and closed alerts, as pure functions.
+"""Pure functions from an observation of the fleet to open and closed alerts.
 
-A value over its limit is a finding and opens an alert at once. A value just below its limit is a
-finding too: it opens nothing, but keeps an open alert open (`exceeds_limit` is false). An alert is
-closed only after its condition has been false for `CLOSE_AFTER_SECONDS`, so that something that comes
-and goes is one alert and not many.
+A value over its limit is a finding and opens an alert at once. A value just below its limit is a finding
+too: it opens nothing, but keeps an open alert open (`exceeds_limit` is false). An alert is closed only
+after its condition has been false for `CLOSE_AFTER_SECONDS`, so that an intermittent condition is one alert
+and not many.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from rota.model import alert_rules as kinds
 from rota.model.alert_rules import OFF, AlertRules
 
 MAX_COUNTED = 1000
-"""Nothing is counted further than this."""
+"""Counts stop at this number."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueHead:
-    """The job that is first in a queue's lane."""
+    """First job of a lane."""
 
     queue: str
     priority: int
@@ -30,11 +30,12 @@ class QueueHead:
     job: int
     task: str
     age: float | None
-    """For how many seconds it has been ready at least, as far as the rows tell."""
+    """Seconds for which the job has been queued at least, according to its row; None if the row does not
+    show it."""
     serving_workers: int
-    """Workers that are there and serve its queue."""
+    """Live workers that serve the queue."""
     eligible_workers: int
-    """Of these, how many know its task; and how busy they are."""
+    """Serving workers that know the task. `running` and `capacity` are their totals."""
     running: int
     capacity: int
     paused: bool = False
@@ -51,7 +52,7 @@ class DeadWorker:
     pid: int
     queues: list[str]
     last_beat: datetime
-    """The last that was heard of it."""
+    """Time of the last heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class LateSchedule:
     target: str
     late_seconds: float
     has_worker: bool
-    """Whether a worker that is there knows its target."""
+    """True if a live worker knows the target."""
     reason: str | None
 
 
@@ -95,12 +96,13 @@ class RefusedOutcomes:
 @dataclass(frozen=True, slots=True)
 class ServerLoad:
     snapshot_age: float | None
-    """For how many seconds the oldest transaction is open that keeps rows from being removed, and whose."""
+    """Age in seconds of the oldest transaction that prevents the removal of dead rows. The next three
+    fields describe its session."""
     pid: int | None
     application: str | None
     state: str | None
     notify_usage: float
-    """How full the queue of notifications is, from 0 to 1."""
+    """Fraction of the notification queue that is used, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +119,10 @@ class FleetSnapshot:
 
 
 CLEAR_FRACTION = 0.5
-"""What was told is over below this part of its limit."""
+"""An alert clears when its value falls below this fraction of the limit."""
 
 REFUSED_WINDOW_SECONDS = 300.0
-"""Seconds within which completions that were refused are counted."""
+"""Period over which refused outcomes are counted."""
 
 DATABASE_SUBJECT = "database"
 
@@ -131,7 +133,8 @@ class Finding:
     subject: str
     message: str
     exceeds_limit: bool = True
-    """Over its limit. Else it keeps open what is."""
+    """True if the value is over its limit. False if it is just below: such a finding only keeps an open
+    alert open."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -139,12 +142,16 @@ class Finding:
 
 
 HeadHistory = Mapping[str, tuple[int, float]]
-"""Of each place, which job was first there, by its seq, and since when, in seconds since 1970."""
+"""For each lane: the seq of its first job and the time since when it has been first,
+in seconds since 1970."""
 
 
 def update_history(history: HeadHistory, heads: Iterable[QueueHead], now: datetime) -> HeadHistory:
-    """A job that came back from somewhere has no row that tells since when it is ready; who looks again and
-    finds it first still, knows how long at least."""
+    """Return the history after this observation.
+
+    The row of a job that returned to the queue does not show since when it has been queued. A job that is
+    still first at the next observation has been queued at least since the previous one.
+    """
     known: dict[str, tuple[int, float]] = {}
     for head in heads:
         seq, since = history.get(head.lane_key, (None, 0.0))
@@ -180,7 +187,7 @@ def _old_queues(
         limit = rules.limit(kinds.QUEUE_OLD, queue)
         if age >= limit * CLEAR_FRACTION:
             message = (
-                f"in queue {queue!r} job {head.job} ({head.task}) has been ready for {age:.0f} s, "
+                f"in queue {queue!r} job {head.job} ({head.task}) has been queued for {age:.0f} s, "
                 f"{limit:.0f} s are allowed; {_explain_waiting(head)}"
             )
             yield Finding(kinds.QUEUE_OLD, queue, message, age >= limit)
@@ -231,14 +238,15 @@ def _dead_workers(rules: AlertRules, snapshot: FleetSnapshot) -> Iterable[Findin
 
 
 def unreplaced_workers(dead: Iterable[DeadWorker], alive: Iterable[LiveWorker]) -> list[DeadWorker]:
-    """Those in whose place nobody has come: a worker of the same queues that started since, for each."""
+    """Return the dead workers without a replacement: a worker for the same queues that started later, one
+    for each."""
     starts_by_queues: dict[tuple[str, ...], list[datetime]] = defaultdict(list)
     for worker in alive:
         starts_by_queues[tuple(sorted(worker.queues))].append(worker.started)
     for starts in starts_by_queues.values():
         starts.sort()
     missing = []
-    # The last first: who can stand for it can stand for those before it.
+    # Latest first: a worker that can replace this one can also replace earlier ones.
     for each in sorted(dead, key=lambda each: (each.last_beat, each.worker), reverse=True):
         starts = starts_by_queues[tuple(sorted(each.queues))]
         if starts and starts[-1] > each.last_beat:
@@ -267,7 +275,8 @@ def _explain_lateness(late: LateSchedule) -> str:
             "has it, or remove the schedule"
         )
     if late.reason:
-        # Not why: that may quote its input, and alerts go to places that are not to see it.
+        # Without the reason: it may quote the input, which the receivers of alerts may not be allowed to
+        # read.
         return f"it was put off; `rota schedules show {late.schedule}` says why"
     return "are its workers well? (`rota workers`)"
 
@@ -349,7 +358,7 @@ def _pluralize(count: int, noun: str) -> str:
 
 
 CLOSE_AFTER_SECONDS = 30.0
-"""Seconds for which it must not have been so before it is over."""
+"""Seconds for which a condition must have been false before its alert is closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,9 +374,9 @@ class OpenAlert:
 class AlertDecision:
     raised: list[Finding] = field(default_factory=list)
     updated: list[tuple[int, str]] = field(default_factory=list)
-    """What is so still, in other words, or again."""
+    """Ids and messages of open alerts whose condition holds with a new message, or holds again."""
     cleared: list[int] = field(default_factory=list)
-    """No longer so, as of now."""
+    """Ids of alerts whose condition has just become false."""
     closed: list[int] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -381,7 +390,7 @@ def decide(
     now: datetime,
     close_after: float = CLOSE_AFTER_SECONDS,
 ) -> AlertDecision:
-    """Of alerts that are found by looking; `known` are those that are open."""
+    """Return the changes to the open alerts of the evaluated kinds."""
     decision = AlertDecision()
     by_key = {each.key: each for each in findings}
     for alert in open_alerts:

@@ -1,12 +1,12 @@
-"""What is worth an alert, and from where on.
+"""Rules for alerts: which conditions raise one, and from which limit on.
 
     queue-age=10m                        a job may wait for ten minutes, in any queue
-    worker-dead=off snapshot=2h          … and nobody is told of workers that died
-    queue-age=10m; images: queue-age=30s … and in queue images for half a minute
-    off                                  nothing is told at all
+    worker-dead=off snapshot=2h          no alerts about dead workers; old transactions after two hours
+    queue-age=10m; images: queue-age=30s ten minutes, but half a minute in queue images
+    off                                  no alerts at all
 
-Parts are separated by `;`, as in `keep`. One without a queue's name is about everything; what a queue's own
-part does not say is said by that one, and what neither says by `DEFAULT`.
+Parts are separated by `;`, as in the setting `retention`. A part without a queue name applies everywhere. A
+rule that a queue's part omits takes its limit from that general part, or else the default in `RULES`.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ OFF = math.inf
 
 @dataclass(frozen=True, slots=True)
 class AlertRule:
-    """One thing that can be told, and how it is called in the settings."""
+    """Kind of alert. The keys of `RULES` are the names in the setting."""
 
     kind: str
     unit: str
-    """What its limit is: a span, a number, a percentage; or none, it is on or off."""
+    """Unit of the limit: span, number or percent; switch for a rule that is only on or off."""
     default: float
     by_queue: bool = False
 
@@ -77,7 +77,7 @@ EVALUATED_KINDS = tuple(
         "notify",
     )
 )
-"""Kinds that are found by looking at the database; the others are noticed by whoever they happen to."""
+"""Kinds that are found by queries. The remaining kinds are reported by the instance that detects them."""
 
 _QUEUE = re.compile(r"[A-Za-z_][\w.:/-]{0,199}")
 _DURATION = re.compile(r"(\d{1,9})([smhdw]?)", re.ASCII)
@@ -89,7 +89,7 @@ _EXAMPLES = {"span": "5m", "number": "3", "percent": "50%", "switch": "on"}
 
 @dataclass(frozen=True, slots=True)
 class AlertRules:
-    """The limit of each rule by its word; a queue may have its own."""
+    """Limit of each rule by its name in the setting. A queue may have its own limits."""
 
     limits: Mapping[str, float]
     queue_limits: Mapping[str, Mapping[str, float]]
@@ -113,14 +113,14 @@ class AlertRules:
         return cls(limits, queues)
 
     def limit(self, kind: str, queue: str | None = None) -> float:
-        """From where on it is told; `OFF`: never."""
+        """Return the limit of a kind; `OFF` if it never raises an alert."""
         name = SETTING_NAMES[kind]
         if queue is not None and name in self.queue_limits.get(queue, {}):
             return self.queue_limits[queue][name]
         return self.limits[name]
 
     def is_enabled(self, kind: str) -> bool:
-        """Whether this is ever told, of anything."""
+        """True if this kind can raise an alert for at least one subject."""
         name = SETTING_NAMES.get(kind)
         return name is None or any(
             each.get(name, OFF) != OFF for each in (self.limits, *self.queue_limits.values())

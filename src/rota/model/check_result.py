@@ -1,4 +1,4 @@
-"""What a look at the server and the schema found: one thing each, with a figure, and what mends it."""
+"""Result of one check of the server or the schema: level, message, measured value and fix."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 Level = Literal["ok", "notice", "problem", "unchecked"]
-"""`unchecked`: it could not be looked at, which is neither good nor bad."""
+"""`unchecked`: the check could not run, so the state is unknown."""
 
 _SEVERITY_ORDER: tuple[Level, ...] = ("problem", "notice", "unchecked", "ok")
 
@@ -17,10 +17,10 @@ class CheckResult(msgspec.Struct, frozen=True):
     level: Level
     message: str
     value: float | None = None
-    """What it was judged by, in `unit`."""
+    """Measured value that determined the level, in `unit`."""
     unit: str = ""
     fix: str | None = None
-    """A command, a statement or a setting, to be pasted."""
+    """Command, statement or setting that can be pasted."""
 
     @property
     def rank(self) -> int:
@@ -28,12 +28,12 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 def level_for(value: float, notice: float, problem: float) -> Level:
-    """How bad a figure is that should be small."""
+    """Return the level of a value that should be small."""
     return "problem" if value >= problem else "notice" if value >= notice else "ok"
 
 
 def format_size(count: float) -> str:
-    """Bytes, as a person says them."""
+    """Return a number of bytes with a suitable unit."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
@@ -42,7 +42,7 @@ def format_size(count: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Seconds, in the unit a person would say them in."""
+    """Return a number of seconds with a suitable unit."""
     for unit_seconds, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
         if seconds >= unit_seconds:
             return f"{seconds / unit_seconds:.1f} {unit}"

@@ -1,8 +1,8 @@
-"""Arguments and results, to JSON and back.
+"""Encoding of arguments and results as JSON, and decoding.
 
-JSON only, checked against the type hints: never pickle, never the name of a class in the data. What
-PostgreSQL or JSON cannot hold (NUL, lone surrogates, NaN, endless nesting) is refused where it enters,
-with the name of the field, because further in it would abort somebody else's transaction.
+Values are JSON only, checked against type hints: no pickle, no class names in the data. Values that
+PostgreSQL or JSON cannot hold (NUL, lone surrogates, NaN, excessive nesting) are refused on entry, with the
+name of the field. Later they would abort a transaction that contains other work as well.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import msgspec
 from rota.errors import ArgumentError, PayloadTooLarge
 
 MAX_JSON_BYTES = 1024 * 1024
-"""Bytes of JSON, at the very most."""
+"""Upper bound of the payload limit, in bytes of JSON."""
 
 MAX_DEPTH = 900
-"""Levels of nesting that are accepted. msgspec's own bound differs between versions of Python, and is about
-1,000 on 3.11; PostgreSQL's is higher."""
+"""Accepted levels of nesting. msgspec's own limit differs between Python versions and is about 1,000 on
+3.11; PostgreSQL's is higher."""
 
 
 def to_builtin(value: Any) -> Any:
-    """What msgspec does not know by itself: pydantic's models."""
+    """Convert pydantic models, which msgspec does not support, to built-in values."""
     dump = getattr(type(value), "model_dump", None)
     if dump is not None:
         return dump(value, mode="json")
@@ -55,7 +55,7 @@ def decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def encode(value: Any, subject: object, limit: int) -> str:
-    """JSON text for storing. `what` is named in errors."""
+    """Return `value` as JSON text to store. `subject` names the value in errors."""
     try:
         data = _encoder.encode(value)
     except (
@@ -68,10 +68,10 @@ def encode(value: Any, subject: object, limit: int) -> str:
         raise ArgumentError(
             f"{subject} cannot be stored: {_find_problem(value) or error}"
         ) from None
-    # Each level takes two bytes, so that short documents need no look.
+    # Each level takes at least two bytes, so short documents need no check.
     if len(data) > 2 * MAX_DEPTH and _is_too_deep(data):
         raise ArgumentError(f"{subject} cannot be stored: {_find_problem(value) or _TOO_DEEP}")
-    # A hint that something may be wrong, for next to nothing; the walk that knows runs only then.
+    # A cheap test for a possible problem; the full walk runs only if it matches.
     if b"\\u0000" in data or b"null" in data:
         problem = _find_problem(value)
         if problem is not None:
@@ -87,7 +87,7 @@ _DEPTH_CHANGES = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
 
 def _is_too_deep(data: bytes) -> bool:
-    """True if a JSON document has more than DEEPEST levels of nesting."""
+    """True if a JSON document has more than MAX_DEPTH levels of nesting."""
     if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return False
     depth_changes = _STRING.sub(b"", data).translate(_DEPTH_CHANGES, _NOT_BRACKETS)
@@ -108,18 +108,19 @@ def decode(data: bytes) -> Any:
 
 
 def describe(error: msgspec.ValidationError) -> str:
-    """msgspec's message with the path said in words: "Expected `int`, got `str` (in width)"."""
+    """Return msgspec's message with a readable path: "Expected `int`, got `str` (in width)"."""
     message, found, path = str(error).partition(" - at `$")
     path = path.rstrip("`").removeprefix(".")
     return f"{message} (in {path})" if found and path else message
 
 
 def _find_problem(value: Any) -> str | None:
-    """What JSON or PostgreSQL cannot hold in this value, and where."""
+    """Return a description of the first part that JSON or PostgreSQL cannot hold, with its path; None if
+    there is none."""
     for path, part, depth in _walk(value):
         location = f" (in {path})" if path else ""
         if depth > MAX_DEPTH:
-            # The path of something this deep helps nobody: its beginning does.
+            # The full path would be too long to help; its beginning is enough.
             return f"{_TOO_DEEP} (in {_truncated(path)})"
         if isinstance(part, float) and not math.isfinite(part):
             return f"{part} is not a number JSON has{location}"
@@ -132,7 +133,7 @@ def _find_problem(value: Any) -> str | None:
 
 
 def _walk(value: Any) -> Iterator[tuple[str, Any, int]]:
-    """Every part with its path. Iterative: what is being looked for may be too deep to recurse into."""
+    """Yield every part with its path and depth. Iterative: the value may be too deep for recursion."""
     stack: list[tuple[str, Any, int]] = [("", value, 0)]
     while stack:
         path, part, depth = stack.pop()
@@ -153,7 +154,7 @@ def _walk(value: Any) -> Iterator[tuple[str, Any, int]]:
 
 
 def _fields(part: Any) -> Iterator[tuple[str, Any]]:
-    """The fields of a dataclass, Struct or pydantic model."""
+    """Yield the fields of a dataclass, Struct or pydantic model."""
     names = getattr(type(part), "__struct_fields__", None) or getattr(
         type(part), "__dataclass_fields__", None
     )
@@ -178,7 +179,8 @@ MAX_TRACEBACK_CHARS = 16 * 1024
 
 
 def encode_error(error: BaseException, attempt: int, traceback: str) -> str:
-    """An error as it is kept. Always possible: what cannot be stored is replaced, not raised."""
+    """Return an error as the JSON document to store. It always succeeds: characters that cannot be stored
+    are escaped."""
     kind = type(error)
     name = (
         kind.__qualname__
@@ -199,7 +201,7 @@ def encode_error(error: BaseException, attempt: int, traceback: str) -> str:
 
 
 class StoredError(msgspec.Struct, frozen=True):
-    """A task's own error, as it was kept."""
+    """Error of a task, as stored."""
 
     type: str = ""
     message: str = ""
@@ -215,11 +217,11 @@ def decode_error(document: bytes | None) -> StoredError:
 
 
 def error_type(document: str | None) -> str:
-    """The type in an error document: what may be logged. A message may hold what must not be."""
+    """Return the type in an error document. It may be logged; the message may contain confidential data."""
     return str(_any_decoder.decode(document)["type"]) if document else "?"
 
 
 def escape_unstorable(text: str) -> str:
-    """Text with everything PostgreSQL cannot hold made visible."""
+    """Return the text with escapes for characters that PostgreSQL cannot hold."""
     text = text.replace("\x00", "\\0")
     return text.encode(sys.getdefaultencoding(), "backslashreplace").decode()

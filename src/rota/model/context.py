@@ -1,4 +1,4 @@
-"""What a task may know and do about the job it runs: `async def resize(ctx: Context, …)`."""
+"""Context of a job: data and operations of one attempt, as in `async def resize(ctx: Context, …)`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ R = TypeVar("R")
 
 
 class BoundCall(Protocol[R_co]):
-    """A task or a flow with its arguments, made by its `call(…)`."""
+    """Task or flow with its arguments, made by `bind(…)`."""
 
     @property
     def name(self) -> str: ...
@@ -46,7 +46,7 @@ class BoundCall(Protocol[R_co]):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A job of this run that failed: its task's name in the flow, and its error."""
+    """Failed job of this run: the name of its task in the flow, and its error."""
 
     job: int
     task: str
@@ -55,7 +55,7 @@ class Failure:
 
 
 class ContextBackend(Protocol):
-    """How a context reaches the worker it runs in."""
+    """Operations of the worker that a context uses."""
 
     async def run_children(
         self,
@@ -85,28 +85,29 @@ class ContextBackend(Protocol):
 
     @property
     def is_durable(self) -> bool:
-        """Whether its code has come to anything that is kept."""
+        """True if the code has created journal entries, or the job has stored ones."""
 
     @property
     def forced_outcome(self) -> Outcome | None:
-        """What the attempt comes to, whatever its code does: its job has left."""
+        """Outcome of the attempt regardless of its code, because the job has left the worker; None if it
+        has not."""
 
     async def end(self) -> None:
-        """The code has returned."""
+        """Finish the attempt after the code has returned."""
 
     def progress(self, done: float, total: float | None, note: str | None) -> None: ...
 
     def log(self, message: str) -> None: ...
 
     def run_sync(self, coroutine: Any) -> Any:
-        """Wait for a coroutine, in a thread."""
+        """Run a coroutine from a thread and wait for it."""
 
     def interrupt(self) -> None:
-        """Stop waiting: somebody wants the job to stop."""
+        """Stop waiting, because the job is to be cancelled."""
 
 
 class _TickOptions(msgspec.Struct):
-    """What a job's options say of the tick it was started for."""
+    """Options of a job that describe the tick of its schedule."""
 
     tick: datetime | None = None
     backfilled: bool = False
@@ -116,7 +117,7 @@ _tick_options = msgspec.json.Decoder(_TickOptions)
 
 
 class Context(DurableMethods):
-    """One attempt at one job."""
+    """Context of one attempt at a job."""
 
     __slots__ = (
         "_backend",
@@ -155,17 +156,18 @@ class Context(DurableMethods):
 
     @property
     def scheduled_for(self) -> datetime | None:
-        """The tick of a schedule that this run was started for, however late; None: it was not."""
+        """Tick of the schedule that started this run, however late it started; None without a schedule."""
         return _tick_options.decode(self._options).tick if self._options is not None else None
 
     @property
     def backfilled(self) -> bool:
-        """Whether it was started afterwards, by `backfill`."""
+        """True if `backfill` started this run."""
         return self._options is not None and _tick_options.decode(self._options).backfilled
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody wants this job to stop. Async code is cancelled; code in a thread asks here."""
+        """True if cancellation of this job was requested. Async code is cancelled; code in a thread must
+        check this."""
         return self._cancelled
 
     def cancel(self) -> None:
@@ -196,11 +198,12 @@ class Context(DurableMethods):
         concurrency: int | None = None,
         return_exceptions: bool = False,
     ) -> list[Any]:
-        """Run calls as jobs of their own, at most `limit` of them at a time, and wait for their results.
+        """Run calls as child jobs, at most `concurrency` of them at a time, and return their results.
 
-        The first that fails cancels the rest and raises RunFailed; with return_exceptions=True all run,
-        and a RunFailed stands where a result would. While it waits the job takes no slot of its worker. If
-        the job is tried again, calls that succeeded keep their results and only the others run again.
+        The first failure cancels the rest and raises RunFailed. With return_exceptions=True all calls run,
+        and the list holds a RunFailed for each failed one. While the job waits, it occupies no slot of its
+        worker. If the job is retried, calls that succeeded keep their results and only the remaining ones
+        run again.
         """
         number, self._map_count = self._map_count, self._map_count + 1
         return await self._require_backend().run_children(
@@ -208,50 +211,57 @@ class Context(DurableMethods):
         )
 
     async def run(self, call: BoundCall[R]) -> R:
-        """Run one call as a job, or a flow, of its own and wait for its result; as `map` does."""
+        """Run one call as a child job or flow and return its result, as `map` does."""
         [result] = await self.map([call])
         return result
 
     async def failures(self) -> list[Failure]:
-        """The jobs of this run that failed, the first first: for a flow's on_failure."""
+        """Return the failed jobs of this run, the earliest failure first, at most 100. Used in a flow's
+        on_failure task."""
         return await self._require_backend().failures()
 
-    # A worker that leaves, or dies
+    # Draining and lost workers
 
     @property
     def draining(self) -> bool:
-        """Whether the worker is about to leave. Code that takes long had better come to a point from which
-        it can go on elsewhere, keep it with `checkpoint`, and raise `Requeue`."""
+        """True if the worker is about to stop. Long-running code should save its progress with `checkpoint`
+        and raise `Requeue`."""
         return self._backend is not None and self._backend.draining
 
     @property
     def resumed_from(self) -> Any:
-        """What an earlier attempt at this job kept last with `checkpoint`; None: nothing."""
+        """Last state that an earlier attempt at this job saved with `checkpoint`; None if there is none."""
         return None if self._checkpoint is None else msgspec.json.decode(self._checkpoint)
 
     async def checkpoint(self, state: Any) -> None:
-        """Keep how far this job has come: the next attempt, here or elsewhere, has it as `resumed_from`.
-        Raises ClaimLost if the job is no longer this worker's."""
+        """Save the progress of this job. The next attempt, on any worker, reads it as `resumed_from`. Raise
+        ClaimLost if this worker no longer holds the job."""
         text = codec.encode(state, f"the checkpoint of task {self.task!r}", codec.MAX_JSON_BYTES)
         await self._require_backend().checkpoint(text)
         self._checkpoint = text
 
     async def fence(self) -> int:
-        """The number under which this worker holds this job, and nothing else: for `rota.assert_claim(job,
-        claim)` in a transaction on a connection of your own. Raises ClaimLost."""
+        """Return the id of a claim that holds only this job. Raise ClaimLost if this worker no longer holds
+        it.
+
+        Pass the id to `rota.assert_claim(job, claim)` in a transaction on your own connection.
+        """
         return await self._require_backend().fence()
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncConnection[Any]]:
-        """A transaction that is refused, with ClaimLost, once the job is no longer this worker's: `async
-        with ctx.transaction() as connection`, a psycopg connection to Rota's own database. Until it ends
-        nobody takes the job away."""
+        """Open a transaction in Rota's database that fails with ClaimLost if this worker no longer holds
+        the job.
+
+        Use it as `async with ctx.transaction() as connection`; the connection is psycopg's. The job cannot
+        be taken from this worker until the transaction ends.
+        """
         return self._require_backend().transaction()
 
     def complete(self, result: Any = None) -> None:
-        """Inside `transaction()`: the job has succeeded with this result if that commits."""
+        """Inside `transaction()`: complete the job with this result when the transaction commits."""
         self._require_backend().complete(result)
 
-    # For the worker
+    # Called by the worker
 
     @property
     def forced_outcome(self) -> Outcome | None:
@@ -267,7 +277,7 @@ class Context(DurableMethods):
 
     @property
     def sync(self) -> SyncContext:
-        """The same for a plain function: `ctx.sync.map(…)`."""
+        """The same operations for a plain function: `ctx.sync.map(…)`."""
         return SyncContext(self)
 
     def _require_backend(self) -> ContextBackend:
@@ -280,62 +290,62 @@ class Context(DurableMethods):
 
 
 class SyncContext:
-    """What a context does that takes time, for code in a thread."""
+    """Blocking versions of a context's operations, for code in a thread."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
     def map(self, calls: Iterable[BoundCall[Any]], **options: Any) -> list[Any]:
-        """As `ctx.map(…)`."""
+        """Blocking version of `ctx.map(…)`."""
         results: list[Any] = self._run(self._context.map(calls, **options))
         return results
 
     def run(self, call: BoundCall[R]) -> R:
-        """As `ctx.run(…)`."""
+        """Blocking version of `ctx.run(…)`."""
         result: R = self._run(self._context.run(call))
         return result
 
     def checkpoint(self, state: Any) -> None:
-        """As `ctx.checkpoint(…)`."""
+        """Blocking version of `ctx.checkpoint(…)`."""
         self._run(self._context.checkpoint(state))
 
     def fence(self) -> int:
-        """As `ctx.fence()`."""
+        """Blocking version of `ctx.fence()`."""
         claim: int = self._run(self._context.fence())
         return claim
 
     def transaction(self) -> AbstractContextManager[Connection[Any]]:
-        """As `ctx.transaction()`: `with ctx.sync.transaction() as connection`."""
+        """Blocking version of `ctx.transaction()`: `with ctx.sync.transaction() as connection`."""
         return self._context._require_backend().sync_transaction()
 
     def step(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """As `ctx.step(…)`; the function runs in this thread."""
+        """Blocking version of `ctx.step(…)`; the function runs in this thread."""
         result: R = self._run(self._context.step(name, fn, *args, **kwargs))
         return result
 
     def options(self, *, retry: Retry | None = None, timeout: Duration | None = None) -> SyncSteps:
-        """As `ctx.options(…)`."""
+        """Blocking version of `ctx.options(…)`."""
         return SyncSteps(self._context.options(retry=retry, timeout=timeout), self._run)
 
     def sleep(self, duration: Duration | None = None, /, **units: float) -> None:
-        """As `ctx.sleep(…)`."""
+        """Blocking version of `ctx.sleep(…)`."""
         self._run(self._context.sleep(duration, **units))
 
     def sleep_until(self, when: datetime) -> None:
-        """As `ctx.sleep_until(…)`."""
+        """Blocking version of `ctx.sleep_until(…)`."""
         self._run(self._context.sleep_until(when))
 
     def wait_signal(self, name: str, kind: Any = Any, /, **options: Any) -> Any:
-        """As `ctx.wait_signal(…)`."""
+        """Blocking version of `ctx.wait_signal(…)`."""
         return self._run(self._context.wait_signal(name, kind, **options))
 
     def restart(self, **input: Any) -> NoReturn:
-        """As `ctx.restart(…)`."""
+        """Blocking version of `ctx.restart(…)`."""
         self._run(self._context.restart(**input))
         raise AssertionError("the job has begun anew")
 
     def failures(self) -> list[Failure]:
-        """As `ctx.failures()`."""
+        """Blocking version of `ctx.failures()`."""
         found: list[Failure] = self._run(self._context.failures())
         return found
 
@@ -344,13 +354,13 @@ class SyncContext:
 
 
 class SyncSteps:
-    """How steps are done, for code in a thread."""
+    """Blocking version of `StepOptions`, for code in a thread."""
 
     def __init__(self, steps: StepOptions, run: Callable[[Any], Any]) -> None:
         self._steps = steps
         self._run = run
 
     def step(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """As `ctx.sync.step(…)`."""
+        """Blocking version of `ctx.options(…).step(…)`; the function runs in this thread."""
         result: R = self._run(self._steps.step(name, fn, *args, **kwargs))
         return result

@@ -1,15 +1,16 @@
-"""Cron expressions: the times they name, and what becomes of those where the clocks of a zone change.
+"""Cron expressions: the times they match, also where the clocks of a time zone change.
 
-A zone's clocks run evenly between two changes, so time is taken in stretches: a day of UTC, cut where they
-change. Within one, the times are those that the clocks show. At its edges two rules decide:
+The UTC offset of a zone is constant between two changes. Time is therefore handled in periods: one UTC day,
+split at the changes. Within a period, the times are those that local clocks show. Two rules apply at a
+change:
 
-- a time of day (`30 2 * * *`, `0 */6 * * *`) comes once on each date that the zone has. Left out, it comes
-  as the gap ends; shown twice, it comes the first time;
-- what goes on through the hours (every hour is named, or the minutes begin with `*`) goes by real time:
-  quarters of an hour stay quarters. Were it to lose a date altogether (`*/15 2 * * *`), it comes once, as
-  the gap ends.
+- A fixed time of day (`30 2 * * *`, `0 */6 * * *`) occurs once on each date that the zone has. If the
+  clocks skip it, it occurs when the gap ends; if they show it twice, it occurs the first time.
+- A periodic expression (every hour is listed, or the minutes begin with `*`) follows real time: quarters of
+  an hour stay quarters. If it would not occur on a date at all (`*/15 2 * * *`), it occurs once, when the
+  gap ends.
 
-Only the way from UTC to local time is ever asked for: that one has no gaps, and nothing twice.
+Only the conversion from UTC to local time is used: it has no gaps and no ambiguous times.
 """
 
 from __future__ import annotations
@@ -44,21 +45,21 @@ FIELDS = (
     ("month", 12, "1 to 12, or jan to dec"),
     ("day of week", 7, "0 to 7, or sun to sat; 5L for the last Friday, 1#2 for the second Monday"),
 )
-"""What each is called, how many values it has, and which."""
+"""Name, number of values and allowed values of each field."""
 
 DAY = timedelta(days=1)
 SECOND = timedelta(seconds=1)
 MICROSECOND = timedelta(microseconds=1)
 
 SEARCH_YEARS = 50
-"""How far to look for a date: one that comes at all comes within forty years of any other."""
+"""Range of the search for a date. A date that occurs at all recurs within forty years."""
 
 
 class Cron:
-    """An expression, read. Moments go in and come out in UTC, without saying so."""
+    """Parsed cron expression. All datetimes passed and returned are UTC without tzinfo."""
 
     def __init__(self, parsed: CronSim) -> None:
-        self._parsed = parsed  # asked of dates alone: that does not move it
+        self._parsed = parsed  # used only to match dates, so its state does not change
         self._minutes = tuple(
             60 * hour + minute for hour in sorted(parsed.hours) for minute in sorted(parsed.minutes)
         )
@@ -66,10 +67,10 @@ class Cron:
         self._is_periodic = len(parsed.hours) == 24 or parsed.parts[1].startswith("*")
 
     def after(self, moment: datetime, zone: tzinfo) -> datetime | None:
-        """The first time after this moment."""
+        """Return the first time after this moment; None if there is none."""
         day = _midnight(moment)
         while (matching_date := self._next_date(day - DAY)) is not None:
-            day = max(day, matching_date - DAY)  # UTC's date and a zone's are never further apart
+            day = max(day, matching_date - DAY)  # UTC and local dates differ by one day at most
             for period in split_day(zone, day):
                 if period.end <= moment:
                     continue
@@ -82,7 +83,7 @@ class Cron:
         return None
 
     def latest(self, moment: datetime, zone: tzinfo) -> datetime | None:
-        """The last time up to this moment."""
+        """Return the last time up to this moment; None if there is none."""
         day = _midnight(moment)
         while (matching_date := self._previous_date(day + DAY)) is not None:
             day = min(day, matching_date + DAY)
@@ -98,7 +99,7 @@ class Cron:
         return None
 
     def count(self, begin: datetime, end: datetime, zone: tzinfo) -> int:
-        """How many there are after one moment, up to another."""
+        """Return the number of times after `begin`, up to and including `end`."""
         total = 0
         day = _midnight(begin)
         while (matching_date := self._next_date(day - DAY)) is not None:
@@ -124,7 +125,7 @@ class Cron:
         return date.month in self._parsed.months and self._parsed.match_day(date)
 
     def _next_date(self, date: datetime) -> datetime | None:
-        """The first date that is named, from this one on."""
+        """Return the first matching date from this one on."""
         last_year = min(date.year + SEARCH_YEARS, MAXYEAR - 1)
         while not self._matches_date(date):
             if date.month in self._parsed.months:
@@ -136,7 +137,7 @@ class Cron:
         return date
 
     def _previous_date(self, date: datetime) -> datetime | None:
-        """The last date that is named, up to this one."""
+        """Return the last matching date up to this one."""
         first_year = max(date.year - SEARCH_YEARS, MINYEAR + 1)
         while not self._matches_date(date):
             date = date - DAY if date.month in self._parsed.months else date.replace(day=1) - DAY
@@ -144,7 +145,7 @@ class Cron:
                 return None
         return date
 
-    # Times that clocks show, from one until before another
+    # Local times in the half-open interval [low, high)
 
     def _first_between(self, low: datetime, high: datetime) -> datetime | None:
         date = _midnight(low)
@@ -181,7 +182,7 @@ class Cron:
         return len(self._minutes) * len(self._seconds)
 
     def _index_of(self, time: timedelta) -> int:
-        """How many of a date's times come before this one."""
+        """Return how many of a date's times are before this one."""
         if time >= DAY:
             return self._times_per_day
         if time <= timedelta(0):
@@ -197,21 +198,21 @@ class Cron:
         minute, second = divmod(index, len(self._seconds))
         return timedelta(minutes=self._minutes[minute], seconds=self._seconds[second])
 
-    # Where clocks change
+    # Clock changes
 
     def _valid_from(self, period: OffsetPeriod) -> datetime:
-        """From when on what the clocks show counts."""
+        """Return the local time from which matches in this period count."""
         local_begin = period.begin + period.utc_offset
         return local_begin if self._is_periodic else max(local_begin, period.shown_until)
 
     def _has_skipped_time(self, period: OffsetPeriod) -> bool:
-        """Whether a time that the clocks left out as this began comes now."""
+        """True if a time that the clocks skipped at the beginning of this period occurs there."""
         if period.shown_until >= (local_begin := period.begin + period.utc_offset):
             return False
         date = _midnight(period.shown_until)
         while date < local_begin:
             low, high = max(period.shown_until, date), min(local_begin, date + DAY)
-            # Where the whole date is left out, there is nothing to come.
+            # If the zone skips the whole date, it has no times.
             if high - low < DAY and self._matches_date(date):
                 skipped = self._count_between(low, high)
                 if skipped and (not self._is_periodic or skipped == self._times_per_day):
@@ -222,27 +223,28 @@ class Cron:
 
 @dataclass(frozen=True, slots=True)
 class OffsetPeriod:
-    """A day of UTC, or the part of one, through which the clocks of a zone run evenly."""
+    """UTC day, or part of one, in which the UTC offset of a zone is constant."""
 
     begin: datetime
     end: datetime
     utc_offset: timedelta
-    """… of UTC."""
     shown_until: datetime
-    """The clocks have shown what is before this. More than they show as it begins: they went back. Less:
-    they left out what is in between."""
+    """Local time up to which clocks have been before this period.
+
+    Later than the local time at `begin`: the clocks went back. Earlier: they skipped the time in between.
+    """
 
 
 @lru_cache(maxsize=2048)
 def split_day(zone: tzinfo, day: datetime) -> tuple[OffsetPeriod, ...]:
-    """A day of UTC. Clocks change once a week, at most."""
+    """Return the periods of a UTC day. A zone changes its clocks once a week at most."""
     end = day + DAY
     previous_offset, begin_offset, end_offset = (
         _utc_offset(zone, each - MICROSECOND) for each in (day - DAY, day, end)
     )
     shown_until = day + begin_offset
     if previous_offset > begin_offset:
-        # They went back the day before, and may not have come to what they had not shown.
+        # The clocks went back on the day before and may not have passed the repeated time yet.
         shown_until = max(shown_until, _find_change(zone, day - DAY, day) + previous_offset)
     if begin_offset == end_offset:
         return (OffsetPeriod(day, end, begin_offset, shown_until),)
@@ -256,7 +258,7 @@ def split_day(zone: tzinfo, day: datetime) -> tuple[OffsetPeriod, ...]:
 
 
 def _find_change(zone: tzinfo, begin: datetime, end: datetime) -> datetime:
-    """When the clocks change in this time, which they do."""
+    """Return the time of the clock change in this interval, which contains one."""
     offset = _utc_offset(zone, begin - MICROSECOND)
     seconds = range(int((end - begin) / SECOND))
     index = bisect_right(
@@ -275,13 +277,14 @@ def _midnight(moment: datetime) -> datetime:
     return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-# Reading
+# Parsing
 
 
 @lru_cache(maxsize=1024)
 def parse(expression: str) -> Cron:
-    """Refuses what cannot be read and what never comes, and says which field it is."""
-    from cronsim import CronSim, CronSimError  # `import rota` can do without
+    """Return the parsed expression. Raise ArgumentError, with the field, if it is
+    invalid or never matches."""
+    from cronsim import CronSim, CronSimError  # imported late to keep `import rota` fast
 
     subject = f"cron: {expression!r:.100}"
     expanded = ALIASES.get(expression.strip().lower(), expression)
@@ -301,7 +304,7 @@ def parse(expression: str) -> Cron:
         found = Cron(CronSim(expanded, _REFERENCE_DATE))
     except CronSimError:
         found = None
-    # Every kind of year, leap or not and from whichever day of the week, is among those of 2000 to 2027.
+    # The years 2000 to 2027 contain every kind of year: leap or not, starting on each day of the week.
     if found is None or found._next_date(_REFERENCE_DATE) is None:
         raise ArgumentError(
             f"{subject} never comes: no year has such a date; look at day of month, month and day of week"
@@ -310,7 +313,7 @@ def parse(expression: str) -> Cron:
 
 
 def _find_problem(number: int, part: str) -> str | None:
-    """What is wrong with a field, if something is."""
+    """Return the problem of a field; None if it is valid."""
     name, value_count, values = FIELDS[number]
     steps = [int(step or 0) for step in re.findall(r"/(\d{0,9})", part)]
     if 0 in steps:
@@ -319,7 +322,7 @@ def _find_problem(number: int, part: str) -> str | None:
         too_large = [step for step in steps if step > value_count]
         if not too_large:
             return None
-        # It would come to nothing: `*/90` is not every 90 minutes.
+        # Such a step matches only the first value: `*/90` is not every 90 minutes.
         return (
             f"{part!r:.60} is no {name}: a step of {too_large[0]} leads out of its {value_count} "
             "values; every=… takes "
@@ -340,9 +343,9 @@ def _is_valid(number: int, part: str) -> bool:
     fields[number] = part
     try:
         CronSim(" ".join(fields), _REFERENCE_DATE)
-    except (CronSimError, ValueError):  # the latter where a number is too long for one
+    except (CronSimError, ValueError):  # ValueError: a number with too many digits
         return False
     return True
 
 
-_REFERENCE_DATE = datetime(2000, 1, 1)  # noqa: DTZ001 - a date, of no zone
+_REFERENCE_DATE = datetime(2000, 1, 1)  # noqa: DTZ001 - a date without a zone

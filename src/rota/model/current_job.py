@@ -1,7 +1,7 @@
-"""What this line of code is at work for: the job, and the worker that runs it.
+"""Context variables with the job that the current code runs for, and its worker.
 
-Set around every attempt, wherever its code runs (a coroutine, a thread, a process of its own), so that
-whoever writes a log line meanwhile can say for which job, however deep in whose library it is written.
+They are set around every attempt, in a coroutine, a thread or a separate process. A log record can
+therefore name its job, even if a library wrote it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class CurrentJob(Protocol):
-    """One attempt at one job."""
+    """Attempt at a job."""
 
     job: int
     run: int | None

@@ -1,9 +1,10 @@
-"""What a context does that outlives its worker: steps, sleeps, waits, values, progress.
+"""Durable operations of a context: steps, sleeps, waits for signals, stored values and progress.
 
-Each is asked for by name and kept as the code comes to it. When the job runs again (after a crash, a
-sleep, a redeploy, a failed attempt) the code runs from its first line, and is given what it had come to.
-So between its steps code must come to the same things again: what depends on the time, on chance or on the
-world belongs into a step, or is asked for here.
+Each operation has a name and is recorded in the journal when the code reaches it. When the job runs again
+(after a crash, a sleep, a deployment or a failed attempt), the code starts from its first line, and
+recorded operations return their stored results. Between operations the code must therefore be
+deterministic. Anything that depends on time, randomness or external state belongs in a step, or comes from
+`ctx.now()`, `ctx.random()` or `ctx.uuid()`.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ D = TypeVar("D")
 NO_DEFAULT: Any = object()
 
 MAX_NAME_CHARS = 200
-"""Letters in the name of a step or a signal."""
+"""Maximum length of the name of a step, signal or change."""
 
 
 class DurableBackend(Protocol):
-    """Keeps what a job's code comes to."""
+    """Journal of a job, as used by its context."""
 
     async def step(
         self,
@@ -70,7 +71,7 @@ class DurableBackend(Protocol):
 
 
 class DurableMethods:
-    """One attempt's durable code; part of `Context`."""
+    """Durable operations of one attempt; base class of `Context`."""
 
     __slots__ = ()
 
@@ -90,22 +91,22 @@ class DurableMethods:
     @overload
     def step(self, name: str, /) -> StepDecorator: ...
     def step(self, name: str, fn: Any = None, /, *args: Any, **kwargs: Any) -> Any:
-        """Run a function once and keep what it returns: `await ctx.step("welcome", send_welcome, user)`.
+        """Run a function once and store its result: `await ctx.step("welcome", send_welcome, user)`.
 
-        When the job runs again it is given what was kept. A function that fails raises StepFailed; one that
-        is not async runs in a thread. Without a function, a decorator: each call of what it decorates is a
-        step. Inside, `ctx.transaction()` is committed together with the step.
+        When the job runs again, the stored result is returned. If the function fails, StepFailed is raised.
+        A function that is not async runs in a thread. Without a function, return a decorator: each call of
+        the decorated function is a step. Inside a step, `ctx.transaction()` commits together with the step.
         """
         return StepOptions(self._require_backend().durable).step(name, fn, *args, **kwargs)
 
     def options(
         self, *, retry: Retry | None = None, timeout: Duration | None = None
     ) -> StepOptions:
-        """Give a step a retry policy or a timeout.
+        """Return step options with a retry policy or a timeout.
 
             await ctx.options(retry=Retry(max_attempts=5), timeout=10).step("charge", charge, order)
 
-        Between tries that are far apart the job does not occupy a slot of its worker.
+        During a long delay between two tries the job does not occupy a slot of its worker.
         """
         return StepOptions(
             self._require_backend().durable, retry, None if timeout is None else to_seconds(timeout)
@@ -123,15 +124,18 @@ class DurableMethods:
         hours: float = 0,
         days: float = 0,
     ) -> None:
-        """Go on after so long, `ctx.sleep(90)`, `ctx.sleep(timedelta(days=7))` or `ctx.sleep(days=7)`, by
-        the database's clock. The job leaves its worker meanwhile and survives every restart."""
+        """Sleep by the database's clock; the job leaves its worker meanwhile.
+
+        Pass seconds, a timedelta or units: `ctx.sleep(90)`, `ctx.sleep(timedelta(days=7))`,
+        `ctx.sleep(days=7)`. The sleep survives restarts.
+        """
         total = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days).total_seconds()
         if duration is not None:
             total += duration.total_seconds() if isinstance(duration, timedelta) else duration
         await self._require_backend().durable.sleep(_check_seconds(total, "ctx.sleep"), None)
 
     async def sleep_until(self, when: datetime) -> None:
-        """Go on at a time, which says its zone."""
+        """Sleep until a time, which must have a time zone."""
         if when.tzinfo is None:
             raise ArgumentError(
                 f"ctx.sleep_until({when.isoformat()}) does not say in which zone; pass a time with one, as "
@@ -160,9 +164,11 @@ class DurableMethods:
         timeout: Duration | None = None,
         default: Any = NO_DEFAULT,
     ) -> Any:
-        """Wait until somebody sends this run a signal of that name, and read what it says as `kind`. One
-        that was sent before is there. If none comes in time the default is given, or SignalTimeout is
-        raised; that is kept, too."""
+        """Wait for a signal with this name to the run, and return its payload as `kind`.
+
+        A signal that was sent earlier is returned at once. After `timeout`, return the default or raise
+        SignalTimeout. That outcome is stored as well.
+        """
         timeout_seconds = (
             None
             if timeout is None
@@ -173,43 +179,48 @@ class DurableMethods:
         )
 
     async def restart(self, **input: Any) -> NoReturn:
-        """Begin anew with these arguments, as the same run, and with nothing of what it has come to: for
-        work without an end, which would else come to ever more steps."""
+        """Restart the job with these arguments, as the same run and with an empty journal.
+
+        Use it for endless work, which would otherwise accumulate steps without limit.
+        """
         await self._require_backend().durable.restart(input)
 
-    # Values that are the same when the job runs again
+    # Values that stay the same when the job runs again
 
     def now(self) -> datetime:
-        """The time it is, or was when the code first asked."""
+        """Return the time of the first execution of this call."""
         return self._require_backend().durable.now()
 
     def random(self) -> float:
-        """A number from 0 up to 1."""
+        """Return a random number from 0 up to 1, the same on every replay."""
         number: float = self._require_backend().durable.value("random", random.random)
         return number
 
     def uuid(self) -> UUID:
-        """An id for somebody else to know this by; kept before the next step begins."""
+        """Return a random UUID for use in external systems. It is stored before the next step begins."""
         return UUID(self._require_backend().durable.value("uuid", lambda: str(uuid4())))
 
     def version(self, change: str) -> bool:
-        """Whether a change of this code goes for this run: `if ctx.version("fees"): new() else: old()`. It
-        does not for runs that had come further than this before the change was deployed."""
+        """True if a change of the code applies to this run: `if ctx.version("fees"): new() else: old()`.
+
+        It does not apply to runs that had passed this point before the change was deployed.
+        """
         return self._require_backend().durable.version(check_entry_name("change", change))
 
-    # What others see meanwhile
+    # Reports
 
     def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
-        """Say how far the job is: shown by `rota show`. Written a little later, the last one only."""
+        """Report the progress of the job, shown by `rota show`. Written with a short delay; only the latest
+        is kept."""
         self._require_backend().progress(float(done), None if total is None else float(total), note)
 
     def log(self, message: str) -> None:
-        """Say something that is kept with the job: shown by `rota show`. Written a little later."""
+        """Store a message with the job, shown by `rota show`. Written with a short delay."""
         self._require_backend().log(str(message))
 
 
 class StepOptions:
-    """How steps are done: how often they are tried, and how long one may take."""
+    """Retry policy and timeout of steps."""
 
     __slots__ = ("_backend", "_retry", "_timeout")
 
@@ -233,7 +244,7 @@ class StepOptions:
     @overload
     def step(self, name: str, /) -> StepDecorator: ...
     def step(self, name: str, fn: Any = None, /, *args: Any, **kwargs: Any) -> Any:
-        """As `ctx.step(…)`."""
+        """Run a step with these options, as `ctx.step(…)` does."""
         check_entry_name("step", name)
         if fn is None:
             return StepDecorator(self, name)
@@ -246,7 +257,7 @@ class StepOptions:
 
 
 class StepDecorator:
-    """Makes a step of a function: each call of it is one."""
+    """Decorator that turns each call of a function into a step."""
 
     def __init__(self, steps: StepOptions, name: str) -> None:
         self._steps = steps
@@ -265,8 +276,8 @@ class StepDecorator:
 
 
 def check_entry_name(kind: str, name: str) -> str:
-    """The name of a step, a signal or a change: any text, but not any amount of it."""
-    given: object = name  # what the hint promises, a program need not keep
+    """Return the name of a step, a signal or a change; raise ArgumentError if it is empty or too long."""
+    given: object = name  # type hints are not enforced at run time
     if not isinstance(given, str) or not 0 < len(name) <= MAX_NAME_CHARS or "\x00" in name:
         raise ArgumentError(
             f"the name of a {kind} has 1 to {MAX_NAME_CHARS} letters, not {name!r:.60}"

@@ -1,4 +1,4 @@
-"""What the engine announces: the one mechanism that logs, metrics and tests observe it by."""
+"""Events of the engine, which logs, metrics and tests observe."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that has happened, as far as the database knows."""
+    """Event that has happened, according to the database."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerStarted(Event):
-    """A worker is there, and takes jobs."""
+    """A worker has registered and claims jobs."""
 
     worker: int
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerStopped(Event):
-    """A worker has left in order."""
+    """A worker has stopped in an orderly way."""
 
     worker: int
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerDied(Event):
-    """Another worker was found dead. What it held goes back."""
+    """Another worker was found dead. Its jobs are taken back."""
 
     worker: int
     dead_worker: int
@@ -34,7 +34,7 @@ class WorkerDied(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerReregistered(Event):
-    """The worker had been declared dead, and goes on under another number."""
+    """A worker that had been declared dead registered again under a new number."""
 
     worker: int
     previous_worker: int
@@ -42,14 +42,14 @@ class WorkerReregistered(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerDraining(Event):
-    """The worker takes nothing more and is about to leave."""
+    """The worker claims no more jobs and is about to stop."""
 
     worker: int
 
 
 @dataclass(frozen=True, slots=True)
 class JobsReaped(Event):
-    """Jobs that a dead worker held went back."""
+    """Jobs of a dead worker were taken back."""
 
     worker: int
     dead_worker: int
@@ -58,7 +58,7 @@ class JobsReaped(Event):
 
 @dataclass(frozen=True, slots=True)
 class JobQuarantined(Event):
-    """Workers died of the job too often: it waits for somebody to release it."""
+    """Workers were lost with the job too often; it waits for an operator to release it."""
 
     worker: int
     job: int
@@ -67,7 +67,7 @@ class JobQuarantined(Event):
 
 @dataclass(frozen=True, slots=True)
 class JobClaimed(Event):
-    """A worker holds the job, and will run it."""
+    """A worker has claimed the job."""
 
     worker: int
     job: int
@@ -77,7 +77,7 @@ class JobClaimed(Event):
 
 @dataclass(frozen=True, slots=True)
 class JobFinished(Event):
-    """An outcome is recorded: succeeded, failed, cancelled, expired or skipped."""
+    """The final outcome of a job is recorded: succeeded, failed, cancelled, expired or skipped."""
 
     worker: int
     job: int
@@ -89,7 +89,7 @@ class JobFinished(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunFinished(Event):
-    """A run of a flow, or of a job's calls, ended with the last of its jobs."""
+    """The run of a flow, or of a job's child calls, ended with the last of its jobs."""
 
     worker: int
     run: int
@@ -97,7 +97,7 @@ class RunFinished(Event):
 
 @dataclass(frozen=True, slots=True)
 class JobRetried(Event):
-    """An attempt failed; the next one comes after `delay` seconds."""
+    """An attempt failed; the next one follows after `delay` seconds."""
 
     worker: int
     job: int
@@ -108,7 +108,7 @@ class JobRetried(Event):
 
 @dataclass(frozen=True, slots=True)
 class JobReturned(Event):
-    """The job went back unfinished, its attempt uncounted."""
+    """The job returned to its queue unfinished; the attempt is not counted."""
 
     worker: int
     job: int
@@ -117,7 +117,7 @@ class JobReturned(Event):
 
 @dataclass(frozen=True, slots=True)
 class JobSuspended(Event):
-    """The job has left its worker, and waits for a time or a signal."""
+    """The job has left its worker and waits for a time or a signal."""
 
     worker: int
     job: int
@@ -126,7 +126,7 @@ class JobSuspended(Event):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRefused(Event):
-    """The worker no longer held the job: what it did counts for nothing."""
+    """The worker no longer held the job, so its outcome was not recorded."""
 
     worker: int
     job: int
@@ -134,7 +134,7 @@ class OutcomeRefused(Event):
 
 @dataclass(frozen=True, slots=True)
 class LockAcquired(Event):
-    """A lock, or a permit of a semaphore, is held by this instance."""
+    """This instance has acquired a lock, or a permit of a semaphore."""
 
     name: str
     token: int
@@ -142,7 +142,7 @@ class LockAcquired(Event):
 
 @dataclass(frozen=True, slots=True)
 class LockReleased(Event):
-    """A lock, or a permit of a semaphore, was given back."""
+    """This instance has released a lock, or a permit of a semaphore."""
 
     name: str
     token: int
@@ -150,7 +150,7 @@ class LockReleased(Event):
 
 @dataclass(frozen=True, slots=True)
 class LockForfeited(Event):
-    """The lock or permit was lost while this instance relied on it."""
+    """This instance lost a lock or permit that it still used."""
 
     name: str
     token: int
@@ -159,7 +159,7 @@ class LockForfeited(Event):
 
 @dataclass(frozen=True, slots=True)
 class LeaderElected(Event):
-    """This instance leads under the name, from now on."""
+    """This instance has become the leader for the name."""
 
     name: str
     term: int
@@ -167,7 +167,7 @@ class LeaderElected(Event):
 
 @dataclass(frozen=True, slots=True)
 class LeadershipEnded(Event):
-    """This instance no longer leads; `why` is empty if it has resigned."""
+    """This instance no longer leads; `reason` is empty if it resigned."""
 
     name: str
     term: int
@@ -176,14 +176,14 @@ class LeadershipEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class ServicesStarted(Event):
-    """This instance stands by for these services."""
+    """This instance is a candidate for these services."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceRan(Event):
-    """An iteration of a service ended here: succeeded, failed, stopped or lost."""
+    """An iteration of a service ended on this instance: succeeded, failed, stopped or lost."""
 
     name: str
     iteration: int
@@ -202,7 +202,7 @@ class ScheduleTicked(Event):
 
 @dataclass(frozen=True, slots=True)
 class AlertRaised(Event):
-    """Something is so that somebody should look at."""
+    """A condition that needs attention was found."""
 
     kind: str
     subject: str
@@ -211,7 +211,7 @@ class AlertRaised(Event):
 
 @dataclass(frozen=True, slots=True)
 class AlertCleared(Event):
-    """It is no longer so, or somebody has closed it."""
+    """The condition no longer holds, or an operator closed the alert."""
 
     kind: str
     subject: str

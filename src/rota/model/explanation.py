@@ -1,8 +1,8 @@
-"""Why something does not run: reasons, as data and as sentences.
+"""Reasons why a run or job does not run, as data and as sentences.
 
-A reason is one thing that is so: a word for programs, a sentence for people, what it is about, since when,
-until when, and what to do. Sentences name no times, so that each reader is told them in his own way, and
-quote nothing that went into a run or came out of it: that is `detail`, for those who may see it.
+A reason is one fact: a code for programs, a message for people, its subject, since when, until when, and
+the remedy. Messages contain no times, so that each client can format `since` and `until` itself. Messages
+never quote the input or the result of a run. `detail` may, and only authorised callers receive it.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Literal, get_args
 import msgspec
 
 ReasonCode = Literal[
-    # It has gone, or stands, where nobody comes by himself.
+    # Nothing happens without an operator.
     "quarantined",
     "paused",
     "no_worker",
     "queue_unserved",
     "task_unknown",
     "draining",
-    # Somebody is late, or gone.
+    # A worker or the clock is late, or a worker is lost.
     "orphaned",
     "silent",
     "hold_over",
     "late",
-    # It comes by itself, in time.
+    # Resolves without intervention.
     "signal",
     "step_retry",
     "retry",
@@ -41,13 +41,13 @@ ReasonCode = Literal[
     "settling",
     "moving",
     "running",
-    # What comes between: whom it waits for.
+    # Waits for another job or run.
     "limit",
     "calls",
     "parents",
     "ended",
 ]
-"""From what is most exact, and most in need of somebody, to what merely leads there."""
+"""Ordered from the most specific and urgent codes to codes that only refer to another job."""
 
 SubjectKind = Literal["run", "job", "worker", "queue", "task", "signal", "lock"]
 RunStatus = Literal["ended", "running", "waiting", "stuck"]
@@ -59,23 +59,23 @@ class ExplanationReason(msgspec.Struct, frozen=True, kw_only=True):
     code: ReasonCode
     message: str
     kind: SubjectKind
-    """What it is about …"""
+    """Kind of the subject."""
     subject: str
-    """… and its number or name."""
+    """Number or name of the subject."""
     job: int | None = None
-    """The job that does not run for it; None: none in particular."""
+    """Job that does not run for this reason; None if it is no particular one."""
     jobs: int = 1
-    """So many do not, for the same reason."""
+    """Number of jobs that do not run for this reason."""
     since: datetime | None = None
     until: datetime | None = None
     remedy: str | None = None
-    """What helps; None: nothing is to be done."""
+    """Suggested action; None if none is needed."""
     is_stuck: bool = False
-    """Nothing changes by itself."""
+    """True if nothing changes without intervention."""
     is_certain: bool = True
-    """False: it may be so, nobody knows."""
+    """False if the reason is only possible."""
     detail: str | None = None
-    """What an error or somebody's note says: not for everybody."""
+    """Message of an error, or an operator's note. Not shown to every caller."""
 
     @property
     def rank(self) -> tuple[bool, bool, int]:
@@ -86,29 +86,31 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     run: int
     name: str
-    """Empty: calls a job has made."""
+    """Name of the task or flow; empty for the child calls of a job."""
     is_flow: bool
     status: RunStatus
     reasons: list[ExplanationReason]
-    """The most exact first; those that only lead to it last."""
+    """Most specific reasons first; reasons that only refer to another job last."""
     omitted_jobs: int
-    """Jobs that were not looked at, for there are so many."""
+    """Number of jobs that were not examined because there are too many."""
     now: datetime
 
     @property
     def is_stuck(self) -> bool:
-        """Nothing changes until somebody does something."""
+        """True if nothing changes until an operator acts."""
         return self.status == "stuck"
 
     def without_details(self) -> Explanation:
-        """For those who may not see what errors say."""
+        """Return a copy without details, for callers that may not read error messages."""
         reasons = [msgspec.structs.replace(each, detail=None) for each in self.reasons]
         return msgspec.structs.replace(self, reasons=reasons)
 
 
 def status_of(reasons: list[ExplanationReason], job: int | None) -> RunStatus:
-    """What they come to, for a job, or for a run as a whole (None): that runs while anything of it does; a
-    job that waits for one that runs waits."""
+    """Return the status of a job, or of a whole run if `job` is None.
+
+    A run is running while any of its jobs is. A job that waits for a running job is waiting.
+    """
     if any(each.is_stuck for each in reasons):
         return "stuck"
     codes = {each.code for each in reasons}

@@ -1,7 +1,7 @@
-"""A flow: tasks that wait for each other, checked as a whole before anything of it is started.
+"""Flows: graphs of tasks, checked as a whole before a run is started.
 
-A parameter with the name of another task waits for that task and is given its result; every other one
-comes from the run's input.
+A parameter named after another task of the flow makes the task wait for that one and receives its result.
+Every other parameter is taken from the input of the run.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from rota.model.task import TaskDefinition, check_name
 from rota.model.type_match import accepts_none, format_type, is_assignable
 
 MAX_JOBS = 10_000
-"""Jobs in one run."""
+"""Maximum number of jobs in one run."""
 
 When = Literal["all_succeeded", "none_failed", "all_done", "any_failed"]
 
 
 @dataclass(frozen=True)
 class FlowNode:
-    """One task of a flow. `task` is registered under the flow's name and its own: etl.extract."""
+    """Task of a flow. `task` is registered under the names of the flow and the task: etl.extract."""
 
     name: str
     task: TaskDefinition
@@ -37,7 +37,7 @@ class FlowNode:
     when: When = "all_succeeded"
     skip_if: TaskDefinition | None = None
     is_on_failure: bool = False
-    """Whether it waits for all that nothing else waits for: the flow's on_failure."""
+    """True for the flow's on_failure task, which waits for every job at which a failure can end."""
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
@@ -56,7 +56,7 @@ class FlowNode:
 
     @cached_property
     def parameters(self) -> dict[str, list[TaskDefinition]]:
-        """What it takes, and what its condition takes: which of the two."""
+        """Parameters of the task and of its condition, each with the functions that take it."""
         found: dict[str, list[TaskDefinition]] = {}
         for consumer in self.consumers:
             for parameter in consumer.parameters:
@@ -65,7 +65,7 @@ class FlowNode:
 
 
 class FlowDefinition:
-    """What a flow is, apart from any app."""
+    """Definition of a flow, independent of an app."""
 
     def __init__(self, name: str) -> None:
         self.name = check_name("flow", name)
@@ -93,14 +93,14 @@ class FlowDefinition:
 
     @property
     def plan(self) -> FlowPlan:
-        """The whole, checked. Made when the flow is first used: tasks may be added until then."""
+        """Checked plan of the flow. It is built on first use: until then, tasks can be added."""
         if self._plan is None:
             self._plan = FlowPlan(self.name, self._nodes)
         return self._plan
 
 
 class FlowPlan:
-    """The jobs a run of a flow consists of, in an order in which each comes after those it waits for."""
+    """Jobs of a run of a flow, each after its predecessors."""
 
     def __init__(self, name: str, nodes: Mapping[str, FlowNode]) -> None:
         if not nodes:
@@ -113,8 +113,8 @@ class FlowPlan:
             each.name: self._predecessors(each) for each in nodes.values() if not each.is_on_failure
         }
         self.sinks = frozenset(Graph(predecessors).sinks)
-        # Where a failure could come to its end unseen: at the last tasks, and before those that run in
-        # spite of it or because of it.
+        # Jobs at which a failure may stop spreading: the last tasks, and the predecessors of tasks that run
+        # in spite of a failure or because of it.
         failure_ends = {*self.sinks}
         for name in predecessors:
             if nodes[name].when in ("all_done", "any_failed"):
@@ -198,7 +198,7 @@ class FlowPlan:
                 )
 
     def _may_lack_result(self, when: When, predecessor: str) -> bool:
-        """Whether a task that runs by this rule may find a parent without a result."""
+        """True if a task with this rule may run although a predecessor has no result."""
         match when:
             case "all_succeeded":
                 return False
@@ -209,7 +209,7 @@ class FlowPlan:
 
     @cached_property
     def _skippable(self) -> set[str]:
-        """Tasks that may be skipped though nothing failed."""
+        """Tasks that may be skipped although no task failed."""
         found: set[str] = set()
         for node in self.nodes:
             inherits = node.when == "all_succeeded" and found.intersection(
@@ -223,10 +223,10 @@ class FlowPlan:
     def queues(self) -> list[str]:
         return sorted({node.task.policy.queue for node in self.nodes})
 
-    # For starting
+    # Used to start runs
 
     def result_parameters(self, node: FlowNode) -> list[str]:
-        """Which of its arguments are results, of the tasks they are named after."""
+        """Return the parameters that receive the results of tasks."""
         return [parameter for parameter in node.parameters if parameter in self._nodes_by_name]
 
     @cached_property
@@ -234,18 +234,18 @@ class FlowPlan:
         return {node.name: number for number, node in enumerate(self.nodes, 1)}
 
     def successors(self, name: str) -> list[int]:
-        """The numbers of those that wait for a task; 0 is the run."""
+        """Return the numbers of a task's successors; 0 is the run itself."""
         found = [self.numbers[each] for each in self.graph.successors[name]]
         return found if found and name not in self.sinks else [*found, 0]
 
     @property
     def awaited_jobs(self) -> int:
-        """How many the run itself waits for."""
+        """Number of jobs that the run itself waits for."""
         return sum(0 in self.successors(node.name) for node in self.nodes)
 
     @cached_property
     def _input_decoders(self) -> list[tuple[FlowNode, list[str], list[msgspec.json.Decoder[Any]]]]:
-        """Who takes what of the run's input, and how it is checked."""
+        """For each task with input parameters: the parameters, and the decoders that check them."""
         found = []
         for node in self.nodes:
             parameters = [
@@ -262,8 +262,11 @@ class FlowPlan:
         return found
 
     def encode(self, arguments: Mapping[str, Any], limit: int) -> tuple[str, dict[str, str]]:
-        """A run's input as JSON, and each task's share of it by the task's name. Checked as the workers
-        will read it; refused here, never there."""
+        """Return the input of a run as JSON, and the share of each task by its name.
+
+        The input is checked with the decoders that workers use. Invalid input is therefore refused here and
+        never by a worker.
+        """
         subject = f"the input of flow {self.name!r}"
         for parameter in arguments:
             if parameter not in self.inputs:
@@ -306,7 +309,7 @@ class FlowPlan:
 
 
 def task_names(after: Sequence[Any] | Any) -> Iterator[str]:
-    """Names of tasks, said as names or as the tasks themselves."""
+    """Yield task names, given as names or as tasks."""
     for each in [after] if isinstance(after, str) else after:
         name = each if isinstance(each, str) else getattr(each, "name", None)
         if not isinstance(name, str):
@@ -315,13 +318,13 @@ def task_names(after: Sequence[Any] | Any) -> Iterator[str]:
 
 
 def is_optional(consumer: TaskDefinition, name: str) -> bool:
-    """Whether it can do without this argument."""
+    """True if the function does not require this argument."""
     parameter = consumer.parameters.get(name)
     return parameter is None or parameter.default is not inspect.Parameter.empty
 
 
 def _input_decoder(consumer: TaskDefinition, names: Sequence[str]) -> msgspec.json.Decoder[Any]:
-    """A decoder for some of a function's arguments."""
+    """Return a decoder for some arguments of a function."""
     fields = {
         name: (consumer.hint(name), not is_optional(consumer, name))
         for name in names

@@ -1,4 +1,4 @@
-"""Who waits for whom: a graph of names, and what can be said of it without running anything."""
+"""Dependency graph of named nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from rota.errors import DefinitionError
 
 @dataclass(frozen=True)
 class Graph:
-    """Names and the names each of them waits for. Has no cycle: `order` was found when it was made."""
+    """Nodes with their predecessors. Acyclic: construction computes `order` and raises DefinitionError for
+    a cycle."""
 
     predecessors: Mapping[str, Sequence[str]]
     order: tuple[str, ...] = field(init=False)
@@ -29,7 +30,7 @@ class Graph:
 
     @cached_property
     def depth(self) -> dict[str, int]:
-        """The longest way here from a beginning."""
+        """Length of the longest path from a root to each node."""
         found: dict[str, int] = {}
         for name in self.order:
             found[name] = max(
@@ -46,7 +47,7 @@ class Graph:
         return [name for name in self.order if not self.successors[name]]
 
     def reachable_from(self, names: Iterable[str]) -> set[str]:
-        """These and everything that waits for them, however indirectly."""
+        """Return these nodes and all their direct and indirect successors."""
         found = set(names)
         stack = list(found)
         while stack:
@@ -58,13 +59,14 @@ class Graph:
 
 
 def _topological_order(predecessors: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Each name after all it waits for; else in the order given. Iterative: a chain may be long."""
+    """Return each node after its predecessors, otherwise in the given order. Iterative, since chains may be
+    long."""
     order: list[str] = []
     done: set[str] = set()
     for start in predecessors:
         if start in done:
             continue
-        path: dict[str, int] = {start: 0}  # the names on the way here, and which parent comes next
+        path: dict[str, int] = {start: 0}  # current path, with the next index of each node
         while path:
             name, index = next(reversed(path.items()))
             if index == len(predecessors[name]):

@@ -1,4 +1,4 @@
-"""How many of something were how large: counts between bounds, cheap to add to by the batch."""
+"""Histogram with fixed bounds, cheap to update in batches."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ SECONDS_BOUNDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0
 SIZE_BOUNDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 
 MAX_UNSORTED_VALUES = 8
-"""So many are looked at one by one; more are sorted first."""
+"""Batches up to this size are added value by value; larger ones are sorted first."""
 
 
 class Histogram:
-    """A value that is a bound counts below it, as Prometheus wants it."""
+    """Histogram whose buckets include their upper bound, as Prometheus requires."""
 
     __slots__ = ("bounds", "counts", "max_value", "total")
 
     def __init__(self, bounds: Sequence[float] = SECONDS_BOUNDS) -> None:
         self.bounds = tuple(bounds)
         self.counts = [0] * (len(bounds) + 1)
-        """Between the bounds; the last one: above all of them."""
+        """Count of each bucket; the last one is above all bounds."""
         self.total = 0.0
         self.max_value = 0.0
-        """Since somebody last asked, with `take_largest`."""
+        """Largest value since the last call of `take_max_value`."""
 
     @property
     def count(self) -> int:
@@ -36,7 +36,7 @@ class Histogram:
             self.max_value = value
 
     def add_all(self, values: list[float]) -> None:
-        """The list may be sorted by it."""
+        """Add all values. The list may be sorted in place."""
         if len(values) <= MAX_UNSORTED_VALUES:
             for value in values:
                 self.add(value)
@@ -51,7 +51,7 @@ class Histogram:
             return
         values.sort()
         for number, bound in enumerate(self.bounds):
-            # Most batches lie between a few bounds: done as soon as all of it is below one.
+            # Most batches span few buckets: stop as soon as every value is counted.
             if values[start] <= bound:
                 end = bisect_right(values, bound, start)
                 counts[number] += end - start
@@ -70,7 +70,7 @@ class Histogram:
         self.max_value = max(self.max_value, other.max_value)
 
     def cumulative(self) -> list[tuple[str, int]]:
-        """Each bound, and how many were not above it; the last one is +Inf."""
+        """Return each bound with the number of values up to it; the last bound is +Inf."""
         total, buckets = 0, []
         for bound, count in zip((*self.bounds, None), self.counts, strict=True):
             total += count

@@ -1,14 +1,13 @@
-"""What a job's code has come to, and what it comes to now: given again, or new, or not as it was.
+"""Replay of a job's journal: stored entries are returned again, new entries are appended.
 
-Each thing the code asks for that must be the same the next time (a step, a sleep, a wait, a value) has a
-kind and a name, and a place: which of that name it is in its line of code. What was kept under them by an
-earlier attempt, or before a sleep or a crash, is given again; the rest is new, and kept in the order in
-which it was asked for. For people, and for the database, those of one name are numbered.
+Each durable operation (a step, a sleep, a wait, a value) has a kind, a name and a branch key: its count
+among the operations of that name in its branch. An entry that an earlier attempt stored under these is
+returned again, also after a sleep or a crash. Any other operation creates a new entry, stored in the order
+of execution. For people and for the database, entries of one kind and name are numbered.
 
-Code that has changed meanwhile may ask for something new where it had come to something else. In the job's
-own line of code, where one thing comes after another, that can be told: nothing new is asked for while
-something kept has not been asked for. In branches that run beside it (`asyncio.gather`) the order is
-anybody's, so nothing is said about it there.
+Changed code may request a new entry where the journal holds a different one. In the main branch, where
+operations run one after another, this is detected: no new entry may precede a stored one that has not been
+replayed. Concurrent branches (`asyncio.gather`) run in any order, so there is no such check for them.
 """
 
 from __future__ import annotations
@@ -24,11 +23,12 @@ from rota.errors import ReplayMismatch
 EntryKind = Literal["step", "sleep", "wait", "value", "version"]
 
 _REQUIRED_KINDS: frozenset[EntryKind] = frozenset(("step", "sleep", "wait"))
-"""What leaves something behind, or takes time: it cannot be passed over. Values can."""
+"""Kinds with side effects or a duration. The code must replay such entries; it may leave out the other
+kinds."""
 
 
 class StoredEntry(msgspec.Struct, gc=False, eq=False):
-    """One of those things, as an earlier attempt has left it."""
+    """Journal entry that an earlier attempt stored."""
 
     kind: EntryKind
     name: str
@@ -38,19 +38,19 @@ class StoredEntry(msgspec.Struct, gc=False, eq=False):
     is_open: bool
     tries: int
     remaining: float | None
-    """Seconds from when this was read until it is over; None: there is no such time."""
+    """Seconds from the time of reading until the entry is due; None if it has no due time."""
     result: str | None
     error: str | None
     has_signal: bool = False
-    """Of a wait: whether the signal has come."""
+    """For a wait: True if the signal has arrived."""
     payload: str | None = None
     branch_key: str = ""
-    """Which of its name it is in its line: "3" in the job's own, "2.1.3" in a branch. Nothing: its number
-    says so."""
+    """Count within the branch: "3" in the main branch, "2.1.3" in another one. Empty
+    if it equals `number`."""
 
 
 class JournalEntry(msgspec.Struct, gc=False, eq=False):
-    """One of those things, to be kept."""
+    """Journal entry to be stored."""
 
     kind: EntryKind
     name: str
@@ -61,9 +61,9 @@ class JournalEntry(msgspec.Struct, gc=False, eq=False):
     tries: int = 1
     duration: float = 0.0
     seconds: float | None = None
-    """It is over in so many seconds, by the database's clock."""
+    """Seconds until the entry is due, by the database's clock."""
     until: str | None = None
-    """… or then."""
+    """Time at which the entry is due, instead of `seconds`."""
     result: str | None = None
     error: str | None = None
     branch_key: str = ""
@@ -77,7 +77,7 @@ class Replay:
         self._job = job
         entries = sorted(stored, key=lambda each: each.position)
         self._stored = {(each.kind, each.name, each.number): each for each in entries}
-        # What has not been asked for yet, in its order.
+        # Stored entries that have not been replayed yet, in their order.
         self._unmatched = {(each.kind, each.name, _branch_key(each)): each for each in entries}
         self._counts: Counter[tuple[EntryKind, str, str]] = Counter()
         self._max_numbers: Counter[tuple[EntryKind, str]] = Counter()
@@ -90,8 +90,8 @@ class Replay:
     def next_entry(
         self, kind: EntryKind, name: str, branch: str = ""
     ) -> tuple[JournalEntry, StoredEntry | None]:
-        """The code comes to something, in a line of its own: how it is to be kept, and what was kept of it.
-        Raises ReplayMismatch."""
+        """Return the entry for an operation of a branch, and the stored entry if there is one. Raise
+        ReplayMismatch."""
         self._counts[kind, name, branch] += 1
         nth = self._counts[kind, name, branch]
         branch_key = f"{branch}{nth}"
@@ -109,7 +109,7 @@ class Replay:
             return entry, stored
         if not branch and self._unmatched and kind in _REQUIRED_KINDS:
             self._check_none_skipped(entry_label(kind, name, nth))
-        # Where there are no branches it is the same.
+        # Without branches, this equals nth.
         number = nth if nth > self._max_numbers[kind, name] else self._max_numbers[kind, name] + 1
         self._max_numbers[kind, name] = number
         entry = JournalEntry(kind, name, number, self._next_position, not branch)
@@ -118,8 +118,10 @@ class Replay:
         return entry, None
 
     def version(self, change: str, *, in_main_branch: bool) -> tuple[JournalEntry | None, bool]:
-        """Whether a change of the code goes for this job: how that is to be kept, if it is not yet. It does
-        not if the job has come further than this with the old code."""
+        """Return the entry to store, if any, and True if a change of the code applies to this job.
+
+        The change does not apply if the old code had already passed this point.
+        """
         stored = self._unmatched.pop(("version", change, "1"), None) or self._stored.get(
             ("version", change, 1)
         )
@@ -136,11 +138,11 @@ class Replay:
 
     @property
     def is_replaying(self) -> bool:
-        """Whether the code's own line has not come as far as it had before."""
+        """True while the main branch has stored entries that have not been replayed."""
         return bool(self._unmatched) and next(self._skipped(in_main_branch=True), None) is not None
 
     def check_complete(self) -> None:
-        """The code has returned. Raises ReplayMismatch if it has not come to something it had come to."""
+        """Raise ReplayMismatch if the code has returned before every required stored entry was replayed."""
         self._check_none_skipped("its end")
 
     def _check_none_skipped(self, reached: str) -> None:
@@ -168,6 +170,6 @@ def _branch_key(stored: StoredEntry) -> str:
 
 
 def entry_label(kind: str, name: str, number: int) -> str:
-    """As a person says it: step 'charge', step 'charge' no. 2, sleep no. 3."""
+    """Return the entry for messages: step 'charge', step 'charge' no. 2, sleep no. 3."""
     text = kind if kind == "sleep" and name == "sleep" else f"{kind} {name!r}"
     return text if number == 1 else f"{text} no. {number}"

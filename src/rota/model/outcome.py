@@ -1,4 +1,4 @@
-"""What an attempt came to: a value, matched once."""
+"""Outcomes of an attempt."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Literal
 from rota.model.journal import JournalEntry
 
 TIMEOUT_MARGIN_SECONDS = 5.0
-"""Seconds an attempt gets beyond its deadline to end by itself, before it is given up."""
+"""Seconds that an attempt has after its deadline to end by itself before it is abandoned."""
 
 
 class ResultUnstorable(Exception):
-    """The code ran, but what it returned cannot be stored; running it again would not help."""
+    """The code returned a value that cannot be stored. A retry would not help."""
 
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """The code returned; `result` is JSON, None for None."""
+    """The code returned. `result` is JSON; None means None."""
 
     result: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """It failed with attempts left: the next one after so many seconds."""
+    """The attempt failed and attempts are left; the next one follows after `delay` seconds."""
 
     delay: float
     error: str
@@ -32,7 +32,7 @@ class Retried:
 
 @dataclass(frozen=True, slots=True)
 class FinalOutcome:
-    """It is over without a result."""
+    """The job ended without a result."""
 
     state: Literal["failed", "cancelled", "expired", "skipped"]
     error: str | None
@@ -40,17 +40,17 @@ class FinalOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """Nothing was tried: the job goes back as it was, the attempt uncounted."""
+    """The job returns to its queue unchanged; the attempt is not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """The job was somebody else's before it ended here: nothing is recorded."""
+    """This worker lost the claim before the attempt ended, so no outcome is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """It is not tried again by itself: it was lost with its worker before, or its code has changed."""
+    """The job is not retried automatically: a worker was lost with it, or its code has changed."""
 
     state: Literal["failed", "cancelled", "quarantined"]
     error: str
@@ -58,24 +58,24 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """It waits for a time or a signal, and goes on then; the attempt is not over."""
+    """The job waits for a time or a signal and then continues the same attempt."""
 
     entries: tuple[JournalEntry, ...]
-    """What it has come to since that was last kept."""
+    """Journal entries that are not written yet."""
     waits: tuple[JournalEntry, ...]
-    """What it waits for: the first of them that is over wakes it."""
+    """Entries that the job waits for; the first one that is due wakes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """It begins anew, with these arguments, as if it had just been started."""
+    """The job restarts with these arguments and an empty journal."""
 
     args: str
 
 
 @dataclass(frozen=True, slots=True)
 class AlreadyRecorded:
-    """It is done, and recorded already, in a transaction of its own."""
+    """The job's own transaction has already recorded its success."""
 
 
 Outcome = (

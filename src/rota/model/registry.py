@@ -1,4 +1,4 @@
-"""Names → tasks, flows and services; owned by one app."""
+"""Registry of an app: tasks, flows and services by name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Registry:
         self._services[service.name] = service
 
     def check_unused(self, name: str) -> None:
-        """Refuse a name that is taken."""
+        """Raise DefinitionError if a task or flow has this name."""
         for kind, names in (("task", self._tasks), ("flow", self._flows)):
             if name in names:
                 raise DefinitionError(
@@ -44,7 +44,7 @@ class Registry:
 
     @property
     def tasks(self) -> Mapping[str, TaskDefinition]:
-        """All of them, those of flows under the flow's name and their own: etl.extract."""
+        """Tasks by name; tasks of flows under the names of the flow and the task: etl.extract."""
         return self._tasks
 
     @property

@@ -1,4 +1,4 @@
-"""How what a step returned is read back, by the hint of its function; and how what a signal says."""
+"""Readers of stored values: results of steps, by the hint of the function, and payloads of signals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _AWAITABLE = (collections.abc.Awaitable, collections.abc.Coroutine)
 
 
 def reader_of_function(fn: Callable[..., Any]) -> Reader:
-    """How what a function returns is read. One that does not say what it returns gives plain values."""
+    """Return a reader for the results of a function. Without a return hint it returns plain JSON values."""
     fn = _unwrap(fn)
     if isinstance(fn, type):
         return reader_of_type(fn, f"what {fn.__qualname__} makes")
@@ -35,7 +35,7 @@ def reader_of_function(fn: Callable[..., Any]) -> Reader:
 
 
 def reader_of_type(kind: Any, subject: str) -> Reader:
-    """How a kind of value is read. `what` is named in errors."""
+    """Return a reader for values of a type. `subject` names the value in errors."""
     if kind is Any:
         return _read_any
     try:
@@ -57,7 +57,7 @@ def reader_of_type(kind: Any, subject: str) -> Reader:
 
 
 def _unwrap(fn: Any) -> Any:
-    """The function that says what is returned: under a partial, a method, a task, an object one calls."""
+    """Return the function with the return hint: of a partial, a method, a task or a callable object."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     fn = getattr(fn, "__func__", fn)

@@ -1,12 +1,13 @@
-"""How long finished runs are kept, by outcome and by queue.
+"""Retention of finished runs, by outcome and by queue.
 
-    7d                          everything for a week
-    30d succeeded=7d            … successes for a week, the rest for thirty days
-    30d; images: 1d failed=7d   … and what was done in queue images for a day, failures for a week
-    30d; audit: forever         … and what was done in queue audit for good
+    7d                          every run for a week
+    30d succeeded=7d            successes for a week, the rest for thirty days
+    30d; images: 1d failed=7d   … but in queue images one day, and failures for a week
+    30d; audit: forever         … but in queue audit without limit
 
-Parts are separated by `;`. One without a queue's name is about every queue; what a queue's own part does
-not say is said by that one, and what neither says by `DEFAULT`. Times count from a run's end.
+Parts are separated by `;`. A part without a queue name applies to every queue. An outcome that a queue's
+part omits takes its value from that general part, or else from `DEFAULT_RETENTION`. The time starts at the
+end of a run.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ DEFAULT_RETENTION = "30d succeeded=7d"
 FOREVER = math.inf
 
 UNIT_SECONDS = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
-"""From the largest to the smallest, in seconds."""
+"""Seconds of each unit, from the largest to the smallest."""
 
 MAX_SECONDS = 36500 * UNIT_SECONDS["d"]
-"""Beyond a hundred years, say forever: intervals end somewhere."""
+"""A hundred years. Longer periods must be written as forever, because intervals are bounded."""
 
 _DURATION = re.compile(r"(\d{1,18})([a-z]*)", re.ASCII)
 _QUEUE = re.compile(r"[A-Za-z_][\w.:/-]{0,199}")
@@ -39,7 +40,7 @@ _Ages = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Seconds for which a finished run is kept, for each outcome; a queue may have its own."""
+    """Seconds for which a finished run is kept, by outcome. A queue may have its own values."""
 
     default: _Ages
     queues: Mapping[str, _Ages]
@@ -68,22 +69,22 @@ class Retention:
         return cls(base, {queue: base | ages for queue, ages in queues.items()})
 
     def max_age(self, queue: str, outcome: str) -> float:
-        """For how many seconds after its end."""
+        """Return the seconds for which such a run is kept after its end."""
         return self.queues.get(queue, self.default)[outcome]
 
     @property
     def min_age(self) -> float:
-        """What is younger than this goes under no rule."""
+        """Shortest retention of all. Younger runs need not be checked."""
         return min(age for ages in (self.default, *self.queues.values()) for age in ages.values())
 
     def __str__(self) -> str:
-        """In the form it is read from, with nothing left to be understood."""
+        """Return the complete rules in the form that `parse` reads."""
         named = [f"{queue}: {_format_ages(ages)}" for queue, ages in self.queues.items()]
         return "; ".join([_format_ages(self.default), *named])
 
 
 def _parse_part(part: str) -> tuple[str | None, dict[str, float]]:
-    """A part's queue, if it names one, and what it says of outcomes."""
+    """Return the queue of a part, if it has one, and its values by outcome."""
     tokens = part.split()
     queue = None
     if tokens[0].endswith(":"):

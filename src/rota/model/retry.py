@@ -1,4 +1,4 @@
-"""Retries: is there another attempt, and when."""
+"""Retry policy: whether another attempt follows, and when."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from rota.model.settings import Duration, to_seconds
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retry:
-    """How often a job is tried, and how long it waits in between.
+    """Number of attempts of a job, and the delay between them.
 
-    The nth wait is `wait × backoff^(n-1)`, at most `cap`, off by up to `jitter` of itself so that jobs
-    that failed together do not come back together. Errors of the types in `never` end the job at once.
+    The nth delay is `delay × backoff^(n-1)`, at most `max_delay`. It varies by up to the fraction `jitter`,
+    so that jobs that failed together are not retried together. Errors of the types in `non_retryable` end
+    the job at once.
     """
 
     max_attempts: int = 3
@@ -31,7 +32,7 @@ class Retry:
             raise DefinitionError(
                 f"Retry(max_attempts={self.max_attempts}) must be from 1 (no retry) to 30000"
             )
-        # Said the other way round, because NaN is neither.
+        # Written with `not`, so that NaN is refused as well.
         if not (to_seconds(self.delay) >= 0 and to_seconds(self.max_delay) >= 0):
             raise DefinitionError("Retry(delay=…, max_delay=…) cannot be negative")
         if not self.backoff >= 1:
@@ -41,7 +42,7 @@ class Retry:
         if not isinstance(self.non_retryable, tuple):
             object.__setattr__(self, "non_retryable", tuple(self.non_retryable))
         for kind in self.non_retryable:
-            given: object = kind  # what the hint promises, a program need not keep
+            given: object = kind  # type hints are not enforced at run time
             if not (isinstance(given, type) and issubclass(given, BaseException)):
                 raise DefinitionError(f"Retry(non_retryable=…) takes types of errors, not {kind!r}")
 
@@ -51,7 +52,7 @@ class Retry:
         error: BaseException,
         random: Callable[[float, float], float] = random.uniform,
     ) -> float | None:
-        """Seconds to wait after this attempt failed; None: it was the last."""
+        """Return the seconds to wait after this attempt failed; None if it was the last one."""
         if attempt >= self.max_attempts or isinstance(error, self.non_retryable):
             return None
         if isinstance(error, RetryLater):
@@ -64,8 +65,8 @@ class Retry:
         return min(delay * random(1 - self.jitter, 1 + self.jitter), max_delay)
 
     def to_dict(self) -> dict[str, Any]:
-        """As it is stored with a job that has a policy of its own. Types cannot be stored: `never`
-        stays the task's."""
+        """Return the policy as it is stored with a job that has its own. Types cannot be stored, so
+        `non_retryable` is always the task's."""
         return {
             "max_attempts": self.max_attempts,
             "delay": to_seconds(self.delay),

@@ -1,13 +1,12 @@
-"""What a schedule does when it is looked at: which ticks start a run, which do not and why, and when to
-look again.
+"""Decisions of a schedule: which ticks start a run, which do not and why, and when to check again.
 
-Pure: the same answer for the same row and the same time, so that it can be tried out over years in a
-moment. Nothing loops over the ticks of a long absence: those that start nothing are counted.
+Pure functions: the result depends only on the row and the time, so years can be simulated in a moment. The
+ticks of a long outage are not iterated: those that start nothing are counted.
 
-What has come due is the next tick, once its time has come, and those after it whose time, with all that
-they may jitter, is over. `catch_up` chooses among them, `grace` leaves out what is too late, `overlap` has
-its say about what remains. Each tick is seen to once: it starts, or it is written down why it does not, or
-it is counted among the missed.
+Due are the next tick, once its time has come, and later ticks whose time plus the maximum jitter has
+passed. `catch_up` selects among them, `grace` drops those that are too late, and `overlap` decides about
+the rest. Each tick is handled once: it starts a run, or it is recorded with the reason why not, or it is
+counted as missed.
 """
 
 from __future__ import annotations
@@ -26,52 +25,62 @@ Overlap = Literal["skip", "queue_one", "cancel_running", "allow"]
 CatchUp = Literal["none", "latest", "all"]
 
 MISSED_AFTER = timedelta(seconds=60)
-"""Without catching up: a tick that is later than this is missed."""
+"""With catch_up="none" and without `grace`, a tick that is later than this is missed."""
 
 MIN_RECHECK = timedelta(seconds=1)
 MAX_RECHECK = timedelta(seconds=15)
-"""While a tick waits for the run before it to end it is looked at every second, and less often the longer
-it waits: after a twentieth of that, but so often at least."""
+"""Bounds of the time between two checks of a queued tick, which waits for the previous run to end.
+
+The time is a twentieth of the wait so far, so checks become less frequent.
+"""
 
 MAX_TICKS = 1000
-"""Ticks started in one look, at most."""
+"""Maximum number of ticks that one check starts."""
 
 MAX_COUNT = 1_000_000_000
-"""Runs and failures that can be asked for."""
+"""Maximum of `max_runs` and `pause_after`."""
 
 MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulePolicy:
-    """What each allows, exactly."""
+    """Rules of a schedule for overlapping, missed and late ticks."""
 
     overlap: Overlap = "skip"
-    """A tick that comes due while a run is open, of another tick or by hand, backfilled ones apart: `skip`
-    starts nothing; `queue_one` has it wait until none is open, and skips those that come while one waits;
-    `cancel_running` cancels what is open and starts it; `allow` starts it."""
+    """Rule for a tick that is due while a run of the schedule is open.
+
+    The run may have been started by a tick or by hand; backfilled runs do not count. `skip` starts nothing.
+    `queue_one` starts the tick when no run is open, and skips further ticks meanwhile. `cancel_running`
+    cancels the open runs and starts the tick. `allow` starts the tick.
+    """
     catch_up: CatchUp = "latest"
-    """Several that have come due, for nobody looked in between: `none` starts the latest unless that is
-    later than a minute (or `grace`); `latest` starts the latest, however late; `all` starts the latest
-    `at_most` of them at once. They do not overlap one another: `overlap` is about a run that is open from
-    before, and one that is makes `skip` skip them all, and `queue_one` all but the first of them. With
-    `cancel_running`, under which each would cancel the one before, `all` is `latest`."""
+    """Rule for several ticks that are due because no worker checked in between.
+
+    `none` starts the latest one unless it is later than a minute (or `grace`). `latest` starts the latest
+    one, however late. `all` starts the latest `at_most` ticks at once.
+
+    These runs do not count as overlapping each other: `overlap` applies to a run that was open before. Such
+    a run makes `skip` skip all of them, and `queue_one` all but the first. With `cancel_running` each run
+    would cancel the one before, so `all` acts as `latest`.
+    """
     at_most: int = 100
-    """So many are caught up with, the latest; what is older is missed."""
+    """Number of ticks to catch up with, the latest ones. Older ticks are missed."""
     grace: float | None = None
-    """Seconds (and those that it may jitter) after which a tick starts nothing. One that waited for a run
-    to end was in time."""
+    """Seconds, in addition to the jitter, after which a tick starts nothing. A tick that was queued for a
+    run to end counts as in time."""
     jitter: float = 0.0
-    """Up to so many seconds after its time, by chance, a tick comes due; never after the one that follows
-    it, and none is lost by it, however short the time between two."""
+    """Maximum random delay of a tick in seconds. It never exceeds the time of the next tick, and no tick is
+    lost by it, however short the interval."""
     starts: datetime | None = None
-    """Nothing before this; `every` is counted from it."""
+    """No ticks before this time. `every` is counted from it."""
     ends: datetime | None = None
-    """Nothing after this, but a tick of this very time, and one of before that waited."""
+    """No ticks after this time. A tick at exactly this time, and an earlier one that is queued, still
+    start."""
     max_runs: int | None = None
-    """So many runs are started by the clock, the first that come; then it has ended."""
+    """Number of runs that the clock starts. Then the schedule has ended."""
     pause_after: int | None = None
-    """After so many failures in a row nothing is started until somebody resumes it."""
+    """Number of consecutive failures after which the schedule is paused until it is resumed."""
 
     def __post_init__(self) -> None:
         if self.overlap not in get_args(Overlap):
@@ -109,38 +118,38 @@ def _check_number(name: str, value: object, maximum: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SchedulePosition:
-    """Where a schedule is."""
+    """Current state of a schedule."""
 
     next: datetime | None
     anchor: datetime
     queued: datetime | None = None
     runs: int = 0
     has_open_run: bool = False
-    """Whether a run of it is still open."""
+    """True if a run of the schedule is still open."""
 
 
 @dataclass(slots=True)
 class TickDecision:
     start: list[datetime] = field(default_factory=list)
-    """Ticks whose runs begin now."""
+    """Ticks that start a run now."""
     skip: list[tuple[datetime, str, str]] = field(default_factory=list)
-    """Ticks whose runs do not: state and why."""
+    """Ticks that start no run, with their state and the reason."""
     missed: int = 0
-    """So many have come due beside those, and start nothing."""
+    """Number of further due ticks that start nothing."""
     cancel_open_runs: bool = False
-    """Whether the runs that are open are to be cancelled."""
+    """True if the open runs are to be cancelled."""
     next: datetime | None = None
     queued: datetime | None = None
     due: datetime | None = None
-    """When to look again; None: not at all."""
+    """Time of the next check; None if there is none."""
 
 
 def first_tick(
     timetable: Timetable, policy: SchedulePolicy, now: datetime, anchor: datetime
 ) -> datetime | None:
-    """The first tick of a schedule that begins now."""
+    """Return the first tick of a schedule that becomes active now."""
     if timetable.at is not None:
-        # Once is once, however late.
+        # A single tick is started however late it is.
         return _unless_ended(timetable.at, policy)
     begin = now if policy.starts is None else max(now, policy.starts - MICROSECOND)
     return _unless_ended(timetable.after(begin, anchor), policy)
@@ -149,9 +158,11 @@ def first_tick(
 def is_ahead_of_clock(
     timetable: Timetable, policy: SchedulePolicy, position: SchedulePosition, now: datetime
 ) -> bool:
-    """Whether it waits for a later tick than the next from now: it was moved on by a clock that has gone
-    back since. Up to where it waits it has seen to every tick; to resume it makes it come again from now
-    on."""
+    """True if the next tick of the schedule is later than its first tick from now.
+
+    This happens after the clock was set back. Every tick before the next one has been handled already.
+    Resuming the schedule makes it tick from now on again.
+    """
     if position.next is None or timetable.at is not None:
         return False
     next_tick = first_tick(timetable, policy, now, position.anchor)
@@ -169,13 +180,13 @@ def decide(
     remaining_runs = math.inf if policy.max_runs is None else policy.max_runs - position.runs
     has_open_run = position.has_open_run
     may_start = not has_open_run or policy.overlap == "allow"
-    # What waits has had its time once; where the clock has been set back since, it has it again.
+    # A queued tick was due already. If the clock was set back since, it waits for its time again.
     if decision.queued is not None and decision.queued <= now and remaining_runs > 0 and may_start:
         decision.start.append(decision.queued)
         decision.queued = None
         has_open_run = True
         remaining_runs -= 1
-    # A run that begins at this look cannot be cancelled by it: what else is due is, the next time.
+    # A run that this decision starts cannot be cancelled by it. Other due ticks follow at the next check.
     if not (decision.start and policy.overlap == "cancel_running"):
         ticks = _due_ticks(timetable, policy, position, now, decision)
         for tick in ticks:
@@ -206,7 +217,7 @@ def _due_ticks(
     now: datetime,
     decision: TickDecision,
 ) -> list[datetime]:
-    """The ticks to see to, of those that have come due. Moves the schedule on behind these."""
+    """Return the due ticks to handle, and move the schedule past all due ticks."""
     tick, anchor = position.next, position.anchor
     if tick is None or tick > now:
         return []
@@ -214,7 +225,7 @@ def _due_ticks(
     until = due_before if policy.ends is None else min(due_before, policy.ends)
     last = max(timetable.latest(until, anchor) or tick, tick)
     decision.next = _unless_ended(timetable.after(last, anchor), policy)
-    # With cancel_running each would cancel the one before.
+    # With cancel_running each run would cancel the one before.
     takes_all = policy.catch_up == "all" and policy.overlap != "cancel_running"
     found = _last_ticks(timetable, anchor, tick, last, policy.at_most if takes_all else 1)
     decision.missed = 1 + timetable.count(tick, last, anchor) - len(found)
@@ -231,7 +242,7 @@ def _due_ticks(
 def _last_ticks(
     timetable: Timetable, anchor: datetime, tick: datetime, last: datetime, limit: int
 ) -> list[datetime]:
-    """The last so many ticks from one to another."""
+    """Return the last ticks from `tick` to `last`, at most `limit`."""
     found = [last]
     while last > tick and len(found) < limit:
         last = max(timetable.latest(last - MICROSECOND, anchor) or tick, tick)

@@ -1,4 +1,4 @@
-"""Schedules as they are shown: what each does and when, how it stands, and what became of its ticks."""
+"""Schedules and ticks as clients show them."""
 
 from __future__ import annotations
 
@@ -11,59 +11,60 @@ from rota.errors import ArgumentError
 from rota.model.timetable import Timetable
 
 UPCOMING_TICKS = 5
-"""Ticks that are foretold."""
+"""Number of upcoming ticks that a schedule shows."""
 
 ACTION_PREFIX = "action."
-"""What the tasks are called that carry out scheduled actions: this, and the type."""
+"""Prefix of the tasks that run scheduled actions, followed by the type of the action."""
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """One due time of a schedule, and what became of it."""
+    """Due time of a schedule and its outcome."""
 
     planned: datetime
     state: str
-    """started; queued: it waits for the run before it; skipped, missed or refused: `why` says why."""
+    """started; queued, if it waits for the previous run to end; skipped, missed or
+    refused, with `reason`."""
     reason: str | None
     backfilled: bool
     handled: datetime
-    """When somebody saw to it, and who."""
+    """Time at which the process given by `host` and `pid` handled the tick."""
     host: str
     pid: int
     run: int | None
     outcome: str | None
-    """What the run came to; None: it has not ended."""
+    """Outcome of the run; None if it has not ended."""
     ended: datetime | None
 
     @property
     def started(self) -> datetime | None:
-        """When its run was started; None if it has started none."""
+        """Start time of the run; None if the tick started none."""
         return None if self.run is None else self.handled
 
     @property
     def late_seconds(self) -> float:
-        """By how many seconds it was seen to after its time."""
+        """Seconds from the planned time until the tick was handled."""
         return (self.handled - self.planned).total_seconds()
 
     @property
     def seconds(self) -> float | None:
-        """Seconds from the start of its run to the end of it."""
+        """Seconds from the start to the end of the run."""
         if self.run is None or self.ended is None:
             return None
         return (self.ended - self.handled).total_seconds()
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """A schedule, as it is at the moment."""
+    """Current state of a schedule."""
 
     name: str
     declared: bool
-    """In code; else it was made at run time."""
+    """True if declared in code, False if created at run time."""
     kind: str
     """task, flow or action."""
     target: str
-    """The name of that."""
+    """Name of the task, flow or action."""
     input: dict[str, Any]
-    """Its arguments; an action's config."""
+    """Arguments of the run, or the config of an action."""
     tenant: str | None
     cron: str | None
     tz: str
@@ -80,27 +81,27 @@ class Schedule(msgspec.Struct, frozen=True):
     pause_after: int | None
     queue: str | None
     state: str
-    """active, paused, disabled (the code does not declare it any more) or ended."""
+    """active, paused, disabled (the code no longer declares it) or ended."""
     reason: str | None
-    """… it is paused or disabled, or what is in its way."""
+    """Reason why it is paused or disabled, or why a due tick could not start."""
     created: datetime
     next: list[datetime]
-    """The next five ticks, of an active one."""
+    """Next five ticks of an active schedule."""
     last: Tick | None
     last_success: datetime | None
     last_failure: datetime | None
     failures: int
-    """In a row, since the last success."""
+    """Consecutive failures since the last success."""
     runs: int
-    """So many the clock has started."""
+    """Number of runs that the clock has started."""
     missed: int
-    """Ticks that came while nobody was there, and have started nothing."""
+    """Number of ticks that were not handled in time and started nothing."""
     has_worker: bool
-    """Whether a worker that is there knows what it starts."""
+    """True if a live worker knows the target."""
 
     @property
     def when(self) -> str:
-        """`0 7 * * mon-fri (Europe/Paris)`."""
+        """Timing as text: `0 7 * * mon-fri (Europe/Paris)`."""
         if self.cron is not None:
             return f"{self.cron} ({self.tz})"
         if self.every is not None:
@@ -115,7 +116,8 @@ def upcoming_ticks(
     ends: datetime | None,
     remaining_runs: int | None,
 ) -> list[datetime]:
-    """The next five ticks from one on, at most `left`; none where that cannot be said any more."""
+    """Return up to five ticks from `next` on, at most `remaining_runs`; stop early if the time zone is
+    unknown here."""
     found: list[datetime] = []
     limit = UPCOMING_TICKS if remaining_runs is None else min(UPCOMING_TICKS, remaining_runs)
     try:

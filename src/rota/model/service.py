@@ -1,4 +1,4 @@
-"""A loop that runs on one instance: how it is declared, and what its code may know and do."""
+"""Services: loops that one instance runs. Their definition, and the context of their code."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection
 
 MAX_BACKOFF_SECONDS = 60.0
-"""Seconds that a service that fails waits at most, unless it is due less often anyway. One that ran for
-longer before it failed begins to count anew."""
+"""Longest pause after failures, unless the service runs less often anyway. After an iteration of at least
+this duration, earlier failures no longer count."""
 
 RESTART_SECONDS = 1.0
-"""Seconds after which one that should go on for ever and has ended is begun again."""
+"""Pause before a service declared with forever=True is called again after it has returned."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class ServiceDefinition:
     name: str
     fn: Callable[..., Any]
     every: float | None
-    """Seconds from start to start; None: it goes on for ever."""
+    """Seconds between the starts of two iterations; None for a service that runs forever."""
     lease: float
 
     @cached_property
@@ -53,11 +53,11 @@ class ServiceDefinition:
         return inspect.iscoroutinefunction(self.fn)
 
     def backoff_seconds(self, failures: int) -> float:
-        """Seconds from the end of an iteration that failed to the next, after so many in a row."""
+        """Return the minimum pause in seconds after this number of consecutive failures."""
         return min(2.0 ** min(failures - 1, 10), MAX_BACKOFF_SECONDS) if failures else 0.0
 
     def count_failures(self, failures: int, outcome: str, duration: float) -> int:
-        """Failures in a row, after an iteration that came to this."""
+        """Return the number of consecutive failures after an iteration with this outcome."""
         if duration >= MAX_BACKOFF_SECONDS:
             failures = 0
         match outcome:
@@ -69,13 +69,13 @@ class ServiceDefinition:
                 return failures
 
     def pause_seconds(self, failures: int, duration: float) -> float:
-        """Seconds from the end of an iteration to the next on this instance."""
+        """Return the seconds from the end of an iteration to the next one on this instance."""
         regular_pause = RESTART_SECONDS if self.every is None else self.every - duration
         return max(regular_pause, self.backoff_seconds(failures), 0.0)
 
 
 class ServiceLeadership(Protocol):
-    """What a service's code relies on: that it is the one that runs."""
+    """Leadership under which a service runs."""
 
     @property
     def number(self) -> int: ...
@@ -93,47 +93,51 @@ class ServiceLeadership(Protocol):
 
 
 class ServiceContext:
-    """What the code of a service may know and do: `async def filings(ctx: ServiceContext)`."""
+    """Context of a service: `async def filings(ctx: ServiceContext)`."""
 
     def __init__(self, name: str, iteration: int, leadership: ServiceLeadership) -> None:
         self.name = name
         self.iteration = iteration
-        """Counted over all instances."""
+        """Number of the iteration, counted over all instances."""
         self._leadership = leadership
         self._stopping = threading.Event()
 
     @property
     def term(self) -> int:
-        """Larger than that of every instance that ran it before: a fencing token."""
+        """Fencing token: larger than the term of every instance that ran the service before."""
         return self._leadership.number
 
     @property
     def held(self) -> bool:
-        """Whether this is still the instance that runs it; true from any thread, after any pause."""
+        """True if this instance still runs the service. Thread-safe, and correct after any pause of the
+        process."""
         return self._leadership.held
 
     @property
     def stopping(self) -> bool:
-        """Whether this instance is about to leave, to pass the service on, or has lost it: come to an end
-        soon."""
+        """True if the code should return soon: this instance stops, hands the service
+        over or has lost it."""
         return self._stopping.is_set()
 
     def stop(self) -> None:
-        """Have its code told; from any thread."""
+        """Set `stopping`. Thread-safe."""
         self._stopping.set()
 
     async def assert_held(self, connection: Any) -> None:
-        """Refuse the rest of the transaction on this connection of yours, with LeadershipLost, if another
-        instance runs the service by now; else none does until the transaction ends."""
+        """Assert in the transaction on your connection that this instance runs the service.
+
+        Raise LeadershipLost, which fails the transaction, if another instance runs it. Otherwise no other
+        instance can until the transaction ends.
+        """
         await self._leadership.assert_held(connection)
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncConnection[Any]]:
-        """A transaction in Rota's database that begins with that assertion."""
+        """Open a transaction in Rota's database that begins with this assertion."""
         return self._leadership.transaction()
 
     @property
     def sync(self) -> SyncServiceContext:
-        """For a service that is a plain function."""
+        """The same operations for a service that is a plain function."""
         return SyncServiceContext(self._leadership, self._stopping)
 
 
@@ -155,6 +159,6 @@ class SyncServiceContext:
         return self._leadership.sync_transaction()
 
     def sleep(self, duration: Duration) -> bool:
-        """Sleep, but no longer than until it is to stop. Answers whether it may go on: `while
+        """Sleep, at most until the service is to stop. Return True if it may continue: `while
         ctx.sync.sleep(5): …`"""
         return not self._stopping.wait(to_seconds(duration))

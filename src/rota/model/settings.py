@@ -1,6 +1,6 @@
-"""How one instance behaves: one frozen object, checked once.
+"""Settings of one instance: a frozen object that is validated on creation.
 
-Every field can be set by a variable `ROTA_<NAME>`. Durations are seconds.
+Each field can be set with an environment variable `ROTA_<NAME>`. Durations are in seconds.
 """
 
 from __future__ import annotations
@@ -32,39 +32,37 @@ def to_seconds(value: Duration) -> float:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """How one instance behaves. Durations are seconds."""
+    """Settings of one instance. Durations are in seconds."""
 
     schema: str = "rota"
-    connections: int = 10  # at most, for starting, asking and waiting; a worker has up to five more
-    outage_timeout: float = 30.0  # how long a call goes on trying while the database is away
+    connections: int = 10  # maximum for starts, queries and waits; a worker uses up to five more
+    outage_timeout: float = 30.0  # how long a call retries while the database is unavailable
     statement_timeout: float = 30.0
-    notify: bool = True  # off: nothing is sent or listened for, polling alone finds work
-    pooler: str = "auto"  # whether there is one in between, in transaction mode: yes, no or auto
-    poll_interval: float = 1.0  # how often an idle worker looks without being told
+    notify: bool = True  # off: no LISTEN and NOTIFY; workers find jobs by polling only
+    pooler: str = "auto"  # yes, no or auto: connections pass a pooler in transaction mode
+    poll_interval: float = 1.0  # pause between polls of an idle worker
     concurrency: int = 100
-    max_processes: int = 0  # processes for isolated tasks, at most; 0: as many as there are cores
-    prefetch: int = 2000  # at most so many held beyond what runs, while jobs are short
-    batch: int = 1000  # at most so many in one claim
-    drain_timeout: float = 30.0  # how long a worker that stops may take over it, all in all
-    drain_delay: float = (
-        10.0  # how long a web process that leaves goes on serving, unready, before that
-    )
-    web_worker: bool = True  # whether a web process works, too, or only starts runs
-    heartbeat_interval: float = 5.0  # how often a worker says it is there
-    dead_after: float = 20.0  # silent for so long, it is taken to be dead
-    version: str = ""  # what you call the code that is deployed, shown with each worker
-    payload_limit: int = 256 * 1024  # bytes of JSON, arguments and results alike
-    tracing: str = "auto"  # spans: where a tracer provider is set, on: also without, off: never
-    retention: str = DEFAULT_KEEP  # how long finished runs are kept, by outcome and queue
-    webhook_hosts: str = ""  # where webhooks may go; nowhere, unless it is said
-    webhook_secret: str = field(default="", repr=False)  # what they are signed with
-    alerts: str = ""  # what is worth an alert, and from where on; what is not said is as usual
-    alert_webhook: str = field(default="", repr=False)  # URLs that are told of alerts
-    alert_retention: float = 30 * 86400.0  # for how long after they are over
+    max_processes: int = 0  # maximum for isolated tasks; 0: the number of CPU cores
+    prefetch: int = 2000  # maximum of claimed jobs beyond the running ones, for short jobs
+    batch: int = 1000  # maximum of jobs in one claim
+    drain_timeout: float = 30.0  # time in which a stopping worker must finish
+    drain_delay: float = 10.0  # time a web process still serves after it became unready
+    web_worker: bool = True  # True: a web process also runs a worker; False: it only starts runs
+    heartbeat_interval: float = 5.0  # interval of a worker's heartbeat
+    dead_after: float = 20.0  # time without a heartbeat after which a worker is declared dead
+    version: str = ""  # version of the deployed code, shown with each worker
+    payload_limit: int = 256 * 1024  # maximum bytes of JSON of arguments, and of a result
+    tracing: str = "auto"  # spans. auto: if a tracer provider is set; on: always; off: never
+    retention: str = DEFAULT_KEEP  # of finished runs, by outcome and queue
+    webhook_hosts: str = ""  # hosts that webhooks may be sent to; empty: none
+    webhook_secret: str = field(default="", repr=False)  # signs webhooks
+    alerts: str = ""  # limits of alerts; a limit that is not given has its default
+    alert_webhook: str = field(default="", repr=False)  # URLs that receive alerts
+    alert_retention: float = 30 * 86400.0  # of closed alerts, from their end
     audit_retention: float = 365 * 86400.0
-    autoscale_target: float = 60.0  # in how many seconds a backlog is to be worked off
-    autoscale_min: int = 0  # workers wanted for a queue at least
-    autoscale_max: int = 100  # … and at most
+    autoscale_target: float = 60.0  # seconds in which a backlog should be worked off
+    autoscale_min: int = 0  # minimum of desired workers of a queue
+    autoscale_max: int = 100  # maximum of desired workers of a queue
 
     def __post_init__(self) -> None:
         for name in ("connections", "concurrency", "batch", "payload_limit"):
@@ -124,7 +122,7 @@ class Settings:
 
     @classmethod
     def read(cls, environment: Mapping[str, str] | None = None, **given: Any) -> Settings:
-        """Settings from the environment; what is given by name wins."""
+        """Return settings from the environment. Values given by name take precedence."""
         environment = os.environ if environment is None else environment
         values: dict[str, Any] = {}
         for each in fields(cls):
@@ -155,7 +153,8 @@ def _check_urls(urls: str, allowed: str) -> None:
 
 
 def database_url(environment: Mapping[str, str] | None = None) -> str:
-    """The DSN the environment names, the most specific first; no name, no guess."""
+    """Return the DSN from the environment, the most specific variable first; raise SettingsError without
+    one."""
     environment = os.environ if environment is None else environment
     for name in ("ROTA_DATABASE_URL", "DATABASE_URL"):
         if found := _read_url(name, environment):
@@ -166,7 +165,7 @@ def database_url(environment: Mapping[str, str] | None = None) -> str:
 
 
 def direct_url(environment: Mapping[str, str] | None = None) -> str | None:
-    """The way past the pooler that the environment names, to the same database; None: there is none."""
+    """Return the URL that bypasses the pooler, from the environment; None if it is not set."""
     return _read_url("ROTA_DIRECT_URL", os.environ if environment is None else environment)
 
 

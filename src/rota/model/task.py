@@ -1,4 +1,4 @@
-"""A task: a callable, its name, its policy, and the types of what goes in and comes out."""
+"""Task definitions: a callable with its name, its policy, and the types of its arguments and result."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ _EMPTY = inspect.Parameter.empty
 
 
 WorkerLostAction = Literal["retry", "fail", "cancel"]
-"""What becomes of a job whose worker was lost."""
+"""Action for a job whose worker was lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class LostJob:
-    """A job whose worker was lost while it ran, as a task's `on_worker_lost` is told."""
+    """Job whose worker was lost while it ran; the argument of a task's `on_worker_lost`."""
 
     job_id: int
     run_id: int
     task: str
     attempt: int
-    """The one that was lost."""
+    """Number of the lost attempt."""
     crashes: int
-    """How many workers died of it, as far as one can tell: 0 if others were there when it was lost."""
+    """Number of workers that died because of the job, as far as known. 0 if other jobs were running when it
+    was lost."""
 
 
 OnWorkerLost = (
@@ -51,7 +52,7 @@ Isolation = Literal["process"] | None
 
 @dataclass(frozen=True, slots=True)
 class TaskPolicy:
-    """How a task's jobs are queued and run unless a start says otherwise."""
+    """Default rules for queueing and running the jobs of a task. A start may override some of them."""
 
     queue: str = "default"
     priority: int = 0
@@ -59,11 +60,11 @@ class TaskPolicy:
     timeout: float | None = None
     on_worker_lost: OnWorkerLost = "retry"
     max_crashes: int = 3
-    """So many workers in a row may be lost with a job before it is put aside."""
+    """Number of consecutive workers that may be lost with a job before it is quarantined."""
     visibility_timeout: float | None = None
-    """Seconds a worker may hold a job, be it alive or not."""
+    """Seconds for which a worker may hold a job, even if the worker is alive."""
     isolation: Isolation = None
-    """Where the code runs: in the worker itself, or in a process of its own."""
+    """"process" to run the code in a separate process; None to run it in the worker."""
 
     @classmethod
     def from_options(
@@ -78,7 +79,7 @@ class TaskPolicy:
         visibility_timeout: Duration | None,
         isolation: Isolation,
     ) -> TaskPolicy:
-        """What a task was registered with."""
+        """Return the policy for the options of a decorator."""
         return cls(
             queue,
             priority,
@@ -124,8 +125,11 @@ class TaskPolicy:
 
     @property
     def prefetchable(self) -> bool:
-        """Whether a worker may hold its jobs ahead of their turn: a job that never began and is lost with
-        its worker just runs elsewhere, and nothing else is to be decided or timed."""
+        """True if a worker may claim jobs of this task before a slot is free.
+
+        If its worker is lost, a job that has not started simply runs elsewhere. That holds only if losing a
+        worker requires no decision and the job has no visibility timeout.
+        """
         return (
             self.retry.max_attempts > 1
             and self.on_worker_lost == "retry"
@@ -136,7 +140,7 @@ class TaskPolicy:
 
 
 class TaskDefinition:
-    """What a task is, apart from any app."""
+    """Definition of a task, independent of an app."""
 
     def __init__(self, fn: Callable[..., Any], name: str, policy: TaskPolicy) -> None:
         self.fn = fn
@@ -145,7 +149,7 @@ class TaskDefinition:
         self.is_async = inspect.iscoroutinefunction(fn)
         self.takes_context = False
         self.skip_if: TaskDefinition | None = None
-        """Of a flow's task: the condition under which it is skipped."""
+        """For a task of a flow: the condition under which it is skipped."""
         if policy.isolation == "process":
             _check_importable(fn, name)
         self._parameters: dict[str, inspect.Parameter] = {}
@@ -174,7 +178,7 @@ class TaskDefinition:
             if each.kind is not _KINDS.KEYWORD_ONLY
         )
 
-    # Hints are read on first use, not when the decorator runs: they may name what is defined further down.
+    # Type hints are read on first use, because they may name objects that are defined later in the module.
 
     @cached_property
     def _hints(self) -> dict[str, Any]:
@@ -187,7 +191,7 @@ class TaskDefinition:
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
-        """What it takes, without the context."""
+        """Parameters without the context."""
         return self._parameters
 
     def hint(self, name: str) -> Any:
@@ -199,7 +203,7 @@ class TaskDefinition:
 
     @cached_property
     def arguments_decoder(self) -> msgspec.json.Decoder[dict[str, Any]]:
-        """Reads a job's arguments into what the function expects."""
+        """Decoder of a job's arguments."""
         return self.decoder_for(
             {
                 name: (self.hint(name), parameter.default is _EMPTY)
@@ -211,7 +215,7 @@ class TaskDefinition:
     def decoder_for(
         self, parameters: Mapping[str, tuple[Any, bool]], subject: str
     ) -> msgspec.json.Decoder[dict[str, Any]]:
-        """Reads an object with these words: the type of each, and whether it must be there."""
+        """Return a decoder for an object with these keys: the type of each, and True if it is required."""
         fields = {
             name: kind if required else typing.NotRequired[kind]
             for name, (kind, required) in parameters.items()
@@ -220,7 +224,7 @@ class TaskDefinition:
 
     @cached_property
     def result_decoder(self) -> msgspec.json.Decoder[Any]:
-        """Reads a stored result into what the function declares to return."""
+        """Decoder of a stored result, of the declared return type."""
         return self._decoder(self.returns, "its result")
 
     def _decoder(self, kind: Any, subject: str) -> msgspec.json.Decoder[Any]:
@@ -232,7 +236,8 @@ class TaskDefinition:
             ) from None
 
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int) -> str:
-        """Arguments as JSON, checked as the worker will read them; refused here, never there."""
+        """Return the arguments as JSON. They are checked here as a worker will read them, so a worker never
+        refuses them."""
         if args:
             kwargs = self._bind_positional(args, kwargs)
         if not kwargs.keys() <= self._parameters.keys():
@@ -252,7 +257,7 @@ class TaskDefinition:
             raise DefinitionError(
                 f"task {self.name!r} has a type for an argument that cannot come out of JSON: {error}"
             ) from None
-        except ValueError as error:  # pydantic's, which names the field itself
+        except ValueError as error:  # from pydantic; its message names the field
             raise ArgumentError(f"the arguments do not fit task {self.name!r}: {error}") from None
         return text
 
@@ -295,7 +300,7 @@ def check_priority(priority: int) -> int:
 
 
 def _check_importable(fn: Callable[..., Any], name: str) -> None:
-    """The process a task runs in looks for it as an import would."""
+    """Raise DefinitionError unless the process of an isolated task can import the function."""
     qualname = getattr(fn, "__qualname__", None)
     if qualname is None or "<" in qualname or getattr(fn, "__module__", None) is None:
         raise DefinitionError(
@@ -314,12 +319,13 @@ def _is_context(fn: Callable[..., Any], name: str, parameter: inspect.Parameter)
     try:
         return typing.get_type_hints(_with_one_hint(fn, name))[name] is Context
     except Exception:
-        # It names something that does not exist at run time, or not yet.
+        # The hint names an object that does not exist at run time, or not yet.
         return hint.split(".")[-1] == "Context"
 
 
 def _with_one_hint(fn: Callable[..., Any], name: str) -> Any:
-    """Something with the one hint, in the function's own world: its other hints may not be there yet."""
+    """Return a stand-in with this one hint and the function's globals: other hints may not be resolvable
+    yet."""
     stand_in = types.FunctionType((lambda: None).__code__, getattr(fn, "__globals__", {}))
     stand_in.__annotations__ = {name: fn.__annotations__[name]}
     return stand_in

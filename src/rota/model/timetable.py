@@ -1,7 +1,7 @@
-"""When something is due: by cron in a time zone, every so many seconds, or once.
+"""Timetable of a schedule: cron in a time zone, a fixed interval, or a single time.
 
-Times are nominal and come one after the other: the next one follows from the last, never from the clock,
-so a late look changes nothing. What becomes of them where the clocks of a zone change, `cron` says.
+Times are nominal: the next one follows from the previous one, never from the clock, so a late check changes
+nothing. `cron` defines the behaviour where the clocks of a zone change.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from rota.model import cron as expressions
 
 MIN_PERIOD_SECONDS = 0.1
 MAX_PERIOD_SECONDS = 10 * 366 * 86400.0
-"""Seconds between two times, at least and at most."""
+"""Bounds of `every`."""
 
 _NON_ZONE_NAMES = ("localtime", "posixrules", "Factory", "posix", "right")
-"""What some machines have beside time zones; it differs between them, or counts leap seconds."""
+"""Entries of some time zone databases that are not zones: they differ between machines or count leap
+seconds."""
 
 
 def check_datetime(name: str, moment: object) -> None:
@@ -35,8 +36,11 @@ def check_datetime(name: str, moment: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Timetable:
-    """One of `cron`, `every` (seconds) and `at`. All times that go in and come out know their zone; those
-    that come out are in UTC. `anchor` is a time from which `every` is counted, in both directions."""
+    """Times given by one of `cron`, `every` (seconds) and `at`.
+
+    All datetimes must have a time zone; returned ones are in UTC. `every` is counted from `anchor`, in both
+    directions.
+    """
 
     cron: str | None = None
     tz: str = "UTC"
@@ -66,7 +70,7 @@ class Timetable:
             check_datetime("at", self.at)
 
     def after(self, moment: datetime, anchor: datetime) -> datetime | None:
-        """The first time after this moment; None: there is none."""
+        """Return the first time after this moment; None if there is none."""
         if self.at is not None:
             return self.at.astimezone(UTC) if self.at > moment else None
         if self.every is not None:
@@ -74,7 +78,7 @@ class Timetable:
         return _aware(self._cron.after(_naive_utc(moment), load_zone(self.tz)))
 
     def latest(self, moment: datetime, anchor: datetime) -> datetime | None:
-        """The last time up to this moment; None: there is none."""
+        """Return the last time up to this moment; None if there is none."""
         if self.at is not None:
             return self.at.astimezone(UTC) if self.at <= moment else None
         if self.every is not None:
@@ -82,7 +86,7 @@ class Timetable:
         return _aware(self._cron.latest(_naive_utc(moment), load_zone(self.tz)))
 
     def count(self, begin: datetime, end: datetime, anchor: datetime) -> int:
-        """How many times there are after one moment, up to another."""
+        """Return the number of times after `begin`, up to and including `end`."""
         if end <= begin:
             return 0
         if self.at is not None:
@@ -92,7 +96,7 @@ class Timetable:
         return self._cron.count(_naive_utc(begin), _naive_utc(end), load_zone(self.tz))
 
     def upcoming(self, moment: datetime, anchor: datetime, limit: int) -> list[datetime]:
-        """The next so many times."""
+        """Return the next times after this moment, at most `limit`."""
         found: list[datetime] = []
         at = self.after(moment, anchor)
         while at is not None and len(found) < limit:
@@ -101,7 +105,7 @@ class Timetable:
         return found
 
     def describe(self) -> str:
-        """For people: `At 02:30 on Monday through Friday (Europe/Paris)`."""
+        """Return a description for people: `At 02:30 on Monday through Friday (Europe/Paris)`."""
         if self.cron is not None:
             return f"{self._cron.describe()} ({self.tz})"
         if self.every is not None:
@@ -128,7 +132,7 @@ class Timetable:
         return timedelta(seconds=self.every)
 
     def _nth_time(self, number: int, anchor: datetime) -> datetime:
-        # From the anchor, in whole microseconds: nothing adds up that rounding leaves.
+        # Computed from the anchor in whole microseconds, so that rounding errors do not accumulate.
         return anchor.astimezone(UTC) + number * self._period
 
 
@@ -136,7 +140,7 @@ class Timetable:
 def load_zone(name: str) -> tzinfo:
     if name == "UTC":
         return UTC
-    from zoneinfo import ZoneInfo  # `import rota` can do without
+    from zoneinfo import ZoneInfo  # imported late to keep `import rota` fast
 
     try:
         if name.split("/")[0] in _NON_ZONE_NAMES:
@@ -172,7 +176,7 @@ def _aware(moment: datetime | None) -> datetime | None:
 
 
 def _format_period(period: timedelta) -> str:
-    """`1 hour 30 minutes`; one of a thing is the thing: `minute`."""
+    """Return `1 hour 30 minutes`; a single unit has no number: `minute`."""
     parts = []
     remaining = period
     for name, size in (

@@ -1,7 +1,8 @@
-"""Whether what one function returns can be what another one takes.
+"""Type check between the result of one function and the parameter of another.
 
-Values travel as JSON, so what counts is what they look like there: a dataclass may become a dict, a date
-a text. Refused is only what could never arrive; where hints leave it open, the worker will see.
+Values are passed as JSON, so only their JSON form counts: a dataclass may be read as a dict, a date as a
+string. Only combinations that can never work are refused. Where the hints are not conclusive, the worker
+checks the value.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _DECIMAL_JSON_TYPES = {"text", "int", "float"}
 
 
 def is_assignable(source: Any, target: Any) -> bool:
-    """Whether every value of type `source` may be read as `target`, as far as the hints say."""
+    """True if every value of type `source` may be read as `target`, as far as the hints show."""
     json_types = _json_types(source)
     if json_types == ANY_JSON_TYPE:
         return True
@@ -45,14 +46,14 @@ def accepts_none(target: Any) -> bool:
 
 
 def format_type(hint: Any) -> str:
-    """A type as one would write it."""
+    """Return a type as written in source code."""
     if hint is None or hint is types.NoneType:
         return "None"
     return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
 
 
 def _unwrap(hint: Any) -> Any:
-    """Without what says nothing about the value: Annotated, NewType, `type` aliases."""
+    """Return the type without Annotated, NewType and `type` aliases, which do not affect the value."""
     while True:
         if typing.get_origin(hint) is typing.Annotated:
             hint = typing.get_args(hint)[0]
@@ -65,7 +66,7 @@ def _unwrap(hint: Any) -> Any:
 
 
 def _json_types(hint: Any) -> frozenset[str]:
-    """What its values can look like in JSON."""
+    """Return the JSON types that values of this type can have."""
     hint = _unwrap(hint)
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
@@ -95,7 +96,7 @@ def _json_types(hint: Any) -> frozenset[str]:
 
 
 def _accepted_json_types(hint: Any) -> frozenset[str]:
-    """What JSON it can be read from."""
+    """Return the JSON types from which this type can be read."""
     hint = _unwrap(hint)
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return frozenset().union(*(_accepted_json_types(each) for each in typing.get_args(hint)))
@@ -103,7 +104,7 @@ def _accepted_json_types(hint: Any) -> frozenset[str]:
 
 
 def _has_fields(kind: type) -> bool:
-    # A Struct may be written as a list; then its config says so, and we say nothing.
+    # A Struct with array_like is encoded as a list, and is not checked.
     if getattr(getattr(kind, "__struct_config__", None), "array_like", False):
         return False
     return any(
@@ -120,7 +121,7 @@ def _is_subclass(hint: Any, family: type) -> bool:
 
 
 def _item_type(hint: Any) -> Any:
-    """The type of what is in a list or a mapping; None: not said, or not one."""
+    """Return the item type of a list, or the value type of a mapping; None if it is unknown."""
     args = [each for each in typing.get_args(hint) if each is not Ellipsis]
     if _is_subclass(hint, Mapping):
         return args[1] if len(args) == 2 else None

@@ -1,8 +1,8 @@
-"""Where webhooks may go: hosts that are allowed by name, and the addresses those may have.
+"""Allowed targets of webhooks: hosts by name, and the addresses that these hosts may have.
 
-A webhook's address is somebody's wish, and the worker that sends it sits inside your network. So nothing
-is allowed that is not listed: the scheme, the host and the port of a URL are those of an entry, to the
-letter. What a name stands for is looked at, too: it must be out in the world, whoever answers for the name.
+Users choose the URL of a webhook, and the worker that sends it runs inside your network. Only listed
+targets are allowed: scheme, host and port of the URL must equal those of an entry. The addresses of the
+host are checked as well: they must be public, whichever server resolves the name.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ Address = IPv4Address | IPv6Address
 DEFAULT_PORTS = {"https": 443, "http": 80}
 
 _INVALID_CHARACTERS = re.compile(r"[^\x21-\x7e]|\\")
-"""What has no place in a URL that goes over the wire, and is read by everyone in a way of his own."""
+"""Characters that a URL must not contain, because URL parsers disagree about them."""
 
 _NAT64 = IPv6Network("64:ff9b::/96")
 _IPV4_COMPATIBLE = IPv6Network("::/96")
 
 _CLOUD_METADATA = {IPv4Address("168.63.129.16"), IPv4Address("192.0.0.192")}
-"""Where some clouds tell a machine its secrets, though it looks like the world."""
+"""Metadata services of some clouds, which provide secrets on addresses that look public."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookTarget:
-    """Where one webhook goes."""
+    """Target of one webhook."""
 
     is_https: bool
     host: str
     port: int
     path: str
     address: Address | None
-    """What the host is, if it is an address."""
+    """Address of the host, if the host is given as an address."""
 
     @property
     def authority(self) -> str:
-        """As it is said to the server."""
+        """Value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         is_default_port = self.port == DEFAULT_PORTS["https" if self.is_https else "http"]
         return host if is_default_port else f"{host}:{self.port}"
 
     def check_address(self, address: str) -> Address:
-        """Refuse an address that the host must not have."""
+        """Return the parsed address; raise WebhookRefused if the host must not have it."""
         found = ip_address(address.partition("%")[0])
         if self.address is not None:
             is_allowed = found == self.address
@@ -69,7 +69,7 @@ class AllowedHost:
     host: str
     port: int | None
     allows_http: bool
-    """Whether http will do."""
+    """True if plain http is allowed."""
 
     def allows(self, scheme: str, host: str, port: int) -> bool:
         return (
@@ -81,7 +81,8 @@ class AllowedHost:
 
 @dataclass(frozen=True, slots=True)
 class WebhookHosts:
-    """`ROTA_WEBHOOK_HOSTS`: hooks.example.com, other.example.com:8443, http://10.0.0.5:8080, localhost."""
+    """Parsed `ROTA_WEBHOOK_HOSTS`: hooks.example.com, other.example.com:8443, http://10.0.0.5:8080,
+    localhost."""
 
     entries: tuple[AllowedHost, ...]
 
@@ -90,7 +91,7 @@ class WebhookHosts:
         return cls(tuple(_parse_entry(each.strip()) for each in text.split(",") if each.strip()))
 
     def target_for(self, url: str) -> WebhookTarget:
-        """Where this URL leads, if that is allowed."""
+        """Return the target of this URL; raise WebhookRefused if it is not allowed."""
         if not self.entries:
             raise WebhookRefused(
                 "webhooks are off: set ROTA_WEBHOOK_HOSTS to the hosts they may go to, such as "
@@ -125,7 +126,7 @@ class WebhookHosts:
 
 
 def is_public(address: Address) -> bool:
-    """Whether it is one that anybody in the world can reach, and no other in disguise."""
+    """True if the address, and every address embedded in it, is reachable on the public internet."""
     return all(
         each.is_global
         and not (each.is_multicast or each.is_reserved or each.is_unspecified)
@@ -135,7 +136,7 @@ def is_public(address: Address) -> bool:
 
 
 def _embedded_addresses(address: Address) -> Iterator[Address]:
-    """The addresses that stand for this one where networks meet, or itself."""
+    """Yield the IPv4 addresses that an IPv6 address translates to, or else the address itself."""
     if isinstance(address, IPv4Address):
         yield address
     elif address.ipv4_mapped is not None:
@@ -180,7 +181,7 @@ def _parse_entry(text: str) -> AllowedHost:
 
 
 def _normalized_host(parts: SplitResult) -> str:
-    """In the one form we compare."""
+    """Return the host in the form used for comparison."""
     host = parts.hostname or ""
     if "%" in host:
         raise ValueError(f"{host!r} is no host's name")

@@ -1,1 +1,1 @@
-"""SQL: the only place that knows tables. Operations are `Query` values; `Database` runs them."""
+"""SQL layer: the only package that accesses tables. Operations are `Query` values; `Database` runs them."""

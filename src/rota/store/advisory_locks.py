@@ -1,14 +1,15 @@
-"""Advisory locks: the two-integer form, with every namespace listed here so that none can collide.
+"""Namespaces and keys of advisory locks.
 
-The first integer says what kind of thing is locked, the second which one. Transaction-level locks
-everywhere; session-level ones only on connections nobody else uses.
+Rota uses the two-integer form: the first integer is the namespace, the second the key within it. Every
+namespace is listed here, so that no two collide. Locks are transaction-level. Session-level locks are
+taken only on connections that are not shared.
 """
 
 from __future__ import annotations
 
 import zlib
 
-# "ROTA" in ASCII, so that a lock of ours is recognised in pg_locks.
+# "ROTA" in ASCII, so that Rota's locks can be recognised in pg_locks.
 _NAMESPACE_BASE = 0x524F5441
 
 MIGRATION = _NAMESPACE_BASE + 0
@@ -22,10 +23,10 @@ NAMESPACE_NAMES = {
     WORKER: "worker",
     LEADER: "leader",
 }
-"""Every namespace, by what is locked in it."""
+"""Name of each namespace."""
 
 
 def key_of(name: str) -> int:
-    """A name as a signed 32-bit key, the same in every process and version of Python."""
+    """Return a signed 32-bit key for a name, the same in every process and version of Python."""
     value = zlib.crc32(name.encode())
     return value - 2**32 if value >= 2**31 else value

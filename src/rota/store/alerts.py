@@ -1,8 +1,13 @@
-"""Alerts as rows: open once for what they are about, closed when it is no longer so.
+"""Queries for alerts: open, close, evaluate and deliver.
 
-What is noticed by whom it happens to is opened, closed and settled as it comes. What is found by looking at
-the fleet is found in rounds, each of them one instance's, and written down by `judge`, all or nothing. What
-is to be told of them to the world outside is on the rows, too: `take` and `told`.
+At most one alert is open for each kind and subject. It is closed when its condition no longer holds.
+
+* Locks and leaders open and close their own alerts at once (`raise_alerts`, `clear_alerts`,
+  `clear_resolved`).
+* Conditions of the whole fleet are evaluated in rounds. One instance runs each round and writes its
+  decision with `write_round`, all or nothing.
+* Deliveries to notification channels are stored on the alert rows (`claim_deliveries`,
+  `mark_delivered`).
 """
 
 from __future__ import annotations
@@ -23,20 +28,23 @@ class OpenedAlert(msgspec.Struct, frozen=True):
     kind: str
     subject: str
     is_new: bool
-    """It was not open before."""
+    """True if the alert was not open before."""
 
 
 class ClosedAlert(msgspec.Struct, frozen=True):
     kind: str
     subject: str
     by_this_call: bool = True
-    """By this very statement."""
+    """True if this statement closed the alert; False if it was closed earlier."""
 
 
 def raise_alerts(
     alerts: Sequence[tuple[str, str, str, int | None]], host: str, pid: int
 ) -> Query[OpenedAlert]:
-    """`alerts`: kind, subject, message, and the token of the hold it is about."""
+    """Open alerts, or update the message of those already open.
+
+    Each item of `alerts` is (kind, subject, message, token of the lock it concerns).
+    """
     kinds, subjects, messages, tokens = _columns(alerts, 4)
     params = {"kinds": kinds, "subjects": subjects, "messages": messages, "tokens": tokens}
     return Query("alert/raise", {**params, "host": host, "pid": pid}, OpenedAlert)
@@ -50,9 +58,13 @@ def clear_alerts(alerts: Sequence[tuple[str, str, int | None]]) -> Query[ClosedA
 
 
 def clear_resolved(known: Sequence[tuple[str, str]] = ()) -> Query[ClosedAlert]:
-    """`known`: kind and subject of those one believes to be open."""
+    """Close alerts whose condition no longer holds.
+
+    `known` lists (kind, subject) of alerts that the caller believes to be open. The answer includes
+    those of them that are not open any more.
+    """
     kinds, subjects = _columns(known, 2)
-    return Query("alert/settle", {"kinds": kinds, "subjects": subjects}, ClosedAlert)
+    return Query("alert/clear_resolved", {"kinds": kinds, "subjects": subjects}, ClosedAlert)
 
 
 # Rounds
@@ -60,82 +72,91 @@ def clear_resolved(known: Sequence[tuple[str, str]] = ()) -> Query[ClosedAlert]:
 
 class RoundStart(msgspec.Struct, frozen=True):
     round: int | None
-    """None: it is not one's turn."""
+    """Number of the round; None if it is not this instance's turn."""
     memory: bytes | None
     now: datetime
     has_deliveries: bool
-    """Somebody is to be told of an alert."""
+    """True if deliveries are due."""
 
 
 class ChangedAlert(msgspec.Struct, frozen=True):
     raised: bool
-    """Else it was closed."""
+    """True if the alert was opened, False if it was closed."""
     kind: str
     subject: str
     message: str
 
 
 def begin_round(interval: float) -> Query[RoundStart]:
-    """`every`: seconds from one round to the next, whoever makes it."""
-    return Query("alert/turn", {"every": interval}, RoundStart)
+    """Begin a round if the last one began at least `interval` seconds ago, on any instance."""
+    return Query("alert/begin_round", {"interval": interval}, RoundStart)
 
 
 def queue_heads() -> Query[alert_decision.QueueHead]:
-    return Query("alert/heads", {}, alert_decision.QueueHead)
+    return Query("alert/queue_heads", {}, alert_decision.QueueHead)
 
 
 def dead_workers() -> Query[alert_decision.DeadWorker]:
-    return Query("alert/dead", {}, alert_decision.DeadWorker)
+    return Query("alert/dead_workers", {}, alert_decision.DeadWorker)
 
 
 def live_workers() -> Query[alert_decision.LiveWorker]:
-    return Query("alert/alive", {}, alert_decision.LiveWorker)
+    return Query("alert/live_workers", {}, alert_decision.LiveWorker)
 
 
 def late_schedules(late_seconds: float) -> Query[alert_decision.LateSchedule]:
-    return Query("alert/late", {"late": late_seconds}, alert_decision.LateSchedule)
+    return Query(
+        "alert/late_schedules", {"late_seconds": late_seconds}, alert_decision.LateSchedule
+    )
 
 
 def failing_schedules(min_failures: int) -> Query[alert_decision.FailingSchedule]:
-    return Query("alert/failing", {"failures": min_failures}, alert_decision.FailingSchedule)
+    return Query(
+        "alert/failing_schedules", {"min_failures": min_failures}, alert_decision.FailingSchedule
+    )
 
 
 def quarantined_jobs() -> Query[alert_decision.QuarantinedJobs]:
-    return Query("alert/quarantine", {}, alert_decision.QuarantinedJobs)
+    return Query("alert/quarantined_jobs", {}, alert_decision.QuarantinedJobs)
 
 
 def refused_outcomes(window_seconds: float) -> Query[alert_decision.RefusedOutcomes]:
-    return Query("alert/refused", {"within": window_seconds}, alert_decision.RefusedOutcomes)
+    return Query(
+        "alert/refused_outcomes", {"window_seconds": window_seconds}, alert_decision.RefusedOutcomes
+    )
 
 
 def server_load() -> Query[alert_decision.ServerLoad]:
-    return Query("alert/server", {}, alert_decision.ServerLoad)
+    return Query("alert/server_load", {}, alert_decision.ServerLoad)
 
 
 def list_open() -> Query[OpenAlert]:
-    """Those that are judged in rounds."""
-    return Query("alert/open", {"kinds": list(EVALUATED_KINDS)}, OpenAlert)
+    """Return the open alerts of the kinds that rounds evaluate."""
+    return Query("alert/list_open", {"kinds": list(EVALUATED_KINDS)}, OpenAlert)
 
 
 def write_round(
     round: int, decision: AlertDecision, memory: Mapping[str, Any], host: str, pid: int
 ) -> Query[ChangedAlert]:
-    """No row, also if a later round has begun."""
+    """Write the decision of a round, unless a later round has begun.
+
+    Return the alerts opened and closed.
+    """
     kinds, subjects, messages = _columns(
         [(each.kind, each.subject, each.message) for each in decision.raised], 3
     )
     updated_ids, updated_messages = _columns(decision.updated, 2)
     return Query(
-        "alert/judge",
+        "alert/write_round",
         {
             "round": round,
             "kinds": kinds,
             "subjects": subjects,
             "messages": messages,
-            "said": updated_ids,
-            "words": updated_messages,
-            "calmed": decision.cleared,
-            "closed": decision.closed,
+            "updated_ids": updated_ids,
+            "updated_messages": updated_messages,
+            "calm_ids": decision.cleared,
+            "closed_ids": decision.closed,
             "memory": msgspec.json.encode(memory).decode(),
             "host": host,
             "pid": pid,
@@ -145,15 +166,15 @@ def write_round(
 
 
 def record_refused(host: str, pid: int, jobs: int) -> Query[Any]:
-    """Note completions that were refused."""
-    return Query("alert/refuse", {"host": host, "pid": pid, "jobs": jobs}, lambda: None)
+    """Record the number of outcomes that the fence refused."""
+    return Query("alert/record_refused", {"host": host, "pid": pid, "jobs": jobs}, lambda: None)
 
 
-# What is told to the world outside
+# Deliveries
 
 
 class AlertToDeliver(msgspec.Struct, frozen=True):
-    """An alert of which somebody is to be told."""
+    """Alert with a delivery that is due."""
 
     id: int
     kind: str
@@ -170,24 +191,33 @@ class AlertToDeliver(msgspec.Struct, frozen=True):
 
 
 def claim_deliveries(limit: int, lease_seconds: float) -> Query[AlertToDeliver]:
-    """`hold`: seconds after which another takes them, unless it was said what came of it."""
-    return Query("alert/take", {"limit": limit, "hold": lease_seconds}, AlertToDeliver)
+    """Claim due deliveries.
+
+    After `lease_seconds` another instance may claim a delivery, unless `mark_delivered` was called for
+    it.
+    """
+    return Query(
+        "alert/claim_deliveries", {"limit": limit, "lease_seconds": lease_seconds}, AlertToDeliver
+    )
 
 
 def mark_delivered(
     alert: AlertToDeliver, delivered: Sequence[str], retry_seconds: float | None
 ) -> Query[Any]:
-    """`pause`: seconds until the rest is tried again; None: that was all."""
+    """Record the channels that received the alert.
+
+    The other channels are retried after `retry_seconds`; None if no channel is left.
+    """
     params = {
         "id": alert.id,
-        "told": list(delivered),
+        "delivered": list(delivered),
         "cleared": alert.cleared,
-        "pause": retry_seconds,
+        "retry_seconds": retry_seconds,
     }
-    return Query("alert/told", params, lambda: None)
+    return Query("alert/mark_delivered", params, lambda: None)
 
 
-# By hand
+# Operator actions
 
 
 class OpenAlertCount(msgspec.Struct, frozen=True):
@@ -197,19 +227,21 @@ class OpenAlertCount(msgspec.Struct, frozen=True):
 
 
 def count_open() -> Query[OpenAlertCount]:
-    """Those that are open, by kind."""
-    return Query("alert/tally", {}, OpenAlertCount)
+    """Count the open alerts by kind."""
+    return Query("alert/count_open", {}, OpenAlertCount)
 
 
 def acknowledge(
     kind: str, subject: str | None, seconds: float, operator: str
 ) -> Query[ClosedAlert]:
-    params = {"kind": kind, "subject": subject, "seconds": seconds, "who": operator}
+    params = {"kind": kind, "subject": subject, "seconds": seconds, "operator": operator}
     return Query("alert/acknowledge", params, ClosedAlert)
 
 
 def dismiss(kind: str, subject: str | None, operator: str) -> Query[ClosedAlert]:
-    return Query("alert/dismiss", {"kind": kind, "subject": subject, "who": operator}, ClosedAlert)
+    return Query(
+        "alert/dismiss", {"kind": kind, "subject": subject, "operator": operator}, ClosedAlert
+    )
 
 
 def _columns(rows: Sequence[tuple[object, ...]], width: int) -> list[list[object]]:

@@ -1,7 +1,7 @@
-"""Arrays as PostgreSQL's literals.
+"""Array literals of PostgreSQL.
 
-A driver turns a list into an array element by element, through a dozen of its own functions; on the way
-of every job that costs more than running it. Joining text is one call.
+A driver converts a list to an array element by element, through a dozen of its own functions. For every
+job that costs more than running it. Joining strings is one call.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def text_array(values: Iterable[str | None]) -> str:
 
 
 def array_items(values: Iterable[str | None]) -> str:
-    """Texts as they stand in a literal, without the braces."""
+    """Return quoted texts as they appear inside an array literal, without the braces."""
     return ",".join([_quoted(value) for value in values])
 
 
@@ -27,7 +27,7 @@ def bool_array(values: Iterable[bool]) -> str:
 
 
 def microsecond_array(values: Iterable[float]) -> str:
-    """Seconds as whole microseconds: the shortest to write and to read."""
+    """Return seconds as whole microseconds, the shortest form to write and to parse."""
     return f"{{{','.join([str(int(value * 1e6)) for value in values])}}}"
 
 

@@ -1,4 +1,4 @@
-"""What people do by hand, and what is written down about it."""
+"""Audit log of operators' actions, and the forced release of locks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AuditRow(msgspec.Struct, frozen=True):
 
 
 class AuditEntry(msgspec.Struct, frozen=True):
-    """Who does what to whom. What goes into runs and comes out of them is no part of it."""
+    """Action of an operator on a subject. Inputs and results of runs are not recorded."""
 
     operator: str
     action: str
@@ -32,7 +32,7 @@ class AuditEntry(msgspec.Struct, frozen=True):
 
 
 class ReleasedLock(msgspec.Struct, frozen=True):
-    """Whose lock it was."""
+    """Former holder of a lock that was released by force."""
 
     host: str
     pid: int
@@ -42,7 +42,7 @@ class ReleasedLock(msgspec.Struct, frozen=True):
 
 
 class Blocker(msgspec.Struct, frozen=True):
-    """Whose transaction is in the way; what a role may not see of others is None."""
+    """Session whose transaction blocks a statement. Fields that the role may not read are None."""
 
     pid: int
     application: str
@@ -55,9 +55,9 @@ class Blocker(msgspec.Struct, frozen=True):
 def release_lock(
     name: str, permit: int, operator: str, token: int | None = None
 ) -> Query[ReleasedLock]:
-    """`token`: only from who holds it under that one."""
-    params = {"name": name, "slot": permit, "who": operator, "token": token}
-    return Query("audit/release", params, ReleasedLock)
+    """Release a lock by force and write the audit row. With `token`, only a hold under that token."""
+    params = {"name": name, "permit": permit, "operator": operator, "token": token}
+    return Query("audit/release_lock", params, ReleasedLock)
 
 
 def blockers(pid: int) -> Query[Blocker]:
@@ -65,19 +65,19 @@ def blockers(pid: int) -> Query[Blocker]:
 
 
 def backend_pid() -> Query[int]:
-    return Query("audit/process", {}, int)
+    return Query("audit/backend_pid", {}, int)
 
 
 def write_entry(entry: AuditEntry) -> Query[Any]:
-    """In the transaction that does it."""
+    """Write an audit row. Run this in the transaction of the action itself."""
     detail = msgspec.json.encode(entry.detail).decode()
     params = {
-        "who": entry.operator,
+        "operator": entry.operator,
         "action": entry.action,
         "subject": entry.subject,
         "detail": detail,
     }
-    return Query("audit/note", params, lambda: None)
+    return Query("audit/write_entry", params, lambda: None)
 
 
 def entries(
@@ -88,6 +88,6 @@ def entries(
     action: str | None = None,
     subject: str | None = None,
 ) -> Query[AuditRow]:
-    """The last first; by one, of one kind, to one thing where named."""
-    filters = {"who": operator, "action": action, "subject": subject}
+    """Return audit rows, newest first, filtered by operator, action and subject where given."""
+    filters = {"operator": operator, "action": action, "subject": subject}
     return Query("view/audit", {"limit": limit, "before": before, **filters}, AuditRow)

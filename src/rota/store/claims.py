@@ -1,4 +1,4 @@
-"""Claims: the batches a worker holds, letting go of them, and taking them from whoever is gone."""
+"""Queries for claims: lock, split and release them, and take back those of dead workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class HeldClaim(msgspec.Struct, frozen=True):
 
 
 class OrphanedClaim(msgspec.Struct, frozen=True):
-    """A claim nobody looks after."""
+    """Claim of a worker that is gone, or past its visibility timeout."""
 
     id: int
     worker: int
@@ -29,66 +29,72 @@ class OrphanedClaim(msgspec.Struct, frozen=True):
 
 
 def lock(worker: int, claims: Sequence[int]) -> Query[int]:
-    """Lock claims before a move that takes finished jobs out of them."""
-    return Query("claim/hold", {"worker": worker, "claims": int_array(claims)}, int)
+    """Lock claims before finished jobs are removed from them."""
+    return Query("claim/lock", {"worker": worker, "claims": int_array(claims)}, int)
 
 
 def lock_exclusive(worker: int, claims: Sequence[int]) -> Query[int]:
-    """Lock claims before a move that takes unfinished jobs out of them."""
-    return Query("claim/seize", {"worker": worker, "claims": int_array(claims)}, int)
+    """Lock claims exclusively before unfinished jobs are removed from them."""
+    return Query("claim/lock_exclusive", {"worker": worker, "claims": int_array(claims)}, int)
 
 
 def lock_shared(worker: int, claim: int, job: int) -> Query[int]:
-    """Keep a claim that holds a job as it is until the transaction ends."""
-    return Query("claim/pin", {"worker": worker, "claim": claim, "job": job}, int)
+    """Lock a claim that holds a job, so that it does not change until the transaction ends."""
+    return Query("claim/lock_shared", {"worker": worker, "claim": claim, "job": job}, int)
 
 
 def assert_held(claim: int, job: int) -> Query[Any]:
-    """Refuse the rest of the transaction if a claim does not hold a job any more: ClaimLost."""
-    return Query("claim/assert", {"claim": claim, "job": job}, lambda _: None)
+    """Raise ClaimLost if the claim no longer holds the job, which aborts the transaction."""
+    return Query("claim/assert_held", {"claim": claim, "job": job}, lambda _: None)
 
 
 def terminate_backend(pid: int, transaction_started: datetime) -> Query[Any]:
-    """End a transaction of ours that nobody can end any more."""
-    return Query("claim/exorcise", {"pid": pid, "began": transaction_started}, lambda _: None)
+    """Terminate the backend of a transaction with a lost connection, if that transaction is still open."""
+    return Query(
+        "claim/terminate_backend",
+        {"pid": pid, "transaction_started": transaction_started},
+        lambda _: None,
+    )
 
 
 def release(worker: int, claims: Sequence[int], jobs: Sequence[int]) -> Query[None]:
-    """Take jobs out of claims that are held or seized; an empty claim goes."""
+    """Remove jobs from claims that are already locked. A claim without jobs is deleted."""
     params = {"worker": worker, "claims": int_array(claims), "jobs": int_array(jobs)}
     return Query("claim/release", params, lambda: None)
 
 
 def by_worker(worker: int) -> Query[HeldClaim]:
-    return Query("claim/mine", {"worker": worker}, HeldClaim)
+    return Query("claim/by_worker", {"worker": worker}, HeldClaim)
 
 
 def split(
     worker: int, claim: int, job: int, nonce: UUID, seconds: float | None = None
 ) -> Query[None]:
-    """Give a job a claim of its own, which with `seconds` runs out by time; the claim is held."""
+    """Move a job to a new claim, which expires after `seconds` if given. The old claim must be locked."""
     params = {"worker": worker, "claim": claim, "job": job, "nonce": nonce, "seconds": seconds}
     return Query("claim/split", params, lambda: None)
 
 
 def mark_running(worker: int, claim: int, job: int, *, exclusive: bool) -> Query[int]:
-    """Note of a suspect that it runs, and whether alone. No row: it has been taken away."""
+    """Record that a suspect runs, and whether exclusively. No row if the claim no longer holds the job."""
     return Query(
-        "claim/mark", {"worker": worker, "claim": claim, "job": job, "alone": exclusive}, int
+        "claim/mark_running",
+        {"worker": worker, "claim": claim, "job": job, "exclusive": exclusive},
+        int,
     )
 
 
 def by_job(worker: int, job: int) -> Query[int]:
-    """The claim that holds a job."""
-    return Query("claim/of", {"worker": worker, "job": job}, int)
+    """Return the claim that holds a job."""
+    return Query("claim/by_job", {"worker": worker, "job": job}, int)
 
 
 def orphans(after: int, limit: int) -> Query[OrphanedClaim]:
-    """Claims whose worker is gone, or whose time has run out, going up from an id."""
+    """Return claims of workers that are gone, or past their visibility timeout, in the order of ids."""
     return Query("claim/orphans", {"after": after, "limit": limit}, OrphanedClaim)
 
 
 def reap(claim: int, only_jobs: Sequence[int] | None = None) -> Query[MoveResult]:
-    """Take back what such a claim holds."""
-    params = {"claim": claim, "only": None if only_jobs is None else int_array(only_jobs)}
+    """Take back the jobs of an orphaned claim, or only those in `only_jobs`."""
+    params = {"claim": claim, "only_jobs": None if only_jobs is None else int_array(only_jobs)}
     return Query("claim/reap", params, MoveResult)

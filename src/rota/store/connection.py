@@ -1,16 +1,16 @@
-"""Connections to PostgreSQL that know whether a pooler is in between.
+"""Connections to PostgreSQL that detect a pooler.
 
-With `pooled`, the next transaction may use another server connection. Nothing is set, prepared,
-listened for or locked there for longer than one transaction, and every transaction sets what it needs
-itself, in the same round trip.
+With `pooled`, the next transaction may use another server connection. Nothing is set, prepared, listened
+for or locked there for longer than one transaction. Every transaction sends its settings itself, in the
+same round trip.
 
-Every wait has a deadline. A server that disappears silently gives no error for minutes; the connection
-is then closed, and the waiting code sees a broken connection.
+Every wait has a deadline. A server that disappears silently gives no error for minutes. The connection
+is then closed, and the waiting code receives a connection error.
 
-`ReconnectingConnection` is a connection outside the pool, opened when needed and dropped when it
+`ReconnectingConnection` is a connection outside the pool. It is opened when needed and replaced when it
 breaks.
 
-Imported where a connection is made, because the driver takes long to load.
+This module is imported only when a connection is made, because the driver takes long to load.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class ReconnectingConnection:
 T = TypeVar("T")
 Transactions = Sequence[Sequence[tuple[bytes, Mapping[str, Any]]]]
 
-# The process that was named to us at log-in is not the one that answers: somebody is in between. Then
-# nothing may outlast this statement, for the session it runs in is not ours.
+# If the backend pid from the login differs from the one that answers, a pooler is in between.
+# Settings then apply to this transaction only, because the session is shared.
 _APPLY_SETTINGS = b"""
 select count(set_config(name, value, %(pooled)s or pg_backend_pid() <> %(pid)s)) >= 0
        and (%(pooled)s or pg_backend_pid() <> %(pid)s)
@@ -80,25 +80,28 @@ _BEGIN = b"begin isolation level read committed, read write, not deferrable"
 
 
 CANCEL_SECONDS = 0.5
-"""Seconds in which the server may end a statement that nobody waits for any more."""
+"""Time that the server gets to cancel an abandoned statement, before the socket is shut down."""
 
 
 class ConnectionSilent(OperationalError):
-    """The line is dead, and nobody was told. So, probably, are others that were open at the time."""
+    """No answer within the timeout, and no error from the network either.
+
+    Other connections that were open at the time are probably dead, too.
+    """
 
 
 class PgConnection(AsyncConnection[Any]):
     pooled = False
     answer_timeout: float | None = None
-    """Seconds that one wait for the server may take."""
+    """Seconds that one wait for the server may take; None for no limit."""
 
     _settings = b""
     _wait_ends_at: float | None = None
     _deadline_timer: asyncio.TimerHandle | None = None
 
     async def set_up(self, settings: Mapping[str, str], pooler: str, answer_timeout: float) -> None:
-        """Look at the other end, and have the settings hold: from here on, or in every transaction."""
-        # JSON stays the bytes it is: the codec decodes it once, into the type that is wanted.
+        """Detect a pooler and apply the settings, once for the session or in every transaction."""
+        # JSON is returned as bytes: the codec decodes it once, into the requested type.
         set_json_loads(_raw, self)
         self.answer_timeout = answer_timeout
         cursor = await self.execute(
@@ -120,7 +123,8 @@ class PgConnection(AsyncConnection[Any]):
         await self.set_isolation_level(IsolationLevel.READ_COMMITTED)
         await self.set_read_only(False)
         await self.set_deferrable(False)
-        # Answers come as text here, and are read when the transaction and its settings have gone.
+        # Answers arrive as text here and are parsed after the transaction and its settings have
+        # ended.
         self.adapters.register_loader("timestamptz", _TimestampLoader)
         applied = {**settings, "extra_float_digits": "1"}
         each = sql.SQL(", ").join(
@@ -131,7 +135,7 @@ class PgConnection(AsyncConnection[Any]):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no transaction is open here."""
+        """True if no transaction is open on this connection."""
         return self.pgconn.transaction_status == TransactionStatus.IDLE
 
     # Transactions
@@ -140,7 +144,7 @@ class PgConnection(AsyncConnection[Any]):
     async def transaction(
         self, savepoint_name: str | None = None, force_rollback: bool = False
     ) -> AsyncIterator[AsyncTransaction]:
-        """The same as ever, with our settings in place."""
+        """Open a transaction as psycopg does, and apply the settings in it if there is a pooler."""
         needs_settings = self.pooled and self.is_idle
         async with super().transaction(savepoint_name, force_rollback) as transaction:
             if needs_settings:
@@ -148,11 +152,12 @@ class PgConnection(AsyncConnection[Any]):
             yield transaction
 
     async def transact(self, transactions: Transactions) -> list[list[list[Any]]]:
-        """Run several transactions through a pooler, in one round trip. Those before one that fails have
-        committed, those after it are not begun.
+        """Run several transactions through a pooler, in one round trip.
 
-        As text, in a single message. A pipeline would do as well, were it not for its end: the driver
-        sends a flush after the last sync, and PgBouncer keeps a server for us until we speak again.
+        If one fails, those before it have committed and those after it are not started.
+
+        They are sent as text in a single message. A pipeline would not do: the driver sends a flush
+        after the last sync, and PgBouncer then reserves the server connection until the next message.
         """
         cursor = AsyncClientCursor(self)
         parts: list[bytes] = []
@@ -173,7 +178,7 @@ class PgConnection(AsyncConnection[Any]):
         return answers
 
     async def _leave_transaction(self, error: BaseException) -> None:
-        """Leave a transaction that has failed."""
+        """Roll back after a failure. Close the connection if it is still not idle."""
         if isinstance(error, Exception) and not self.closed:
             with suppress(Error):
                 await self.rollback()
@@ -187,7 +192,7 @@ class PgConnection(AsyncConnection[Any]):
             return await super().wait(gen, *args, **named)
         loop = asyncio.get_running_loop()
         ends_at = self._wait_ends_at = loop.time() + self.answer_timeout
-        # One timer for many waits: most are over long before it looks.
+        # One timer serves many waits: most end long before it fires.
         if self._deadline_timer is None or self._deadline_timer.when() > ends_at:
             if self._deadline_timer is not None:
                 self._deadline_timer.cancel()
@@ -204,7 +209,7 @@ class PgConnection(AsyncConnection[Any]):
             self._wait_ends_at = None
 
     def _check_deadline(self) -> None:
-        """Whether the wait under way has taken too long."""
+        """Shut the socket down if the current wait has passed its deadline, else set the timer again."""
         self._deadline_timer = None
         if self._wait_ends_at is None:
             return
@@ -215,7 +220,7 @@ class PgConnection(AsyncConnection[Any]):
             self._deadline_timer = loop.call_at(self._wait_ends_at, self._check_deadline)
 
     async def _try_cancel(self, *, timeout: float = 5.0) -> None:
-        """Whoever stops waiting is not kept waiting: the server hears of it, or the line is cut."""
+        """Cancel the statement on the server. Shut the socket down if that takes too long."""
         asyncio.get_running_loop().call_later(CANCEL_SECONDS, self._shutdown_socket)
         await super()._try_cancel(timeout=min(timeout, CANCEL_SECONDS))
 
@@ -224,7 +229,7 @@ class PgConnection(AsyncConnection[Any]):
 
 
 class SyncPgConnection(Connection[Any]):
-    """One for code in a thread."""
+    """Synchronous connection for code in threads."""
 
     answer_timeout: float | None = None
 
@@ -241,14 +246,14 @@ class SyncPgConnection(Connection[Any]):
 
 
 def shutdown_socket(connection: PgConnection | SyncPgConnection) -> None:
-    """Not close(): somebody is reading, and is to find the end of the line."""
+    """Shut the socket down without closing it, so that a reader in another thread receives end of file."""
     with suppress(OSError, OperationalError):
         with socket.socket(fileno=os.dup(connection.pgconn.socket)) as duplicate:
             duplicate.shutdown(socket.SHUT_RDWR)
 
 
 class _TimestampLoader(Loader):
-    """Read without asking how the session, which may be another by now, writes dates."""
+    """Parses timestamps without the session's DateStyle: the session may be another one by now."""
 
     def load(self, data: Buffer) -> datetime:
         return datetime.fromisoformat(bytes(data).decode())

@@ -1,9 +1,10 @@
-"""The database as one program sees it: where it is, how our connections are set, how a query is run.
+"""Database of one program: connection settings, the pool and the ways to run a query.
 
-Connections say explicitly what they rely on (READ COMMITTED, time-outs, no read-only default), so that
-settings of the role or the database change nothing. Everything about time and plans that the hot
-statements need is set once per connection, not once per statement; through a pooler, where there is no
-such thing, with every transaction. Who runs a query need not know which it is.
+Connections set explicitly all that they depend on (READ COMMITTED, timeouts, no read-only default), so
+that defaults of the role or the database have no effect. Settings for timeouts and plans of the hot
+statements are sent once per connection, not once per statement. Through a pooler, where sessions are
+shared, they are sent with every transaction. Code that runs a query does not depend on which of the two
+applies.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# What every connection of ours relies on, whatever the role's defaults are.
+# Settings of every connection, independent of the role's defaults.
 _SESSION_SETTINGS = {
     "default_transaction_isolation": "read committed",
     "default_transaction_read_only": "off",
@@ -47,8 +48,8 @@ _SESSION_SETTINGS = {
     "array_nulls": "on",
 }
 
-# The hot statements have one good plan, the one over indexes, whatever the statistics say at the moment;
-# planning them anew each time would cost more than running them.
+# The hot statements have one good plan, over indexes, independent of current statistics. Planning
+# them for each execution would cost more than running them.
 _ENGINE_SETTINGS = {
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
@@ -58,13 +59,13 @@ _ENGINE_SETTINGS = {
 }
 
 ANSWER_GRACE_SECONDS = 5.0
-"""Seconds after which the server would have ended a statement itself, if it were still there."""
+"""Time after the statement timeout within which a live server would have ended the statement itself."""
 
 
 class Database:
-    """Runs queries. Opens nothing until the first one; belongs to one event loop.
+    """Runs queries. Opens no connection before the first one; belongs to one event loop.
 
-    `direct` is another way to the same database, past a pooler, for what needs a session of its own.
+    `direct_dsn` reaches the same database without a pooler, for features that need their own session.
     """
 
     def __init__(self, dsn: str, settings: Settings, direct_dsn: str | None = None) -> None:
@@ -77,8 +78,11 @@ class Database:
         )
 
     async def connect(self, *, engine: bool = False, direct: bool = False) -> PgConnection:
-        """A connection of one's own. `engine`: for the loop that claims and completes; `direct`: past
-        the pooler, if there is a way, which its `pooled` says."""
+        """Open a connection outside the pool.
+
+        `engine` adds the planner settings of the claim loop. `direct` bypasses the pooler if there is a
+        direct DSN; otherwise the connection may be `pooled`.
+        """
         from rota.store.connection import PgConnection
 
         settings = {
@@ -105,8 +109,10 @@ class Database:
 
     @asynccontextmanager
     async def connection(self, outage_timeout: float = 0.0) -> AsyncIterator[PgConnection]:
-        """A connection for a moment; errors a user can act on are said in our words. `patience`: how long
-        to wait for a database that is away, before anything is sent."""
+        """Lend a connection from the pool, and translate errors that users can act on.
+
+        `outage_timeout` is how many seconds to wait for an unavailable database before anything is sent.
+        """
         with pg_errors.translated(self.schema, own_connection=True):
             connection = await self._acquire(outage_timeout)
             try:
@@ -118,18 +124,18 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self, outage_timeout: float = 0.0) -> AsyncIterator[PgConnection]:
-        """The same, in a transaction that has all our settings, also through a pooler."""
+        """Lend a connection in a transaction that has all settings, also through a pooler."""
         async with self.connection(outage_timeout) as connection, connection.transaction():
             yield connection
 
     async def run(self, query: Query[Row], outage_timeout: float = 0.0) -> list[Row]:
-        """Run one query on a connection of ours, once."""
+        """Run one query on a pooled connection, once."""
         return await self._run_once(lambda on: run(on, query, self.schema), outage_timeout)
 
     async def pipeline(
         self, transactions: Sequence[Sequence[Query[Any]]], outage_timeout: float = 0.0
     ) -> list[list[list[Any]]]:
-        """Run several transactions on a connection of ours, once."""
+        """Run several transactions on a pooled connection, once."""
         return await self._run_once(
             lambda on: pipeline(on, transactions, self.schema), outage_timeout
         )
@@ -172,14 +178,14 @@ class Database:
     async def run_with_retry(
         self, query: Query[Row], outage_timeout: float | None = None
     ) -> list[Row]:
-        """Run a query that can be repeated, again and again while the database is away."""
+        """Run a repeatable query, and retry it while the database is unavailable."""
         rows: list[Row] = (await self.transact_with_retry([query], outage_timeout))[0]
         return rows
 
     async def transact_with_retry(
         self, queries: Sequence[Query[Any]], outage_timeout: float | None = None
     ) -> list[list[Any]]:
-        """The same for several queries that are one transaction."""
+        """Run several repeatable queries in one transaction; retry while the database is unavailable."""
 
         async def transact() -> list[list[Any]]:
             return (await self.pipeline([queries]))[0]
@@ -211,7 +217,7 @@ class Database:
     async def copy(
         self, statement: str, chunks: Iterable[bytes], connection: AsyncConnection[Any]
     ) -> None:
-        """Copy in, chunk by chunk: the server stores one while we write the next."""
+        """Run COPY FROM STDIN in chunks: the server stores one chunk while the client writes the next."""
         cursor = connection.cursor()
         async with cursor.copy(encoded(statement, self.schema)) as copy:
             for chunk in chunks:
@@ -222,7 +228,7 @@ class Database:
 
 
 async def run(connection: AsyncConnection[Any], query: Query[Row], schema: str) -> list[Row]:
-    """Run one query on this connection."""
+    """Run one query on `connection`."""
     if _needs_settings(connection):
         [[rows]] = await _pipeline_with_settings(connection, [[query]], schema)
         return rows
@@ -234,10 +240,10 @@ async def run(connection: AsyncConnection[Any], query: Query[Row], schema: str) 
 async def pipeline(
     connection: AsyncConnection[Any], transactions: Sequence[Sequence[Query[Any]]], schema: str
 ) -> list[list[list[Any]]]:
-    """Run several transactions in one round trip; each segment commits or fails by itself.
+    """Run several transactions in one round trip. Each one commits or fails by itself.
 
-    Without the sync in between, all would be one transaction, and a failing claim would undo the
-    completions sent with it.
+    Without the sync between them, all would be one transaction, and a failing claim would roll back the
+    outcomes sent with it.
     """
     if _needs_settings(connection):
         return await _pipeline_with_settings(connection, transactions, schema)
@@ -260,8 +266,8 @@ async def pipeline(
 
 
 def _needs_settings(connection: AsyncConnection[Any]) -> bool:
-    """Whether a transaction has to bring its settings along: through a pooler, outside of one."""
-    # 0 is libpq's "idle". A test's own connection is not one of ours.
+    """True if a transaction must send its settings: through a pooler, outside a transaction."""
+    # 0 is libpq's "idle". Connections that tests open themselves have no `pooled`.
     return getattr(connection, "pooled", False) and connection.pgconn.transaction_status == 0
 
 
@@ -280,5 +286,5 @@ async def _pipeline_with_settings(
 
 
 def _has_rows(cursor: AsyncCursor[Any]) -> bool:
-    # Not `cursor.description`, which makes an object for each column to answer.
+    # `cursor.description` would create an object for each column.
     return cursor.pgresult is not None and cursor.pgresult.nfields > 0

@@ -1,7 +1,7 @@
-"""Where a DSN leads, and what we add to it where it says nothing of its own.
+"""Connection parameters: those of the DSN, with defaults for those it does not set.
 
-A connection on which nothing comes back is noticed by the kernel within about ten seconds, not hours.
-Of several hosts, the one that can be written to is meant: after a failover the others still answer.
+The kernel detects a dead connection within about ten seconds instead of hours. With several hosts the
+default is the writable one: after a failover the others still answer.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from functools import lru_cache
 from typing import Any
 
 CONNECT_TIMEOUT_SECONDS = 10
-"""Seconds to make a connection in."""
 
 HOST_CONNECT_TIMEOUT_SECONDS = 3
-"""The same where there are other hosts to try: one that is gone must not hold up the rest for long."""
+"""Shorter timeout with several hosts, so that a host that is down does not delay the next for long."""
 
 _DEFAULTS = {
     "fallback_application_name": "rota",
@@ -24,7 +23,8 @@ _DEFAULTS = {
     "tcp_user_timeout": 10_000,
 }
 
-# Where the DSN is silent, libpq asks these; then it is they that say it.
+# Environment variables of libpq that take precedence over these defaults where the DSN has no
+# value.
 _ENV_VARIABLES = {
     "connect_timeout": "PGCONNECT_TIMEOUT",
     "target_session_attrs": "PGTARGETSESSIONATTRS",
@@ -33,7 +33,7 @@ _ENV_VARIABLES = {
 
 @lru_cache(maxsize=16)
 def connection_parameters(dsn: str) -> dict[str, Any]:
-    """What to connect with."""
+    """Return the parameters to connect with."""
     from psycopg.conninfo import conninfo_to_dict
 
     given = dict(conninfo_to_dict(dsn))

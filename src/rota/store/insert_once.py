@@ -1,7 +1,7 @@
-"""Rows for a table of the user's, of which only those are written that are not there yet.
+"""INSERT into a user's table that skips rows which already exist.
 
-The one statement that cannot be a file: table and columns are the user's. Their names are quoted here,
-whatever they are; values are parameters, and given to the driver as they came.
+This statement cannot be a file, because table and columns belong to the user. Their names are always
+quoted. Values are parameters and are passed to the driver unchanged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ returning {conflict}
 
 @dataclass(frozen=True, slots=True)
 class InsertStatement:
-    """One statement. Its answer has a row for each that was written, with its conflict columns."""
+    """INSERT statement. It returns the conflict columns of each row that was written."""
 
     table: tuple[str, ...]
     columns: tuple[str, ...]
@@ -40,11 +40,11 @@ class InsertStatement:
         return self._render(", ".join(rows), "%"), self._values()
 
     def unique_index(self) -> str:
-        """The one it relies on, as a statement that makes it."""
+        """Return the statement that creates the unique index which the INSERT requires."""
         return f"create unique index on {quoted(*self.table)} ({quoted_list(self.conflict)})"
 
     def _render(self, rows: str, percent: str) -> str:
-        # Where parameters are %s, a % in a name has to be said twice.
+        # With %s parameters, a % in a name must be doubled.
         return _TEXT.format(
             table=quoted(*self.table).replace("%", percent),
             columns=quoted_list(self.columns).replace("%", percent),
@@ -57,7 +57,7 @@ class InsertStatement:
 
 
 def quoted(*names: str) -> str:
-    """A name, or one within another, as PostgreSQL takes it literally."""
+    """Return a name, qualified if there are several parts, quoted for PostgreSQL."""
     from psycopg.sql import Identifier
 
     return Identifier(*names).as_string(None)

@@ -1,4 +1,4 @@
-"""Moves of jobs between places: start, claim, complete, finish, retry, give back."""
+"""Queries that move jobs between states: start, claim, complete, finish, retry, return to the queue."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rota.store.array_literals import bool_array, int_array, microsecond_array, 
 from rota.store.query import Query
 
 RECORDED_CLAIM = 0
-"""The claim of a job that has recorded its own end: none any more."""
+"""Claim id of a job that recorded its own end and so has no claim any more."""
 
 
 class StartJob(msgspec.Struct, frozen=True, gc=False):
-    """One job to be started, checked and encoded."""
+    """Job to start, validated and encoded."""
 
     task: str
     args: str
@@ -34,7 +34,7 @@ class StartJob(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_simple(self) -> bool:
-        """Ready at once, with nothing of its own: such jobs can be copied in."""
+        """True if the job is queued at once and has no options of its own: such jobs can be copied in."""
         return (
             self.key is None
             and self.at is None
@@ -51,7 +51,7 @@ class StartedJob(msgspec.Struct, frozen=True, gc=False):
 
 
 class ClaimedJob(msgspec.Struct, gc=False, eq=False):
-    """One job this worker holds. One is made for each job that passes, so it is as light as can be."""
+    """Job that this worker holds. One object is created for each job, so it is kept small."""
 
     claim: int
     job: int
@@ -68,34 +68,33 @@ class ClaimedJob(msgspec.Struct, gc=False, eq=False):
     inputs: str | None
     checkpoint: str | None = None
     has_steps: bool | None = None
-    """Whether there are steps of it."""
+    """True if the job has recorded steps."""
     trace: str | None = None
-    """Where its start was in a trace."""
+    """Trace context in which the job was started."""
     queued_seconds: float = -1.0
-    """Seconds since it was ready; below 0: nobody knows since when that is."""
+    """Seconds since the job was queued; below 0 if unknown."""
     stored_entries: list[StoredEntry] | None = None
-    """What its steps came to."""
+    """Recorded journal entries."""
     trace_links: list[str] | None = None
-    """Where those it waited for were in a trace."""
+    """Trace contexts of the jobs that this one waited for."""
     span: str | None = None
-    """Where this attempt is."""
+    """Trace context of this attempt."""
 
 
 class MoveResult(msgspec.Struct, frozen=True):
-    """What became of jobs that left their claims, and of those who waited for them."""
+    """Result of moving jobs out of their claims and of releasing their successors."""
 
     jobs: list[int]
-    """Those accepted; of `complete`, those refused."""
+    """Jobs accepted; for `complete`, the jobs refused."""
     queues: list[str]
-    """Queues that have news."""
+    """Queues that received jobs."""
     runs: list[int]
-    """Runs that ended."""
     pending: bool
-    """Whether something is left to settle."""
+    """True if releases are left in `pending_releases`."""
 
 
 def start(job: StartJob, *, notify: bool, trace: str | None = None) -> Query[StartedJob]:
-    """Start one job; on a connection of the user's it commits or rolls back with the rest."""
+    """Start one job. On a user's connection it commits or rolls back with the user's transaction."""
     params = {
         "task": job.task,
         "args": job.args,
@@ -105,7 +104,7 @@ def start(job: StartJob, *, notify: bool, trace: str | None = None) -> Query[Sta
         "trace": trace,
     }
     if job.is_simple:
-        return Query("job/start_plain", params, StartedJob)
+        return Query("job/start_simple", params, StartedJob)
     return Query(
         "job/start",
         {
@@ -124,14 +123,14 @@ def start(job: StartJob, *, notify: bool, trace: str | None = None) -> Query[Sta
 
 
 def start_many(jobs: Sequence[StartJob], traces: Sequence[str | None] | None = None) -> Query[int]:
-    """Start jobs that have no keys, in one statement; each at its place in a trace, if there are any."""
+    """Start jobs without keys, in one statement. `traces` has a trace context for each job."""
     return Query(
         "job/start_many",
         {
             "tasks": [job.task for job in jobs],
             "args": [job.args for job in jobs],
             "queues": [job.queue for job in jobs],
-            "lanes": [job.priority for job in jobs],
+            "priorities": [job.priority for job in jobs],
             "ats": [job.at for job in jobs],
             "delays": [in_seconds(job.delay) for job in jobs],
             "expires": [job.expires for job in jobs],
@@ -144,12 +143,15 @@ def start_many(jobs: Sequence[StartJob], traces: Sequence[str | None] | None = N
 
 
 def reserve_ids(count: int) -> Query[str]:
-    """Ids for jobs about to be copied in, as one text."""
-    return Query("job/ids", {"count": count}, str)
+    """Reserve ids for jobs that will be copied in. Return them as one text."""
+    return Query("job/reserve_ids", {"count": count}, str)
 
 
 def rows_for_jobs(ids: Sequence[str], jobs: Sequence[StartJob]) -> bytes:
-    """Plain jobs in the text form of COPY. JSON has no raw tab or line break, so only \\ is escaped."""
+    """Return simple jobs in the text format of COPY.
+
+    JSON has no raw tab or line break, so only \\ is escaped.
+    """
     lines = [
         f"{id}\t{job.priority}\t{job.task}\t{job.queue}\t{job.args}\n"
         for id, job in zip(ids, jobs, strict=True)
@@ -158,7 +160,7 @@ def rows_for_jobs(ids: Sequence[str], jobs: Sequence[StartJob]) -> bytes:
 
 
 def rows_for_traced_jobs(ids: Sequence[str], jobs: Sequence[StartJob], trace: str) -> bytes:
-    """The same, each with where its start was in a trace."""
+    """Return the same rows, each with the trace context of its start."""
     return rows_for_jobs(ids, jobs).replace(b"\n", f"\t{trace}\n".encode())
 
 
@@ -181,8 +183,11 @@ def claim(
     *,
     prefetch_only: bool = False,
 ) -> Query[ClaimedJob]:
-    """Take up to `limit` jobs, reading each (queue, lane) from its floor. Of the tasks named (as a literal,
-    where it is at hand) or listed by the worker; `patient`: of those, only tasks tried more than once."""
+    """Claim up to `limit` jobs, reading each queue and priority from its cursor.
+
+    `tasks` are the task names, or an array literal of them; tasks listed in the worker's registration
+    are claimed, too. With `prefetch_only`, of the listed ones only prefetchable tasks are.
+    """
     return Query(
         "job/claim",
         {
@@ -190,10 +195,10 @@ def claim(
             "nonce": nonce,
             "tasks": tasks if isinstance(tasks, str) else text_array(tasks),
             "queues": queues,
-            "lanes": int_array(priorities),
-            "floors": int_array(cursors),
+            "priorities": int_array(priorities),
+            "cursors": int_array(cursors),
             "limit": limit,
-            "patient": prefetch_only,
+            "prefetch_only": prefetch_only,
         },
         ClaimedJob,
     )
@@ -207,7 +212,7 @@ def complete(
     durations: Sequence[float],
     in_runs: Sequence[bool] = (),
 ) -> Query[MoveResult]:
-    """Record successes. Answers the jobs refused, because their claim no longer holds them."""
+    """Record successes. Return the jobs refused because their claim no longer holds them."""
     return Query(
         "job/complete",
         {
@@ -215,8 +220,8 @@ def complete(
             "claims": int_array(claims),
             "jobs": int_array(jobs),
             "results": text_array(results),
-            "took": microsecond_array(durations),
-            # Jobs started alone, which are most, send nothing.
+            "durations": microsecond_array(durations),
+            # Most jobs are started alone: the array is then empty.
             "in_runs": bool_array(in_runs) if True in in_runs else "{}",
         },
         MoveResult,
@@ -231,7 +236,7 @@ def finish(
     errors: Sequence[str | None],
     durations: Sequence[float],
 ) -> Query[MoveResult]:
-    """Record other outcomes. Answers the jobs accepted."""
+    """Record other final outcomes. Return the jobs accepted."""
     return Query(
         "job/finish",
         {
@@ -240,7 +245,7 @@ def finish(
             "jobs": int_array(jobs),
             "states": states,
             "errors": errors,
-            "took": microsecond_array(durations),
+            "durations": microsecond_array(durations),
         },
         MoveResult,
     )
@@ -254,7 +259,7 @@ def retry(
     errors: Sequence[str],
     durations: Sequence[float],
 ) -> Query[MoveResult]:
-    """Record failed attempts and lay their jobs to sleep. Answers the jobs accepted."""
+    """Record failed attempts and put their jobs to sleep until the retry. Return the jobs accepted."""
     return Query(
         "job/retry",
         {
@@ -263,16 +268,18 @@ def retry(
             "jobs": int_array(jobs),
             "delays": delays,
             "errors": errors,
-            "took": microsecond_array(durations),
+            "durations": microsecond_array(durations),
         },
         MoveResult,
     )
 
 
 def return_to_queue(worker: int, claims: Sequence[int], jobs: Sequence[int]) -> Query[MoveResult]:
-    """Put jobs back as they were."""
+    """Return jobs to the queue unchanged."""
     return Query(
-        "job/give_back", {"worker": worker, "claims": int_array(claims), "jobs": jobs}, MoveResult
+        "job/return_to_queue",
+        {"worker": worker, "claims": int_array(claims), "jobs": jobs},
+        MoveResult,
     )
 
 
@@ -289,8 +296,7 @@ def claim_suspects(
     *,
     grave: bool,
 ) -> Query[ClaimedJob]:
-    """Take jobs that were lost with a worker, each into a claim of its own. `grave`: it may be one
-    that has to run alone."""
+    """Claim suspects, each in its own claim. With `grave`, one that must run exclusively may be claimed."""
     return Query(
         "job/claim_suspects",
         {
@@ -312,33 +318,33 @@ def finish_lost(
     states: Sequence[str],
     errors: Sequence[str | None],
 ) -> Query[MoveResult]:
-    """End jobs whose last attempt was lost with its worker. Answers the jobs accepted."""
+    """Finish jobs whose last attempt was lost with its worker. Return the jobs accepted."""
     params = {
         "claims": int_array(claims),
         "jobs": int_array(jobs),
         "states": states,
         "errors": errors,
     }
-    return Query("job/judge", {"worker": worker, **params}, MoveResult)
+    return Query("job/finish_lost", {"worker": worker, **params}, MoveResult)
 
 
 def quarantine(
     worker: int, claims: Sequence[int], jobs: Sequence[int], errors: Sequence[str | None]
 ) -> Query[MoveResult]:
-    """Put jobs where nobody claims them. Answers the jobs accepted."""
+    """Move jobs to quarantine. Return the jobs accepted."""
     params = {"claims": int_array(claims), "jobs": int_array(jobs), "errors": errors}
     return Query("job/quarantine", {"worker": worker, **params}, MoveResult)
 
 
 def checkpoint(worker: int, claim: int, job: int, state: str) -> Query[int]:
-    """Keep how far a job has come. No row: it is no longer this worker's."""
+    """Store a job's checkpoint. No row if this worker no longer holds the job."""
     params = {"worker": worker, "claim": claim, "job": job, "state": state}
     return Query("job/checkpoint", params, int)
 
 
 def release_quarantined(run: int) -> Query[int]:
-    """Let jobs out of quarantine. Answers how many."""
-    return Query("job/release", {"run": run}, int)
+    """Release the jobs of a run from quarantine. Return their number."""
+    return Query("job/release_quarantined", {"run": run}, int)
 
 
 def in_seconds(value: timedelta | None) -> float | None:

@@ -1,4 +1,4 @@
-"""Who leads: terms that are counted, held by a seat in a session or by a lease in a table."""
+"""Queries for leaderships: numbered terms, held by a session lock or by a lease in a table."""
 
 from __future__ import annotations
 
@@ -12,52 +12,63 @@ from rota.store import advisory_locks
 from rota.store.query import Query
 
 RESIGNED_CHANNEL = "rota.leaders"
-"""The channel on which it is said that somebody has resigned, by the name."""
+"""Notification channel for resignations; the payload is the name."""
 
 
 class ElectionResult(msgspec.Struct, frozen=True):
     term: int
     elections_last_minute: int
-    """In the last minute."""
 
 
 class LeadershipProbe(msgspec.Struct, frozen=True):
     name: str
     is_current: bool | None
-    """None: somebody has its row locked."""
+    """True if the term is still held; None if the row was locked by another transaction."""
 
 
 def session_lock_key(name: str, schema: str) -> int:
-    """The second half of the advisory lock of who leads under this name."""
+    """Return the key of the advisory lock that the leader of this name holds."""
     return advisory_locks.key_of(f"{schema}.{name}")
 
 
 def set_idle_timeout(seconds: float) -> Query[Any]:
-    """The server ends this session, and all it holds, after so many seconds of silence."""
-    return Query("leader/limit", {"limit": f"{int(seconds * 1000)}ms"}, lambda _: None)
+    """Let the server end this session, and release its locks, after `seconds` without a statement."""
+    return Query("leader/set_idle_timeout", {"timeout": f"{int(seconds * 1000)}ms"}, lambda _: None)
 
 
 def lock_session(session_locks: Sequence[int]) -> Query[int]:
-    return Query("leader/sit", {"space": advisory_locks.LEADER, "seats": list(session_locks)}, int)
+    return Query(
+        "leader/lock_session",
+        {"namespace": advisory_locks.LEADER, "session_locks": list(session_locks)},
+        int,
+    )
 
 
 def unlock_session(session_locks: Sequence[int]) -> Query[int]:
-    return Query("leader/rise", {"space": advisory_locks.LEADER, "seats": list(session_locks)}, int)
+    return Query(
+        "leader/unlock_session",
+        {"namespace": advisory_locks.LEADER, "session_locks": list(session_locks)},
+        int,
+    )
 
 
 def vacant_names(names: Sequence[str], session_locks: Sequence[int]) -> Query[str]:
-    params = {"space": advisory_locks.LEADER, "names": list(names), "seats": list(session_locks)}
-    return Query("leader/vacant", params, str)
+    params = {
+        "namespace": advisory_locks.LEADER,
+        "names": list(names),
+        "session_locks": list(session_locks),
+    }
+    return Query("leader/vacant_names", params, str)
 
 
 def elect(
     name: str, session_lock: int, holder: dict[str, Any], lease: float | None
 ) -> Query[ElectionResult]:
-    """`lease`: seconds, for who has no session of his own."""
+    """Try to become leader. `lease` is in seconds, for instances without their own session; else None."""
     params = {
         "name": name,
-        "space": advisory_locks.LEADER,
-        "seat": session_lock,
+        "namespace": advisory_locks.LEADER,
+        "session_lock": session_lock,
         "lease": lease,
         **holder,
     }
@@ -69,9 +80,9 @@ def probe(
 ) -> Query[LeadershipProbe]:
     params = {
         "instance": instance,
-        "space": advisory_locks.LEADER,
+        "namespace": advisory_locks.LEADER,
         "names": list(names),
-        "seats": list(session_locks),
+        "session_locks": list(session_locks),
         "terms": list(terms),
     }
     return Query("leader/probe", params, LeadershipProbe)
@@ -94,5 +105,5 @@ def resign(instance: UUID, name: str, term: int) -> Query[Any]:
 
 
 def assert_term(name: str, term: int) -> Query[Any]:
-    """To be run in a transaction of the user's."""
-    return Query("leader/assert", {"name": name, "term": term}, lambda _: None)
+    """Raise LeadershipLost if the term is not current. Run this in the user's transaction."""
+    return Query("leader/assert_term", {"name": name, "term": term}, lambda _: None)

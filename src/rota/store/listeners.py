@@ -1,4 +1,4 @@
-"""Who wants to know: waiters for an outcome, and news that a queue has work."""
+"""Notifications: clients that wait for outcomes, and workers that wait for jobs."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from rota.store.array_literals import int_array
 from rota.store.query import Query
 
 WAKE_CHANNEL = "rota.wake"
-"""The channel of news, in schema `rota`; its payload is a queue's name, or a word that starts with !."""
+"""Notification channel of schema `rota`. The payload is a queue's name, or an event that begins with !."""
 
 CANCEL_REQUESTED = "!cancel"
-"""Somebody wishes that a worker stops a job it holds."""
+"""An operator or client has asked to cancel a running job."""
 
 DRAIN_REQUESTED = "!drain"
-"""Somebody wishes that a worker leaves."""
+"""A worker was asked to drain."""
 
 WORKER_REGISTERED = "!worker"
-"""There is a new worker, to have an eye on."""
+"""A worker has registered and has to be observed."""
 
 MAY_HAVE_MISSED = "!missed"
-"""What a listener hears, from nobody, after a time in which it may have missed something."""
+"""Event that a listener raises itself after an interruption in which notifications may have been lost."""
 
 SCHEDULE_CHANGED = "!schedule"
-"""A schedule was made or changed: it may be due earlier than anybody thinks."""
+"""A schedule was created or changed and may be due earlier than expected."""
 
 JOBS_LOST = "!lost"
-"""There are suspects: jobs that were lost with a worker."""
+"""There are suspects: jobs that were running when their worker was lost."""
 
 
 def register(listener: str, jobs: Sequence[int]) -> Query[int]:
-    """Ask to be told. Answers those that are news to it and have not ended yet."""
-    return Query("waiter/register", {"listener": listener, "jobs": int_array(jobs)}, int)
+    """Register a listener for jobs. Return those that are newly registered and have not ended yet."""
+    return Query("listener/register", {"listener": listener, "jobs": int_array(jobs)}, int)
 
 
 def unregister(listener: str, jobs: Sequence[int]) -> Query[Any]:
-    return Query("waiter/forget", {"listener": listener, "jobs": int_array(jobs)}, _no_row)
+    return Query("listener/unregister", {"listener": listener, "jobs": int_array(jobs)}, _no_row)
 
 
 def notify_waiters(jobs: Sequence[int]) -> Query[Any]:
-    """Tell whoever waits for these jobs; only after their outcomes have committed."""
-    return Query("waiter/tell", {"jobs": int_array(jobs)}, _no_row)
+    """Notify the clients that wait for these jobs. Call this only after their outcomes have committed."""
+    return Query("listener/notify_waiters", {"jobs": int_array(jobs)}, _no_row)
 
 
 def notify(channel: str, payloads: Sequence[str]) -> Query[Any]:
-    return Query("waiter/notify", {"channel": channel, "words": payloads}, _no_row)
+    return Query("listener/notify", {"channel": channel, "payloads": payloads}, _no_row)
 
 
 def _no_row(*_: Any) -> None:

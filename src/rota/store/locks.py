@@ -1,4 +1,4 @@
-"""Locks and permits: holds with a token that only rises and a time at which they end by themselves."""
+"""Queries for locks and permits: holds with a rising token and an expiry time."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import msgspec
 from rota.store.query import Query
 
 RELEASED_CHANNEL = "rota.locks"
-"""The channel on which it is said that something has become free, by its name."""
+"""Notification channel for released locks; the payload is the name."""
 
 
 class LockAnswer(msgspec.Struct, frozen=True):
-    """What came of an attempt to take a lock: a token, or who has it."""
+    """Answer to an attempt to acquire: the token, or the current holder."""
 
     permit: int | None
     token: int | None
     wait_flag_set: bool
-    """Whether every holder knows that somebody waits."""
+    """True if the wait flag is set on the row of every holder."""
     lost_race: bool
-    """Whether somebody else was the first to take it ever, just now: ask again."""
+    """True if another client created the row at the same moment: ask again."""
     instance: UUID | None
     host: str | None
     pid: int | None
     label: str | None
     holder_token: int | None
-    """The holder's token."""
+    """Token of the current holder."""
     held_seconds: float | None
     expires_in: float | None
-    """Seconds until the first of the holds runs out."""
+    """Seconds until the first hold expires."""
 
     @property
     def is_done(self) -> bool:
@@ -41,9 +41,9 @@ class LockAnswer(msgspec.Struct, frozen=True):
 class RenewedLock(msgspec.Struct, frozen=True):
     token: int
     renewed: bool | None
-    """None: somebody has its row locked, so it could not be."""
+    """True if renewed; None if another transaction held the row's lock."""
     is_duplicate: bool
-    """Somebody else has it under the same token."""
+    """True if another instance holds the lock under the same token."""
 
 
 class ReleasedLockRow(msgspec.Struct, frozen=True):
@@ -62,19 +62,22 @@ def acquire(
     wait: bool,
     earlier_nonces: Sequence[UUID] = (),
 ) -> Query[LockAnswer]:
-    """`permits`: 0 is a lock; else one of so many. `who`: instance, host, pid and label. `nonce` is fresh
-    each time; `earlier` are those of the same call that were never answered."""
+    """Acquire a lock, or one of `permits` permits; 0 is a lock.
+
+    `holder` has the instance, host, pid and label. `nonce` is new for each request; `earlier_nonces` are
+    those of the same call that were not answered.
+    """
     first_permit, last_permit = (1, permits) if permits else (0, 0)
     return Query(
         "lock/acquire",
         {
             "name": name,
-            "first": first_permit,
-            "last": last_permit,
+            "first_permit": first_permit,
+            "last_permit": last_permit,
             "nonce": nonce,
-            "earlier": list(earlier_nonces),
+            "earlier_nonces": list(earlier_nonces),
             "ttl": ttl,
-            "longest": max_held,
+            "max_held": max_held,
             "wait": wait,
             **holder,
         },
@@ -83,14 +86,14 @@ def acquire(
 
 
 def renew(instance: UUID, held: Sequence[tuple[str, int, float]]) -> Query[RenewedLock]:
-    """`held`: name, token, which is that of no other, and seconds."""
+    """Renew locks. Each item of `held` is (name, token, seconds); tokens are unique."""
     names, tokens, ttls = (list(column) for column in zip(*held, strict=True))
     params = {"instance": instance, "names": names, "tokens": tokens, "ttls": ttls}
     return Query("lock/renew", params, RenewedLock)
 
 
 def release(name: str, permit: int, token: int) -> Query[ReleasedLockRow]:
-    return Query("lock/release", {"name": name, "slot": permit, "token": token}, ReleasedLockRow)
+    return Query("lock/release", {"name": name, "permit": permit, "token": token}, ReleasedLockRow)
 
 
 def abandon(name: str, nonces: Sequence[UUID], instance: UUID) -> Query[Any]:
@@ -99,5 +102,5 @@ def abandon(name: str, nonces: Sequence[UUID], instance: UUID) -> Query[Any]:
 
 
 def assert_lock(name: str, token: int) -> Query[Any]:
-    """To be run in a transaction of the user's."""
-    return Query("lock/assert", {"name": name, "token": token}, lambda _: None)
+    """Raise LockLost if the token is not current. Run this in the user's transaction."""
+    return Query("lock/assert_lock", {"name": name, "token": token}, lambda _: None)

@@ -1,4 +1,4 @@
-"""What was counted, and how it stands with all of it: for those who watch and those who scale."""
+"""Metrics: counts per minute, totals of the fleet and desired workers, for monitoring and autoscaling."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import msgspec
 from rota.store.query import Query
 
 MAX_LATE_SECONDS = 1800.0
-"""Seconds after which nothing more is told of a minute."""
+"""Age after which counts of a minute are no longer accepted."""
 
 COMPACT_AFTER_SECONDS = 3600.0
-"""Seconds after which a minute is folded: nothing can come any more."""
+"""Age after which a minute is compacted: no more counts can arrive for it."""
 
 RETENTION_SECONDS = 7 * 24 * 3600.0
 
 BATCH_ROWS = 5000
-"""Rows folded or removed in one statement."""
+"""Rows compacted or removed in one statement."""
 
 
 class MinuteTotals(msgspec.Struct, frozen=True):
-    """What a worker has counted of one minute, of one queue and task."""
+    """Counts of one worker for one minute, queue and task."""
 
     minute: int
-    """Since 1970."""
+    """Minutes since 1970."""
     queue: str
     task: str
     claimed: int
@@ -55,17 +55,16 @@ class FleetTotals(msgspec.Struct, frozen=True):
     running: int
     concurrency: int
     leaders: dict[str, int]
-    """The number of each one's term."""
+    """Name → term."""
     schedule_late_seconds: float | None
-    """Seconds by which the first schedule is late; None: there is none."""
+    """Seconds by which the earliest schedule is late; None if there is no schedule."""
     notify_queue_usage: float
     alerts: dict[str, int]
     paused_queues: list[str] = []
-    """Queues from which nothing is claimed."""
 
 
 class ServiceInstanceRow(msgspec.Struct, frozen=True):
-    """One that stands by for services."""
+    """Instance that runs services or is a candidate for them."""
 
     host: str
     pid: int
@@ -77,56 +76,58 @@ class ServiceInstanceRow(msgspec.Struct, frozen=True):
 
 
 class DesiredWorkersRow(msgspec.Struct, frozen=True):
-    """How many workers a queue wants, and by what figures."""
+    """Number of workers that a queue needs, with the figures it was computed from."""
 
     queue: str
     desired: int
     workers: int
-    """Those that are there."""
+    """Workers that serve the queue now."""
     backlog: int
     oldest: float
     running: float
     arrival_rate: float
-    """Jobs a second."""
+    """Jobs per second."""
     mean_seconds: float | None
-    """Seconds an attempt takes; None: nobody knows yet."""
+    """Mean duration of an attempt; None if unknown."""
     slots: float
-    """Jobs at once on one worker."""
+    """Concurrency of one worker."""
 
 
 def write_minutes(worker: int, totals: Sequence[MinuteTotals]) -> Query[Any]:
-    """Can be repeated: of what is told twice the larger stands."""
+    """Write counts. Repeatable: for each count the larger value is kept."""
     columns: dict[str, Any] = {
         name: [getattr(each, name) for each in totals] for name in MinuteTotals.__struct_fields__
     }
     return Query(
-        "meter/flush", {**columns, "worker": worker, "late": MAX_LATE_SECONDS}, lambda: None
+        "metric/write_minutes",
+        {**columns, "worker": worker, "max_late_seconds": MAX_LATE_SECONDS},
+        lambda: None,
     )
 
 
 def sample_queues(worker: int) -> Query[Any]:
-    """Does nothing unless it is this worker's turn."""
-    return Query("meter/sample", {"worker": worker}, lambda: None)
+    """Record the queue depths. Has an effect only for the worker that is registered longest."""
+    return Query("metric/sample_queues", {"worker": worker}, lambda: None)
 
 
 def compact(age: float = COMPACT_AFTER_SECONDS, limit: int = BATCH_ROWS) -> Query[int]:
-    return Query("meter/fold", {"age": age, "most": limit}, int)
+    return Query("metric/compact", {"age": age, "limit": limit}, int)
 
 
 def delete_old(age: float = RETENTION_SECONDS, limit: int = BATCH_ROWS) -> Query[int]:
-    return Query("meter/forget", {"age": age, "most": limit}, int)
+    return Query("metric/delete_old", {"age": age, "limit": limit}, int)
 
 
 def set_timeout(seconds: float) -> Query[Any]:
-    return Query("meter/bound", {"within": f"{int(seconds * 1000)}ms"}, lambda within: None)
+    return Query("metric/set_timeout", {"timeout": f"{int(seconds * 1000)}ms"}, lambda within: None)
 
 
 def fleet_totals(dead_after: float) -> Query[FleetTotals]:
-    return Query("meter/fleet", {"dead_after": dead_after}, _read_fleet)
+    return Query("metric/fleet_totals", {"dead_after": dead_after}, _read_fleet)
 
 
 def service_instances() -> Query[ServiceInstanceRow]:
-    return Query("meter/instances", {}, ServiceInstanceRow)
+    return Query("metric/service_instances", {}, ServiceInstanceRow)
 
 
 def desired_workers(
@@ -138,12 +139,12 @@ def desired_workers(
 ) -> Query[DesiredWorkersRow]:
     params = {
         "target": target,
-        "fewest": min_workers,
-        "most": max_workers,
+        "min_workers": min_workers,
+        "max_workers": max_workers,
         "concurrency": concurrency,
         "queue": queue,
     }
-    return Query("meter/autoscale", params, DesiredWorkersRow)
+    return Query("metric/desired_workers", params, DesiredWorkersRow)
 
 
 def _read_fleet(document: str) -> FleetTotals:

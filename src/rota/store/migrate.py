@@ -1,8 +1,8 @@
-"""Migrations: numbered, forward only, one transaction under a lock.
+"""Migrations: numbered, forward only, in one transaction under a lock.
 
-Any number of processes may migrate at once: the first does it, the others wait for the lock, look
-again and find it done. One that others were in the way of, with locks taken crosswise, is tried
-again. A schema that a newer Rota has made is refused, never "repaired".
+Any number of processes may migrate at once. The first one applies the migrations; the others wait for
+the lock, check again and find nothing left to do. A deadlock or lock timeout is retried. A schema of a
+newer Rota is refused and never changed.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
 _CONTENDED = {"40P01", "55P03"}
-"""A deadlock, and a lock that was not to be had in time: by then the others have gone on."""
+"""SQLSTATEs of a deadlock and of a lock timeout, after which a retry usually succeeds."""
 
 MAX_ATTEMPTS = 5
 RETRY_SECONDS = 0.2
-"""Seconds after the first that failed; each time twice as many."""
+"""Pause after the first failed attempt, doubled after each further one."""
 
 _FILE = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 
@@ -43,7 +43,7 @@ class Migration:
 
 @cache
 def migrations() -> tuple[Migration, ...]:
-    """Every migration this Rota knows, in order."""
+    """Return every migration of this version, in order."""
     found = []
     for file in (resources.files("rota.store") / "migrations").iterdir():
         match = _FILE.fullmatch(file.name)
@@ -57,7 +57,7 @@ def newest_version() -> int:
 
 
 async def migrate(database: Database) -> list[Migration]:
-    """Bring the schema up to date. Answers what had to be done."""
+    """Bring the schema up to date. Return the migrations that were applied."""
     schema = check_schema(database.schema)
     for attempt in range(1, MAX_ATTEMPTS):
         try:
@@ -75,20 +75,20 @@ async def _migrate(database: Database, schema: str) -> list[Migration]:
     connection = await database.connect()
     try:
         async with connection.transaction():
-            # Waiting for a colleague to finish is not a failure, however long it takes.
+            # Waiting for another process to finish is not a failure, however long it takes.
             connection.answer_timeout = None
             await connection.execute("set local lock_timeout = 0")
             await connection.execute("set local statement_timeout = 0")
             await connection.execute(
                 load("migration/lock", schema).encode(),
-                {"space": MIGRATION, "key": key_of(schema)},
+                {"namespace": MIGRATION, "key": key_of(schema)},
             )
             found = await connection.execute(
                 "select from pg_namespace where nspname = %s", (schema,)
             )
             if await found.fetchone() is None:
                 await connection.execute(sql.SQL("create schema {}").format(sql.Identifier(schema)))
-            await connection.execute(load("migration/prepare", schema).encode())
+            await connection.execute(load("migration/create_table", schema).encode())
             applied = await _applied(connection, schema)
             _refuse_newer(applied, schema)
             missing = [each for each in migrations() if each.version not in applied]
@@ -104,14 +104,15 @@ async def _migrate(database: Database, schema: str) -> list[Migration]:
 
 
 async def check(database: Database) -> None:
-    """Refuse to work on a schema that is missing, too old or too new."""
+    """Raise an error if the schema is missing, too old or too new."""
     query: Query[tuple[int, str]] = Query(
         "migration/applied", {}, lambda version, name: (version, name)
     )
     try:
         found = await database.run(query)
     except Exception as error:
-        # A server that is not there is told at once; one that goes away under the question is asked again.
+        # An unreachable server is reported at once. If the connection breaks during the query,
+        # retry.
         if pg_errors.was_not_sent(error) or not pg_errors.is_transient(error):
             raise
         found = await database.run_with_retry(query)
@@ -119,7 +120,7 @@ async def check(database: Database) -> None:
 
 
 async def check_on(connection: AsyncConnection[Any], schema: str) -> None:
-    """The same, on a connection one has."""
+    """Do the same on an open connection."""
     with pg_errors.translated(schema):
         applied = await _applied(connection, schema)
     _refuse_mismatch(applied, schema)
@@ -141,7 +142,7 @@ def _refuse_mismatch(applied: dict[int, str], schema: str) -> None:
 
 
 async def applied(database: Database) -> dict[int, str]:
-    """The migrations the schema has had; none where it does not exist."""
+    """Return the applied migrations; empty if the schema does not exist."""
     try:
         async with database.connection() as connection:
             return await _applied(connection, database.schema)

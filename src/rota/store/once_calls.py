@@ -1,4 +1,4 @@
-"""Calls that are made once for a key, and what they came to."""
+"""Queries for `once`: calls that run once per key, with their stored results."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ import msgspec
 
 from rota.store.query import Query
 
-FINISHED_CHANNEL = "rota.onces"
-"""The channel on which it is said that a call has ended, by its key."""
+FINISHED_CHANNEL = "rota.once_calls"
+"""Notification channel for finished calls; the payload is the key."""
 
 
 class OnceStart(msgspec.Struct, frozen=True):
-    """What came of the wish to make a call: a token, a result, or who makes it."""
+    """Answer to an attempt to begin a call: a token, a stored result, or the current holder."""
 
     token: int | None
     has_result: bool
     result: bytes | None
     lost_race: bool
-    """Somebody else was a moment faster; ask again."""
+    """True if another client created the row at the same moment: ask again."""
     wait_flag_set: bool
-    """Whether who makes it knows that somebody waits."""
+    """True if the wait flag is set on the row."""
     host: str | None
     pid: int | None
     label: str | None
     running_seconds: float | None
     expires_in: float | None
-    """Seconds until his time runs out."""
+    """Seconds until the holder's lease expires."""
 
     @property
     def is_done(self) -> bool:
-        """There is nothing to wait for."""
+        """True if there is nothing to wait for."""
         return self.has_result or self.token is not None
 
 
 class RenewedOnce(msgspec.Struct, frozen=True):
     token: int
     renewed: bool | None
-    """None: somebody has its row locked, so it could not be."""
+    """True if renewed; None if another transaction held the row's lock."""
 
 
 def begin(
@@ -52,30 +52,33 @@ def begin(
     *,
     wait: bool,
 ) -> Query[OnceStart]:
-    """`who`: instance, host, pid and label. `nonce` is fresh each time; `earlier` are those of the same
-    call that were never answered."""
+    """Begin a call, unless it has a result or another client runs it.
+
+    `holder` has the instance, host, pid and label. `nonce` is new for each request; `earlier_nonces` are
+    those of the same call that were not answered.
+    """
     params = {
         "key": key,
         "nonce": nonce,
-        "earlier": list(earlier_nonces),
+        "earlier_nonces": list(earlier_nonces),
         "ttl": ttl,
         "wait": wait,
         **holder,
     }
-    return Query("once/begin", params, OnceStart)
+    return Query("once_call/begin", params, OnceStart)
 
 
 def renew(calls: Sequence[tuple[str, int, float]]) -> Query[RenewedOnce]:
-    """`calls`: key, token and seconds."""
+    """Renew leases. Each item of `calls` is (key, token, seconds)."""
     keys, tokens, ttls = (list(column) for column in zip(*calls, strict=True))
-    return Query("once/renew", {"keys": keys, "tokens": tokens, "ttls": ttls}, RenewedOnce)
+    return Query("once_call/renew", {"keys": keys, "tokens": tokens, "ttls": ttls}, RenewedOnce)
 
 
 def finish(key: str, token: int, result: str, retention: float | None) -> Query[bool]:
-    """`keep`: seconds; None is for ever."""
-    params = {"key": key, "token": token, "result": result, "keep": retention}
-    return Query("once/finish", params, bool)
+    """Store the result for `retention` seconds; None keeps it forever."""
+    params = {"key": key, "token": token, "result": result, "retention": retention}
+    return Query("once_call/finish", params, bool)
 
 
 def release(key: str, nonces: Sequence[UUID]) -> Query[bool]:
-    return Query("once/free", {"key": key, "nonces": list(nonces)}, bool)
+    return Query("once_call/release", {"key": key, "nonces": list(nonces)}, bool)

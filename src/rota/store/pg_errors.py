@@ -1,6 +1,6 @@
-"""What a database error means: worth another try, or whose mistake it is.
+"""Classification of database errors: worth a retry, or an error that the user can act on.
 
-Errors are judged by SQLSTATE, so that the driver on a user's connection does not matter.
+Errors are classified by SQLSTATE, so that the driver of a user's connection does not matter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from rota.errors import (
 # became read-only by a failover.
 _TRANSIENT = {"40001", "40P01", "55P03", "25006"}
 
-# The connection is lost, or the server ends it: connection errors, shutdown and start-up, idle time-outs.
+# The connection is lost, or the server ends it: connection errors, shutdown and start-up, idle
+# timeouts.
 _CONNECTION_CLASSES = ("08", "57P0", "25P03", "25P04")
 
 # The server is short of a resource (disk, memory, connections), or its system failed (I/O error).
@@ -34,19 +35,19 @@ _SERVER_CLASSES = ("53", "58")
 _UNSTORABLE = {"23514", "54000", "54001"}
 _UNSTORABLE_CLASS = "22"
 
-# Trying again does not help when the server has understood and says no.
+# A retry does not help if the server has understood the login and refuses it.
 _LOGIN_REFUSED = re.compile(
     r"authentication failed|does not exist|no pg_hba\.conf entry|no password supplied|not permitted"
 )
 
-# What PgBouncer says to whom it could not give a connection of its own.
+# Messages of PgBouncer when it has no server connection for a client.
 _POOLER_EXHAUSTED = re.compile(
     r"server login has been failing|query_wait_timeout|no more connections"
 )
 
 
 def sqlstate(error: BaseException) -> str:
-    """The SQLSTATE of an error of any driver, through whatever wraps it; "" where there is none."""
+    """Return the SQLSTATE of an error of any driver, also if it is wrapped; "" if it has none."""
     seen: list[BaseException] = []
     each: BaseException | None = error
     while each is not None and each not in seen:
@@ -61,41 +62,46 @@ def sqlstate(error: BaseException) -> str:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether trying again can help: the connection broke, or the server says not now."""
+    """True if a retry can help: the connection broke, or the server is temporarily unable."""
     if isinstance(error, DatabaseUnavailable):
         return True
     code = sqlstate(error)
     if code:
         return code in _TRANSIENT or code.startswith((*_CONNECTION_CLASSES, *_SERVER_CLASSES))
-    # A driver's error without a code is one about the connection itself.
+    # A driver's error without a SQLSTATE is about the connection itself.
     names = {cls.__name__ for cls in type(error).__mro__}
     return isinstance(error, OSError) or "OperationalError" in names or "InterfaceError" in names
 
 
 def is_server_gone(error: BaseException) -> bool:
-    """Whether the server at the other end is of no more use, and likely to every connection to it: it is
-    being shut down, it can only be read since a failover, or nothing comes through any more."""
+    """True if the server is unusable, probably for all connections to it.
+
+    It is shutting down, is read-only since a failover, or does not answer.
+    """
     code = sqlstate(error)
     is_silent = any(cls.__name__ == "ConnectionSilent" for cls in type(error).__mro__)
     return is_silent or code == "25006" or code.startswith("57P0")
 
 
 def is_contended(error: BaseException) -> bool:
-    """Whether somebody else was in the way, and the connection is as good as before."""
+    """True if another transaction was in the way. The connection stays usable."""
     return sqlstate(error) in {"40001", "40P01", "55P03", "57014"}
 
 
 def was_not_sent(error: BaseException) -> bool:
-    """Whether nothing has reached the database yet, so that even what must not be done twice may be tried
-    again: no connection could be made, or the pooler had none to give."""
+    """True if nothing has reached the database, so that even a non-repeatable statement may be retried.
+
+    No connection could be made, or the pooler had none available.
+    """
     if isinstance(error, DatabaseUnavailable):
-        # One without a cause was refused by nobody: it has waited for its turn, and long enough.
+        # Without a cause, no connection was refused: the pool's timeout has passed while waiting
+        # for a slot.
         return error.__cause__ is not None
     return sqlstate(error) == "08P01" and _POOLER_EXHAUSTED.search(str(error)) is not None
 
 
 def is_connection_lost(error: BaseException) -> bool:
-    """Whether the connection went, and the answer with it: what was asked may have been done, or not."""
+    """True if the connection broke before the answer arrived: the statement may have been committed."""
     if isinstance(error, RotaError):
         return False
     code = sqlstate(error)
@@ -103,7 +109,7 @@ def is_connection_lost(error: BaseException) -> bool:
 
 
 def is_unstorable(error: BaseException) -> bool:
-    """True if the error proves that this very row can never be stored.
+    """True if the error proves that this row can never be stored.
 
     An error without a SQLSTATE that is not about the connection was raised by the driver: it could not
     encode a value.
@@ -115,8 +121,11 @@ def is_unstorable(error: BaseException) -> bool:
 
 
 class translated:
-    """Errors that leave the block and that a user can act on are said in our words. `ours`: the connection
-    is one of ours, so how its driver says that it broke is nobody else's business."""
+    """Translates errors that leave the block, if users can act on them.
+
+    `own_connection` marks a connection of Rota: its driver errors about a lost connection become
+    DatabaseUnavailable.
+    """
 
     __slots__ = ("_own_connection", "_schema")
 
@@ -140,7 +149,7 @@ class translated:
 
 
 def translate(error: BaseException, schema: str) -> RotaError | None:
-    """Our own error for one of the database's that a user can do something about."""
+    """Return Rota's error for a database error that users can act on; None if there is none."""
     match sqlstate(error):
         case "RT001":
             return KeyBusy(
@@ -169,10 +178,10 @@ def translate(error: BaseException, schema: str) -> RotaError | None:
 
 
 def connect_error(error: Exception) -> RotaError:
-    """Our own error for a connection that could not be made. The server's refusals come as text only."""
+    """Return Rota's error for a failed connection attempt. The server's refusals have a text only."""
     names = {cls.__name__ for cls in type(error).__mro__}
     if "ProgrammingError" in names:
-        # libpq quotes what it could not read, password and all: we do not.
+        # libpq's message quotes the unreadable part, which may be the password, so it is left out.
         return SettingsError(
             "the DSN cannot be read; write it as postgresql://user:password@host/name"
         )

@@ -1,10 +1,10 @@
-"""A few connections, lent to whoever needs one for a moment.
+"""Pool of connections for short use.
 
-A connection is opened when somebody needs it and none is idle, up to a limit; it comes back to the top
-of the pile, so that a quiet program keeps one and not ten. What comes back broken, inside a transaction,
-or from somebody who was interrupted, is closed instead; and when one finds that its server is leaving or
-has become a standby, the others go with it. Lending costs a list operation, not a round trip: on the way
-of every `start` that is what decides.
+A connection is opened when it is needed and none is idle, up to a limit. The most recently used one is
+lent first, so that a program with little load keeps one open and not ten. A connection is closed instead
+of reused if it is broken, is inside a transaction, or its user was cancelled. If one finds that its
+server is shutting down or has become a standby, the idle ones are closed, too. Lending costs a list
+operation, not a round trip: that matters for every `start`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound="AsyncConnection[Any]")
 
 MAX_IDLE_SECONDS = 60.0
-"""Seconds after which a connection nobody needed is closed."""
+"""Time after which an unused connection is closed."""
 
 
 class ConnectionPool(Generic[C]):
@@ -38,14 +38,14 @@ class ConnectionPool(Generic[C]):
         self.limit = limit
         self.busy = 0
         self.wait_count = 0
-        """How often all of them were busy."""
+        """Number of times that all connections were busy."""
 
     @property
     def idle(self) -> int:
         return len(self._idle)
 
     async def acquire(self) -> C:
-        """A connection, to be given back."""
+        """Lend a connection, until `release` is called for it."""
         if self._slots.locked():
             self.wait_count += 1
             await self._wait_for_slot()
@@ -65,7 +65,7 @@ class ConnectionPool(Generic[C]):
             raise
 
     async def release(self, connection: C, error: BaseException | None = None) -> None:
-        """Have it back. `error`: how its use ended, if not well."""
+        """Take a connection back. `error` is the exception that ended its use, if any."""
         self.busy -= 1
         self._slots.release()
         if error is not None and pg_errors.is_server_gone(error):
@@ -102,9 +102,9 @@ class ConnectionPool(Generic[C]):
 
 
 def _is_closed_by_server(connection: AsyncConnection[Any]) -> bool:
-    """Whether the server has hung up while nobody looked: then there is something to read, the end."""
+    """True if the server closed the idle connection: its socket is then readable."""
     if connection.closed:
         return True
-    poller = select.poll()  # unlike select(), it takes any number of open files
+    poller = select.poll()  # unlike select(), it accepts any file descriptor number
     poller.register(connection.pgconn.socket, select.POLLIN)
     return bool(poller.poll(0))

@@ -1,10 +1,10 @@
-"""A store operation is a value: a statement, its parameters, and what a row of its answer is.
+"""Store operations as values: a statement, its parameters and the type of a row.
 
-The same value runs on our own connections, sync or async, and on whatever connection a user hands to
-`options(on=…)`, so no operation is written twice.
+The same value runs on Rota's connections, sync or async, and on a connection that a user passes to
+`options(on=…)`, so that no operation is written twice.
 
-Statements are files under `sql/`, with tables written `rota.jobs` in full so that a file can be read,
-run and explained as it stands. Another schema's name is put in when the file is loaded.
+Statements are files under `sql/`. They name tables in full (`rota.jobs`), so that a file can be read,
+run and explained unchanged. The name of another schema is inserted when a file is loaded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rota.errors import SettingsError
 Row = TypeVar("Row")
 
 MAX_CHARACTER = "\U0010ffff"
-"""Of texts that begin in the same way, none comes after that and this."""
+"""A prefix followed by this character sorts after every text with that prefix."""
 
 _SCHEMA = re.compile(r"\brota\.")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
@@ -30,7 +30,7 @@ _PARAMETER = re.compile(r"%\((\w+)\)[bs](::\w+\[\])?")
 
 @dataclass(frozen=True, slots=True)
 class Query(Generic[Row]):
-    """One statement by its name, its parameters, and how a row is read."""
+    """Statement by name, its parameters, and the callable that reads a row."""
 
     statement: str
     params: Mapping[str, Any]
@@ -41,7 +41,7 @@ class Query(Generic[Row]):
 
 
 def check_schema(name: str) -> str:
-    """The name of a schema, refused unless it needs no quoting anywhere."""
+    """Return the schema's name. Raise SettingsError if it would need quoting."""
     if not _NAME.fullmatch(name):
         raise SettingsError(
             f"schema name {name!r} cannot be used: lower-case letters, digits and _, "
@@ -51,20 +51,20 @@ def check_schema(name: str) -> str:
 
 
 def in_schema(text: str, schema: str) -> str:
-    """A text about schema `rota`, about another schema."""
+    """Return a text with references to schema `rota` replaced by another schema."""
     return _SCHEMA.sub(f"{schema}.", text)
 
 
 @cache
 def load(statement: str, schema: str) -> str:
-    """The text of a statement, for a schema."""
+    """Return the text of a statement for a schema."""
     path = resources.files("rota.store") / "sql" / f"{statement}.sql"
     return in_schema(path.read_text("utf-8"), schema)
 
 
 @cache
 def load_all(schema: str) -> None:
-    """Read every statement now, while files can be opened."""
+    """Load every statement now, while files can be opened."""
     root = resources.files("rota.store") / "sql"
     for folder in root.iterdir():
         if folder.is_dir():
@@ -82,8 +82,11 @@ def encoded(statement: str, schema: str) -> bytes:
 def positional(
     statement: str, schema: str, literals: frozenset[str] = frozenset()
 ) -> tuple[str, tuple[str, ...]]:
-    """A statement with $1, $2, … and the names of its parameters in that order. `literals`: those that are
-    text; where an array is wanted, it is one written out, and who knows only the type would want a list."""
+    """Return a statement with $1, $2, … and the names of its parameters in that order.
+
+    `literals` are the parameters passed as text. Where the statement expects an array, such a parameter
+    is an array literal; it is cast from text, because a driver that infers the type would expect a list.
+    """
     names: list[str] = []
 
     def number(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Queues that are paused: whoever claims asks, so no worker has to hear of it."""
+"""Queries for paused queues. Each claim reads the pauses, so workers need no notification."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class PauseRow(msgspec.Struct, frozen=True):
 
 
 def pause(queue: str, operator: str, reason: str) -> Query[bool]:
-    return Query("queue/pause", {"queue": queue, "who": operator, "why": reason}, bool)
+    return Query("queue/pause", {"queue": queue, "operator": operator, "reason": reason}, bool)
 
 
 def resume(queue: str) -> Query[bool]:
@@ -25,4 +25,4 @@ def resume(queue: str) -> Query[bool]:
 
 
 def list_paused() -> Query[PauseRow]:
-    return Query("queue/paused", {}, PauseRow)
+    return Query("queue/list_paused", {}, PauseRow)

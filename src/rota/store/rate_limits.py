@@ -1,4 +1,4 @@
-"""Rates: how often something may happen, over all instances, reckoned by the database's clock."""
+"""Queries for rate limits, shared by all instances and measured by the database's clock."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ from rota.store.query import Query
 
 class RateLimitSlot(msgspec.Struct, frozen=True):
     delay: float
-    """Seconds until it is one's turn."""
+    """Seconds until the reserved time."""
     is_reserved: bool
 
 
 def take(
     name: str, count: int, interval: float, burst: int, max_wait: float
 ) -> Query[RateLimitSlot]:
-    """`apart`: seconds from one to the next. `wait`: further off than this, nothing is reserved."""
-    params = {"name": name, "n": count, "apart": interval, "burst": burst, "wait": max_wait}
-    return Query("rate/take", params, RateLimitSlot)
+    """Reserve `count` units, `interval` seconds apart.
+
+    Reserve nothing if the wait would exceed `max_wait`.
+    """
+    params = {
+        "name": name,
+        "count": count,
+        "interval": interval,
+        "burst": burst,
+        "max_wait": max_wait,
+    }
+    return Query("rate_limit/take", params, RateLimitSlot)

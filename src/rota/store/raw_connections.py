@@ -1,7 +1,7 @@
-"""Connections for transactions of the user's own: as his DSN makes them, with nothing of ours set.
+"""Connections for users' transactions, with the parameters of their DSN and none of Rota's settings.
 
-They are none of those that starting and asking use, so that jobs inside a transaction cannot keep each
-other from anything else. Nothing is prepared, so they work through a pooler, too.
+They are separate from the pool for queries, so that jobs inside a transaction cannot block other
+operations. Nothing is prepared, so they also work through a pooler.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rota")
 
-# A worker that is frozen inside its transaction would keep the job from everybody. And who it is: a
-# connection may be lost to us, and not to the server.
+# The timeout frees the job if its worker freezes inside the transaction. The pid and start time
+# identify the backend, which may outlive a lost connection.
 _PREPARE_TRANSACTION = """
 select pg_backend_pid(), now()
  where set_config('idle_in_transaction_session_timeout', '60s', true) is not null
@@ -44,7 +44,7 @@ class RawConnections:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[PgConnection]:
-        """A connection inside a transaction. Its waits have a deadline, until somebody takes it off."""
+        """Lend a connection inside a transaction. Its waits have a deadline until the caller removes it."""
         connection = await self._connections.acquire()
         backend: list[Any] = []
         try:
@@ -61,7 +61,7 @@ class RawConnections:
 
     @contextmanager
     def sync_transaction(self, run_in_loop: Callable[[Any], Any]) -> Iterator[SyncPgConnection]:
-        """The same, for code in a thread. `wait` runs a coroutine in the loop."""
+        """Lend a connection to code in a thread. `run_in_loop` runs a coroutine in the event loop."""
         if not self._slots.acquire(timeout=self._timeout):
             raise DatabaseUnavailable(
                 f"all {self._limit} connections for transactions were busy for {self._timeout:g} s; raise "
@@ -85,7 +85,7 @@ class RawConnections:
             self._slots.release()
 
     async def terminate_backend(self, pid: int, transaction_started: datetime) -> None:
-        """The line is dead, and the server may not know."""
+        """Terminate the backend of a lost connection: the server may not have noticed the loss."""
         try:
             await self._database.run(claims.terminate_backend(pid, transaction_started))
         except Exception as error:

@@ -1,11 +1,11 @@
-"""Retention: finding runs that ended long enough ago, and removing them, a bounded batch a transaction.
+"""Retention: find and remove runs that ended long enough ago, one bounded batch per transaction.
 
-    turn     whose it is to do so; nothing else may be done without it
-    find     what may go, going up from an id
-    remove   what was found, as far as it still is as it was and nobody has a hand on it
-    tidy     what is old beside runs
+    try_lock   take the lock that all other queries need
+    find       find removable runs, upwards from an id
+    remove     remove the runs found that are unchanged and not locked
+    clean      remove other old rows: alerts, audit rows, free locks
 
-The two are apart so that looking changes nothing, and so that what is removed is decided under locks.
+Finding changes nothing, and removal decides under locks; therefore they are separate.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from rota.store.advisory_locks import RETENTION, key_of
 from rota.store.query import Query
 
 BATCH_JOBS = 2000
-"""Jobs in one batch. A larger run is a batch by itself: runs go whole."""
+"""Jobs in one batch. A larger run is a batch of its own: runs are removed as a whole."""
 
 
 class PrunableRow(msgspec.Struct, frozen=True):
-    """So many runs of this queue and outcome, with so many jobs; no queue: their jobs are in several."""
+    """Number of runs and jobs with this queue and outcome. The queue is None if the jobs are in several."""
 
     queue: str | None
     outcome: str
@@ -31,10 +31,10 @@ class PrunableRow(msgspec.Struct, frozen=True):
 
 class PrunableRuns(msgspec.Struct, frozen=True):
     position: int
-    """The id up to which there is nothing more to find for now."""
+    """Id up to which there is nothing more to remove for now."""
     has_more: bool
     runs: str
-    """As an array literal, which goes back as it came."""
+    """Array literal, passed back to `remove` unchanged."""
     ended: str
     rows: list[PrunableRow]
 
@@ -43,11 +43,11 @@ class PrunableRuns(msgspec.Struct, frozen=True):
 
 
 PAGE_ROWS = 1000
-"""Rows of each kind that are looked at beside runs."""
+"""Rows of each kind that one `clean` checks."""
 
 
 class CleanResult(msgspec.Struct, frozen=True):
-    """How much went, and where to go on."""
+    """Number of rows removed, and the position to continue from."""
 
     alerts: int = 0
     audit: int = 0
@@ -69,13 +69,16 @@ FROM_START = CleanResult()
 
 
 def try_lock(schema: str, worker: int | None = None) -> Query[bool]:
-    """Whether it is this worker's turn; None: somebody asks for once."""
-    params = {"worker": worker, "space": RETENTION, "key": key_of(schema)}
-    return Query("retention/turn", params, bool)
+    """Return True if this worker has the lock. Only the worker registered longest may take it.
+
+    `worker` is None for a single request of an operator.
+    """
+    params = {"worker": worker, "namespace": RETENTION, "key": key_of(schema)}
+    return Query("retention/try_lock", params, bool)
 
 
 def find(retention: Retention, after: int, limit: int = BATCH_JOBS) -> Query[PrunableRuns]:
-    """What may go, going up from an id."""
+    """Find runs that may be removed, upwards from an id."""
     rules = {"": retention.default, **retention.queues}
     ages = {
         queue: {kind: _age_limit(age) for kind, age in rule.items()}
@@ -84,17 +87,17 @@ def find(retention: Retention, after: int, limit: int = BATCH_JOBS) -> Query[Pru
     return Query(
         "retention/find",
         {
-            "keep": msgspec.json.encode(ages).decode(),
-            "shortest": retention.min_age,
+            "retention": msgspec.json.encode(ages).decode(),
+            "min_age": retention.min_age,
             "after": after,
-            "most": limit,
+            "limit": limit,
         },
         _read_found,
     )
 
 
 def remove(found: PrunableRuns) -> Query[PrunableRow]:
-    """Remove what was found, where nothing stands against it. Answers what went."""
+    """Remove the runs found, unless they changed or are locked. Return the counts removed."""
     return Query("retention/remove", {"runs": found.runs, "ended": found.ended}, PrunableRow)
 
 
@@ -105,17 +108,21 @@ def clean(
     after: CleanResult,
     limit: int = PAGE_ROWS,
 ) -> Query[CleanResult]:
-    """Seconds for which alerts that are over, what was done by hand and free locks are kept."""
+    """Remove old rows besides runs.
+
+    Retention times are in seconds: of closed alerts, of audit rows, and of free locks and ended
+    schedules.
+    """
     params = {
-        "alerts": min(alert_retention, MAX_SECONDS),
-        "audit": min(audit_retention, MAX_SECONDS),
-        "free": min(idle_retention, MAX_SECONDS),
-        "rate": after.last_rate_limit,
-        "lock": after.last_lock,
-        "slot": after.last_permit,
-        "most": limit,
+        "alert_retention": min(alert_retention, MAX_SECONDS),
+        "audit_retention": min(audit_retention, MAX_SECONDS),
+        "idle_retention": min(idle_retention, MAX_SECONDS),
+        "last_rate_limit": after.last_rate_limit,
+        "last_lock": after.last_lock,
+        "last_permit": after.last_permit,
+        "limit": limit,
     }
-    return Query("retention/tidy", params, CleanResult)
+    return Query("retention/clean", params, CleanResult)
 
 
 def _age_limit(seconds: float) -> float | str:

@@ -1,4 +1,4 @@
-"""Runs: what they came to, and what can be done about them as a whole."""
+"""Queries for runs: outcomes, results, cancel, retry and fork."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rota.store.query import Query
 class RunOutcome(msgspec.Struct, frozen=True):
     run: int
     name: str
-    """Of its task or its flow; a job's calls have none."""
+    """Name of the task or flow; empty for calls of a job."""
     is_flow: bool
     state: str | None
     result: bytes | None
     error: bytes | None
     is_failing: bool
-    """It is open, and something in it has failed."""
+    """True if the run is open and one of its jobs has failed."""
 
 
 class JobResultRow(msgspec.Struct, frozen=True):
@@ -63,12 +63,12 @@ def outcome(runs: Sequence[int]) -> Query[RunOutcome]:
 
 
 def results(run: int) -> Query[JobResultRow]:
-    """What the last tasks of a flow came to."""
+    """Return the results of the final tasks of a flow."""
     return Query("run/results", {"run": run}, JobResultRow)
 
 
 def failures(run: int, limit: int = 10) -> Query[FailureRow]:
-    """Which jobs of a run failed, the first first."""
+    """Return the failed jobs of a run, first failure first."""
     return Query("run/failures", {"run": run, "limit": limit}, FailureRow)
 
 
@@ -77,7 +77,7 @@ def cancel(run: int) -> Query[str | None]:
 
 
 def retry(run: int, attempt: int | None = None) -> Query[list[str] | None]:
-    """Try a run that ended badly once more. Answers the queues with news; None: nothing to try again."""
+    """Retry an unsuccessful run. Return the queues that received jobs; None if nothing is to be retried."""
     return Query("run/retry", {"run": run, "attempt": attempt}, _identity)
 
 
@@ -89,25 +89,27 @@ def fork(run: int, task: str, trace: str | None = None) -> Query[tuple[int | Non
 def fork_job(
     run: int, step: str, args: str | None, trace: str | None = None
 ) -> Query[tuple[int | None, str]]:
-    """Run a task's job once more from a step on: the new run, None if there is no such step, and its
-    queue."""
+    """Run a task again from a step on.
+
+    Return the new run, or None if there is no such step, and its queue.
+    """
     params = {"run": run, "step": step, "args": args, "trace": trace}
     return Query("run/fork_job", params, lambda forked, queue: (forked, queue))
 
 
 def release_pending(limit: int) -> Query[ReleaseResult]:
-    """Pass on ends that could not be passed on before."""
-    return Query("run/settle", {"limit": limit}, ReleaseResult)
+    """Release successors that are left in `pending_releases`."""
+    return Query("run/release_pending", {"limit": limit}, ReleaseResult)
 
 
 def calls(parent: int, call_number: int) -> Query[CallsRow]:
-    """The calls with this number that a job has made already, if it has."""
-    return Query("run/calls", {"parent": parent, "number": call_number}, CallsRow)
+    """Return the run of a job's calls with this number, if they were made already."""
+    return Query("run/calls", {"parent": parent, "call_number": call_number}, CallsRow)
 
 
 def call_results(run: int) -> Query[CalledRow]:
-    """What a job's calls came to: tasks, then flows, each in the order of the calls."""
-    return Query("run/called", {"run": run}, CalledRow)
+    """Return the results of a job's calls: tasks, then flows, each in the order of the calls."""
+    return Query("run/call_results", {"run": run}, CalledRow)
 
 
 def _identity(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Schedules as they are defined, by code and by people; what becomes of them is in `ticks`."""
+"""Queries for schedule definitions, by code or by operators. Ticks are in `ticks`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from rota.store.query import Query
 
 
 class ScheduleDefinition(msgspec.Struct, frozen=True):
-    """How a schedule is defined."""
-
     name: str
     declared: bool
     kind: str
@@ -61,7 +59,7 @@ class ScheduleDefinition(msgspec.Struct, frozen=True):
         return {**values, "input": self.input.decode()}
 
     def has_same_times(self, other: ScheduleDefinition) -> bool:
-        """Whether both come at the same times, apart from how long."""
+        """True if both have the same times, not counting their end."""
         own_times = (self.cron, self.tz, self.every, self.at, self.starts)
         return own_times == (other.cron, other.tz, other.every, other.at, other.starts)
 
@@ -75,12 +73,12 @@ class ScheduleDefinition(msgspec.Struct, frozen=True):
 
 
 def _canonical(document: bytes) -> bytes:
-    """Not as values: 1 and true are the same to Python."""
+    """Return JSON with sorted keys. Decoded values would not do: 1 equals True in Python."""
     return msgspec.json.encode(msgspec.json.decode(document), order="sorted")
 
 
 class LockedSchedule(msgspec.Struct, frozen=True):
-    """A schedule under lock: its definition, and where it is."""
+    """Locked schedule: its definition and its position."""
 
     definition: ScheduleDefinition
     state: str
@@ -105,8 +103,10 @@ def _read_locked(*row: Any) -> LockedSchedule:
 def declared(
     names: Sequence[str], targets: Sequence[str], worker: int | None
 ) -> Query[tuple[ScheduleDefinition, str, bool]]:
-    """Definitions and states, of these names and of what code has declared for these targets; and of each
-    whether it is another worker's to see to."""
+    """Return definitions and states, and for each True if another worker must handle it.
+
+    Includes these names, and all that code has declared for these targets.
+    """
     params = {"names": list(names), "targets": list(targets), "worker": worker}
     return Query(
         "schedule/declared", params, lambda *row: (ScheduleDefinition(*row[:-2]), *row[-2:])
@@ -114,15 +114,15 @@ def declared(
 
 
 def is_declared(name: str) -> Query[bool]:
-    """By the code of anybody who is there."""
-    return Query("schedule/declaring", {"name": name}, bool)
+    """Return True if the code of a registered worker declares the schedule."""
+    return Query("schedule/is_declared", {"name": name}, bool)
 
 
 def create(
     definition: ScheduleDefinition, anchor: datetime, next: datetime | None, due: datetime | None
 ) -> Query[bool]:
     params = {**definition.params(), "anchor": anchor, "next": next, "due": due}
-    return Query("schedule/put", params, bool)
+    return Query("schedule/create", params, bool)
 
 
 def lock(names: Sequence[str]) -> Query[LockedSchedule]:
@@ -143,7 +143,7 @@ def replace(
         "next": next,
         "due": due,
         "state": state,
-        "why": reason,
+        "reason": reason,
     }
     return Query("schedule/replace", params, lambda: None)
 
@@ -151,8 +151,8 @@ def replace(
 def set_state(
     name: str, state: str, reason: str | None, next: datetime | None, due: datetime | None
 ) -> Query[Any]:
-    params = {"name": name, "state": state, "why": reason, "next": next, "due": due}
-    return Query("schedule/change", params, lambda: None)
+    params = {"name": name, "state": state, "reason": reason, "next": next, "due": due}
+    return Query("schedule/set_state", params, lambda: None)
 
 
 def disable(names: Sequence[str]) -> Query[str]:
@@ -164,22 +164,26 @@ def delete(name: str) -> Query[bool]:
 
 
 def record_manual_start(name: str, ticks: int, run: int | None) -> Query[Any]:
-    return Query("schedule/touch", {"name": name, "ticks": ticks, "run": run}, lambda: None)
+    return Query(
+        "schedule/record_manual_start", {"name": name, "ticks": ticks, "run": run}, lambda: None
+    )
 
 
 class RecordedTicks(msgspec.Struct, frozen=True):
     ticks: list[datetime]
-    """Those of a time that have had a run, or wait for one."""
+    """Ticks of the interval that have a run or wait for one."""
     forgotten_until: datetime | None
-    """Until when there may have been others; None: there were none."""
+    """Time before which records of ticks may have been removed; None if none were."""
 
 
 def recorded_ticks(name: str, begin: datetime, end: datetime) -> Query[RecordedTicks]:
-    return Query("schedule/known", {"name": name, "begin": begin, "end": end}, RecordedTicks)
+    return Query(
+        "schedule/recorded_ticks", {"name": name, "begin": begin, "end": end}, RecordedTicks
+    )
 
 
 class UnstartableSchedule(msgspec.Struct, frozen=True):
-    """A schedule that nobody can start."""
+    """Due schedule whose target is known neither here nor to an active worker."""
 
     name: str
     kind: str
@@ -191,4 +195,4 @@ class UnstartableSchedule(msgspec.Struct, frozen=True):
 
 
 def unstartable(targets: Sequence[str]) -> Query[UnstartableSchedule]:
-    return Query("schedule/strangers", {"targets": list(targets)}, UnstartableSchedule)
+    return Query("schedule/unstartable", {"targets": list(targets)}, UnstartableSchedule)

@@ -5,30 +5,38 @@ create sequence rota.ids as bigint start 1 increment 1 minvalue 1 maxvalue 92233
 
 create sequence rota.tokens as bigint start 1 increment 1 minvalue 1 maxvalue 9223372036854775807 cache 1;
 
-create type rota.outcome as enum ('succeeded', 'failed', 'cancelled', 'expired', 'skipped');
+create type rota.entry_kind as enum ('step', 'sleep', 'wait', 'value', 'version');
 
-create type rota.presence as enum ('active', 'draining', 'stopped', 'dead');
+create type rota.outcome as enum ('succeeded', 'failed', 'cancelled', 'expired', 'skipped');
 
 create type rota.rule as enum ('all_succeeded', 'none_failed', 'all_done', 'any_failed');
 
-create type rota.step as enum ('step', 'sleep', 'wait', 'value', 'version');
+create type rota.schedule_state as enum ('active', 'paused', 'disabled', 'ended');
 
-create type rota.watch as enum ('active', 'paused', 'disabled', 'ended');
+create type rota.worker_state as enum ('active', 'draining', 'stopped', 'dead');
 
 create table rota.access_tokens (
     id text not null,
     name text not null,
     role text not null,
     digest bytea not null,
-    maker text not null,
+    created_by text not null,
     created timestamp with time zone not null default rota.clock(),
     expires timestamp with time zone,
     revoked timestamp with time zone,
-    used timestamp with time zone,
+    last_used timestamp with time zone,
     constraint access_tokens_pkey PRIMARY KEY (id),
     constraint access_tokens_digest_check CHECK ((octet_length(digest) = 32)),
     constraint access_tokens_name_check CHECK (((length(name) >= 1) AND (length(name) <= 200))),
     constraint access_tokens_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'operator'::text, 'admin'::text])))
+);
+
+create table rota.alert_rounds (
+    name text collate "C" not null,
+    number bigint not null,
+    at timestamp with time zone not null,
+    state json,
+    constraint alert_rounds_pkey PRIMARY KEY (name)
 );
 
 create table rota.alerts (
@@ -41,41 +49,27 @@ create table rota.alerts (
     cleared timestamp with time zone,
     host text not null,
     pid integer not null,
-    calm timestamp with time zone,
+    calm_since timestamp with time zone,
     acknowledged timestamp with time zone,
-    until timestamp with time zone,
-    who text,
+    acknowledged_until timestamp with time zone,
+    acknowledged_by text,
     closed_by text,
-    told text[] not null default '{}'::text[],
-    tries integer not null default 0,
-    tell timestamp with time zone default rota.clock(),
+    delivered_to text[] not null default '{}'::text[],
+    delivery_attempts integer not null default 0,
+    deliver_at timestamp with time zone default rota.clock(),
     constraint alerts_pkey PRIMARY KEY (id)
 );
-CREATE INDEX alerts_by_hand ON rota.alerts USING btree (kind, subject, cleared) WHERE (closed_by IS NOT NULL);
+CREATE INDEX alerts_acknowledged ON rota.alerts USING btree (kind, subject, cleared) WHERE (closed_by IS NOT NULL);
 CREATE INDEX alerts_cleared ON rota.alerts USING btree (cleared) WHERE (cleared IS NOT NULL);
+CREATE INDEX alerts_deliver_at ON rota.alerts USING btree (deliver_at) WHERE (deliver_at IS NOT NULL);
 CREATE UNIQUE INDEX alerts_open ON rota.alerts USING btree (kind, subject) WHERE (cleared IS NULL);
-CREATE INDEX alerts_tell ON rota.alerts USING btree (tell) WHERE (tell IS NOT NULL);
-
-create table rota.asleep (
-    job bigint not null,
-    wake timestamp with time zone not null,
-    lane smallint not null,
-    attempt smallint not null default 1,
-    lost smallint not null default 0,
-    queue text collate "C" not null,
-    task text collate "C" not null,
-    signals text[],
-    since timestamp with time zone not null default rota.clock(),
-    constraint asleep_pkey PRIMARY KEY (job)
-);
-CREATE INDEX asleep_wake ON rota.asleep USING btree (wake);
 
 create table rota.attempts (
     job bigint not null,
     claim bigint,
     worker bigint,
     at timestamp with time zone not null default rota.clock(),
-    took real,
+    seconds real,
     state rota.outcome not null,
     attempt smallint not null,
     result json,
@@ -86,15 +80,15 @@ CREATE INDEX attempts_job ON rota.attempts USING btree (job, attempt);
 create table rota.audit (
     id bigint not null generated always as identity,
     at timestamp with time zone not null default rota.clock(),
-    who text not null,
+    operator text not null,
     action text not null,
     subject text not null,
     detail json not null default '{}'::json,
     constraint audit_pkey PRIMARY KEY (id)
 );
 CREATE INDEX audit_action ON rota.audit USING btree (action, id);
+CREATE INDEX audit_operator ON rota.audit USING btree ("left"(operator, 200), id);
 CREATE INDEX audit_subject ON rota.audit USING btree ("left"(subject, 200), id);
-CREATE INDEX audit_who ON rota.audit USING btree ("left"(who, 200), id);
 
 create table rota.cancels (
     job bigint not null,
@@ -114,20 +108,14 @@ create table rota.claims (
     worker bigint not null,
     nonce uuid not null,
     at timestamp with time zone not null default rota.clock(),
-    until timestamp with time zone,
-    alone boolean,
+    expires timestamp with time zone,
+    exclusive boolean,
     jobs bigint[] not null storage external,
     attempts smallint[] not null storage external,
     lost smallint[] not null storage external,
     seqs bigint[] not null storage external,
     constraint claims_pkey PRIMARY KEY (id)
 ) with (fillfactor=50, autovacuum_vacuum_scale_factor=0.0, autovacuum_vacuum_threshold=500, autovacuum_vacuum_cost_delay=0);
-
-create table rota.echoes (
-    job bigint not null,
-    kind rota.outcome not null,
-    constraint echoes_pkey PRIMARY KEY (job)
-);
 
 create table rota.instances (
     id uuid not null,
@@ -136,7 +124,7 @@ create table rota.instances (
     label text not null,
     version text not null,
     started timestamp with time zone not null default rota.clock(),
-    seen timestamp with time zone not null default rota.clock(),
+    last_seen timestamp with time zone not null default rota.clock(),
     expires timestamp with time zone not null,
     services text[] not null,
     running text[] not null default '{}'::text[],
@@ -162,26 +150,26 @@ create table rota.jobs (
     run bigint,
     created timestamp with time zone not null default rota.clock(),
     expires timestamp with time zone,
-    lane smallint not null default 0,
+    priority smallint not null default 0,
     task text collate "C" not null,
     queue text collate "C" not null,
     key text collate "C",
     args json not null,
     options json,
     rule rota.rule,
-    children bigint[],
+    successors bigint[],
     inputs json,
-    origin bigint,
+    forked_from bigint,
     trace text,
     constraint jobs_pkey PRIMARY KEY (id),
-    constraint jobs_lane_check CHECK (((lane >= 0) AND (lane <= 9)))
+    constraint jobs_priority_check CHECK (((priority >= 0) AND (priority <= 9)))
 );
 
 create table rota.keys (
     task text collate "C" not null,
     key text collate "C" not null,
     run bigint not null,
-    until timestamp with time zone,
+    expires timestamp with time zone,
     while_open boolean not null default false,
     constraint keys_pkey PRIMARY KEY (task, key)
 );
@@ -195,16 +183,10 @@ create table rota.leaders (
     label text,
     since timestamp with time zone,
     expires timestamp with time zone,
-    seat integer,
+    session_lock integer,
     elections timestamp with time zone[] not null default '{}'::timestamp with time zone[],
     constraint leaders_pkey PRIMARY KEY (name)
 ) with (fillfactor=50);
-
-create table rota.links (
-    job bigint not null,
-    trace text not null
-);
-CREATE INDEX links_job ON rota.links USING btree (job);
 
 create table rota.locks (
     name text collate "C" not null,
@@ -218,8 +200,8 @@ create table rota.locks (
     acquired timestamp with time zone,
     expires timestamp with time zone,
     renewals integer not null default 0,
-    longest double precision,
-    wanted timestamp with time zone,
+    max_held double precision,
+    awaited_since timestamp with time zone,
     constraint locks_pkey PRIMARY KEY (name, slot)
 ) with (fillfactor=50);
 CREATE INDEX locks_held ON rota.locks USING btree (name, slot) WHERE (instance IS NOT NULL);
@@ -239,7 +221,32 @@ create table rota.migrations (
     constraint migrations_pkey PRIMARY KEY (version)
 );
 
-create table rota.onces (
+create table rota.minute_stats (
+    minute timestamp with time zone not null,
+    queue text collate "C" not null,
+    task text collate "C" not null,
+    worker bigint not null,
+    claimed integer not null,
+    returned integer not null,
+    succeeded integer not null,
+    failed integer not null,
+    cancelled integer not null,
+    expired integer not null,
+    skipped integer not null,
+    quarantined integer not null,
+    retried integer not null,
+    suspended integer not null,
+    attempts integer not null,
+    seconds double precision not null,
+    max_seconds real not null,
+    wait_count integer not null,
+    wait_seconds double precision not null,
+    max_wait_seconds real not null,
+    constraint minute_stats_pkey PRIMARY KEY (minute, queue, task, worker)
+) with (fillfactor=70);
+CREATE INDEX minute_stats_unfolded ON rota.minute_stats USING btree (minute) WHERE (worker <> 0);
+
+create table rota.once_calls (
     key text collate "C" not null,
     token bigint not null,
     instance uuid not null,
@@ -247,22 +254,22 @@ create table rota.onces (
     host text not null,
     pid integer not null,
     label text not null,
-    began timestamp with time zone not null,
+    started timestamp with time zone not null,
     expires timestamp with time zone not null,
     finished timestamp with time zone,
-    until timestamp with time zone not null,
+    retained_until timestamp with time zone not null,
     result json,
-    wanted timestamp with time zone,
-    constraint onces_pkey PRIMARY KEY (key)
+    awaited_since timestamp with time zone,
+    constraint once_calls_pkey PRIMARY KEY (key)
 ) with (fillfactor=70);
-CREATE INDEX onces_until ON rota.onces USING btree (until);
+CREATE INDEX once_calls_retained_until ON rota.once_calls USING btree (retained_until);
 
 create table rota.outcomes (
     job bigint not null,
     claim bigint,
     worker bigint,
     at timestamp with time zone not null default rota.clock(),
-    took real,
+    seconds real,
     state rota.outcome not null,
     attempt smallint not null,
     result json,
@@ -274,9 +281,15 @@ CREATE INDEX outcomes_bad ON rota.outcomes USING btree (state, job) WHERE (state
 create table rota.pauses (
     queue text collate "C" not null,
     at timestamp with time zone not null default rota.clock(),
-    who text not null,
-    why text not null default ''::text,
+    operator text not null,
+    reason text not null default ''::text,
     constraint pauses_pkey PRIMARY KEY (queue)
+);
+
+create table rota.pending_releases (
+    job bigint not null,
+    kind rota.outcome not null,
+    constraint pending_releases_pkey PRIMARY KEY (job)
 );
 
 create table rota.progress (
@@ -291,7 +304,7 @@ create table rota.progress (
 
 create table rota.quarantine (
     job bigint not null,
-    lane smallint not null,
+    priority smallint not null,
     attempt smallint not null,
     lost smallint not null,
     queue text collate "C" not null,
@@ -301,41 +314,43 @@ create table rota.quarantine (
     constraint quarantine_pkey PRIMARY KEY (job)
 );
 
-create table rota.rates (
-    name text collate "C" not null,
-    due timestamp with time zone not null,
-    apart double precision not null,
-    seen timestamp with time zone not null,
-    constraint rates_pkey PRIMARY KEY (name)
-) with (fillfactor=50);
+create table rota.queue_samples (
+    minute timestamp with time zone not null,
+    queue text collate "C" not null,
+    queued bigint not null,
+    oldest_seconds double precision not null,
+    seq bigint not null,
+    constraint queue_samples_pkey PRIMARY KEY (queue, minute)
+);
+CREATE INDEX queue_samples_minute ON rota.queue_samples USING btree (minute);
 
-create table rota.ready (
+create table rota.queued (
     seq bigint not null,
     job bigint not null,
-    lane smallint not null,
+    priority smallint not null,
     attempt smallint not null default 1,
     lost smallint not null default 0,
     queue text collate "C" not null,
     task text collate "C" not null
 ) with (autovacuum_vacuum_scale_factor=0.0, autovacuum_vacuum_threshold=20000, autovacuum_vacuum_cost_delay=0, autovacuum_analyze_scale_factor=0.5);
-CREATE INDEX ready_order ON rota.ready USING btree (queue, lane, seq);
-CREATE INDEX ready_suspects ON rota.ready USING btree (lane DESC, seq) WHERE (lost < 0);
+CREATE INDEX queued_order ON rota.queued USING btree (queue, priority, seq);
+CREATE INDEX queued_suspects ON rota.queued USING btree (priority DESC, seq) WHERE (lost < 0);
 
-create table rota.refusals (
+create table rota.rate_limits (
+    name text collate "C" not null,
+    refilled_at timestamp with time zone not null,
+    interval_seconds double precision not null,
+    last_used timestamp with time zone not null,
+    constraint rate_limits_pkey PRIMARY KEY (name)
+) with (fillfactor=50);
+
+create table rota.refused_outcomes (
     at timestamp with time zone not null default rota.clock(),
     host text not null,
     pid integer not null,
     jobs integer not null
 );
-CREATE INDEX refusals_at ON rota.refusals USING btree (at);
-
-create table rota.rounds (
-    name text collate "C" not null,
-    number bigint not null,
-    at timestamp with time zone not null,
-    memory json,
-    constraint rounds_pkey PRIMARY KEY (name)
-);
+CREATE INDEX refused_outcomes_at ON rota.refused_outcomes USING btree (at);
 
 create table rota.runs (
     id bigint not null default nextval('rota.ids'::regclass),
@@ -344,24 +359,14 @@ create table rota.runs (
     key text collate "C",
     parent bigint,
     number integer,
-    origin bigint,
+    forked_from bigint,
     input json not null,
     jobs bigint[] not null,
-    children bigint[],
+    successors bigint[],
     constraint runs_pkey PRIMARY KEY (id)
 );
 CREATE INDEX runs_flow ON rota.runs USING btree (flow, id) WHERE ((flow IS NOT NULL) AND (parent IS NULL));
 CREATE UNIQUE INDEX runs_parent ON rota.runs USING btree (parent, number) WHERE (parent IS NOT NULL);
-
-create table rota.samples (
-    minute timestamp with time zone not null,
-    queue text collate "C" not null,
-    ready bigint not null,
-    oldest double precision not null,
-    seq bigint not null,
-    constraint samples_pkey PRIMARY KEY (queue, minute)
-);
-CREATE INDEX samples_minute ON rota.samples USING btree (minute);
 
 create table rota.schedules (
     name text collate "C" not null,
@@ -384,9 +389,9 @@ create table rota.schedules (
     max_runs bigint,
     pause_after integer,
     queue text collate "C",
-    state rota.watch not null default 'active'::rota.watch,
-    why text,
-    held text,
+    state rota.schedule_state not null default 'active'::rota.schedule_state,
+    reason text,
+    paused_reason text,
     created timestamp with time zone not null default rota.clock(),
     anchor timestamp with time zone not null,
     next timestamp with time zone,
@@ -398,16 +403,16 @@ create table rota.schedules (
     last timestamp with time zone,
     run bigint,
     failures integer not null default 0,
-    succeeded timestamp with time zone,
-    failed timestamp with time zone,
+    last_success timestamp with time zone,
+    last_failure timestamp with time zone,
     constraint schedules_pkey PRIMARY KEY (name)
 ) with (fillfactor=70);
-CREATE INDEX schedules_declared ON rota.schedules USING btree (target) WHERE (declared AND (state <> 'disabled'::rota.watch));
-CREATE INDEX schedules_due ON rota.schedules USING btree (due) WHERE (state = 'active'::rota.watch);
+CREATE INDEX schedules_declared ON rota.schedules USING btree (target) WHERE (declared AND (state <> 'disabled'::rota.schedule_state));
+CREATE INDEX schedules_due ON rota.schedules USING btree (due) WHERE (state = 'active'::rota.schedule_state);
+CREATE INDEX schedules_ended ON rota.schedules USING btree (COALESCE(last, created)) WHERE ((state = 'ended'::rota.schedule_state) AND (NOT declared));
 CREATE INDEX schedules_failing ON rota.schedules USING btree (failures) WHERE (failures > 0);
-CREATE INDEX schedules_over ON rota.schedules USING btree (COALESCE(last, created)) WHERE ((state = 'ended'::rota.watch) AND (NOT declared));
-CREATE INDEX schedules_put_off ON rota.schedules USING btree (next) WHERE ((state = 'active'::rota.watch) AND (why IS NOT NULL));
-CREATE INDEX schedules_stopped ON rota.schedules USING btree (name) WHERE ((state = 'paused'::rota.watch) AND (failures > 0));
+CREATE INDEX schedules_postponed ON rota.schedules USING btree (next) WHERE ((state = 'active'::rota.schedule_state) AND (reason IS NOT NULL));
+CREATE INDEX schedules_stopped ON rota.schedules USING btree (name) WHERE ((state = 'paused'::rota.schedule_state) AND (failures > 0));
 
 create table rota.services (
     name text collate "C" not null,
@@ -415,7 +420,7 @@ create table rota.services (
     iteration bigint not null default 0,
     started timestamp with time zone,
     failures integer not null default 0,
-    rests timestamp with time zone,
+    retry_at timestamp with time zone,
     constraint services_pkey PRIMARY KEY (name)
 ) with (fillfactor=50);
 
@@ -428,62 +433,44 @@ create table rota.signals (
     constraint signals_pkey PRIMARY KEY (run, name)
 );
 
-create table rota.skills (
-    worker bigint not null,
+create table rota.sleeping (
+    job bigint not null,
+    wake_at timestamp with time zone not null,
+    priority smallint not null,
+    attempt smallint not null default 1,
+    lost smallint not null default 0,
+    queue text collate "C" not null,
     task text collate "C" not null,
-    patient boolean not null,
-    constraint skills_pkey PRIMARY KEY (worker, task)
+    signals text[],
+    since timestamp with time zone not null default rota.clock(),
+    constraint sleeping_pkey PRIMARY KEY (job)
 );
+CREATE INDEX sleeping_wake_at ON rota.sleeping USING btree (wake_at);
 
 create table rota.steps (
     job bigint not null,
-    kind rota.step not null,
+    kind rota.entry_kind not null,
     name text collate "C" not null,
     number integer not null,
     "position" integer not null,
-    own boolean not null,
-    place text collate "C" not null default ''::text,
+    main_branch boolean not null,
+    branch_key text collate "C" not null default ''::text,
     open boolean not null default false,
     tries smallint not null default 1,
     at timestamp with time zone not null default rota.clock(),
-    took real,
-    until timestamp with time zone,
+    seconds real,
+    wake_at timestamp with time zone,
     result json,
     error json,
     constraint steps_pkey PRIMARY KEY (job, kind, name, number)
 );
-
-create table rota.tallies (
-    minute timestamp with time zone not null,
-    queue text collate "C" not null,
-    task text collate "C" not null,
-    worker bigint not null,
-    claimed integer not null,
-    given_back integer not null,
-    succeeded integer not null,
-    failed integer not null,
-    cancelled integer not null,
-    expired integer not null,
-    skipped integer not null,
-    quarantined integer not null,
-    retried integer not null,
-    slept integer not null,
-    attempts integer not null,
-    took double precision not null,
-    longest real not null,
-    waits integer not null,
-    waited double precision not null,
-    longest_wait real not null,
-    constraint tallies_pkey PRIMARY KEY (minute, queue, task, worker)
-) with (fillfactor=70);
-CREATE INDEX tallies_unfolded ON rota.tallies USING btree (minute) WHERE (worker <> 0);
 
 create table rota.ticks (
     schedule text collate "C" not null,
     tick timestamp with time zone not null,
     number bigint not null,
     state text not null,
-    why text,
+    reason text,
     backfilled boolean not null default false,
     at timestamp with time zone not null default rota.clock(),
     host text not null,
@@ -496,6 +483,12 @@ create table rota.ticks (
 CREATE INDEX ticks_lost ON rota.ticks USING btree (at) WHERE (state = ANY (ARRAY['missed'::text, 'refused'::text]));
 CREATE INDEX ticks_number ON rota.ticks USING btree (schedule, number);
 CREATE INDEX ticks_open ON rota.ticks USING btree (schedule) WHERE ((run IS NOT NULL) AND (ended IS NULL));
+
+create table rota.trace_links (
+    job bigint not null,
+    trace text not null
+);
+CREATE INDEX trace_links_job ON rota.trace_links USING btree (job);
 
 create table rota.waiters (
     job bigint not null,
@@ -511,13 +504,20 @@ create table rota.waiting (
     skipped integer not null default 0,
     attempt smallint not null default 1,
     rule rota.rule,
-    lane smallint,
+    priority smallint,
     queue text collate "C",
     task text collate "C",
     since timestamp with time zone not null default rota.clock(),
     constraint waiting_pkey PRIMARY KEY (job),
     constraint waiting_open_check CHECK ((open > 0))
 ) with (fillfactor=50, autovacuum_vacuum_scale_factor=0.0, autovacuum_vacuum_threshold=20000, autovacuum_vacuum_cost_delay=0);
+
+create table rota.worker_tasks (
+    worker bigint not null,
+    task text collate "C" not null,
+    prefetchable boolean not null,
+    constraint worker_tasks_pkey PRIMARY KEY (worker, task)
+);
 
 create table rota.workers (
     id bigint not null generated always as identity,
@@ -530,17 +530,17 @@ create table rota.workers (
     schedules text[] not null default '{}'::text[],
     capacity integer not null,
     metadata json not null default '{}'::json,
-    seat integer,
-    state rota.presence not null default 'active'::rota.presence,
+    session_lock integer,
+    state rota.worker_state not null default 'active'::rota.worker_state,
     running integer not null default 0,
     lag real not null default 0,
     started timestamp with time zone not null default rota.clock(),
-    beat timestamp with time zone not null default rota.clock(),
+    last_beat timestamp with time zone not null default rota.clock(),
     beats bigint not null default 0,
-    asked timestamp with time zone,
+    drain_requested timestamp with time zone,
     ended timestamp with time zone,
-    blamed bigint[],
-    doubted bigint[],
+    charged_jobs bigint[],
+    doubtful_jobs bigint[],
     constraint workers_pkey PRIMARY KEY (id)
 ) with (fillfactor=50);
 
@@ -561,21 +561,21 @@ SELECT job.id AS job,
     COALESCE((outcome.state)::text,
         CASE
             WHEN (held.job IS NOT NULL) THEN 'running'::text
-            WHEN (asleep.job IS NOT NULL) THEN 'asleep'::text
+            WHEN (sleeping.job IS NOT NULL) THEN 'sleeping'::text
             WHEN (waiting.job IS NOT NULL) THEN 'waiting'::text
             WHEN (quarantine.job IS NOT NULL) THEN 'quarantined'::text
-            ELSE 'ready'::text
+            ELSE 'queued'::text
         END) AS state,
-    (COALESCE((outcome.attempt)::integer, (held.attempt)::integer, (asleep.attempt)::integer, (waiting.attempt)::integer, (quarantine.attempt)::integer, ( SELECT (max(attempts.attempt) + 1)
+    (COALESCE((outcome.attempt)::integer, (held.attempt)::integer, (sleeping.attempt)::integer, (waiting.attempt)::integer, (quarantine.attempt)::integer, ( SELECT (max(attempts.attempt) + 1)
            FROM rota.attempts
           WHERE (attempts.job = job.id)), 1))::smallint AS attempt,
     COALESCE(outcome.worker, held.worker) AS worker,
-    COALESCE(outcome.at, held.at, asleep.since, waiting.since, quarantine.at, ( SELECT max(attempts.at) AS max
+    COALESCE(outcome.at, held.at, sleeping.since, waiting.since, quarantine.at, ( SELECT max(attempts.at) AS max
            FROM rota.attempts
           WHERE (attempts.job = job.id)), job.created) AS since
    FROM (((((rota.jobs job
      LEFT JOIN rota.outcomes outcome ON ((outcome.job = job.id)))
-     LEFT JOIN rota.asleep ON ((asleep.job = job.id)))
+     LEFT JOIN rota.sleeping ON ((sleeping.job = job.id)))
      LEFT JOIN rota.waiting ON ((waiting.job = job.id)))
      LEFT JOIN rota.quarantine ON ((quarantine.job = job.id)))
      LEFT JOIN ( SELECT member.job,
@@ -681,8 +681,8 @@ end
 $$;
 
 create function rota.autoscale(target double precision DEFAULT 60,
-    fewest integer DEFAULT 0,
-    most integer DEFAULT 100,
+    min_workers integer DEFAULT 0,
+    max_workers integer DEFAULT 100,
     concurrency integer DEFAULT NULL::integer,
     only_queue text DEFAULT NULL::text)
 language sql stable parallel unsafe
@@ -692,18 +692,18 @@ as $$
     with span as materialized (
         select rota.clock() as now, date_trunc('minute', rota.clock()) - interval '5 minutes' as since
     ),
-    ready as materialized (
-        select depths.queue, depths.ready, depths.oldest from rota.depths(only_queue) as depths
+    queued as materialized (
+        select depths.queue, depths.queued, depths.oldest_seconds from rota.queue_depths(only_queue) as depths
     ),
     moved as materialized (
-        select counted.queue, sum(counted.claimed - counted.given_back) as claimed, sum(counted.attempts) as attempts,
-               sum(counted.took) as took
+        select counted.queue, sum(counted.claimed - counted.returned) as claimed, sum(counted.attempts) as attempts,
+               sum(counted.seconds) as seconds
           from span
          cross join generate_series(span.since, span.now, interval '1 minute') as minute (at)
          cross join lateral (
-               select tallies.queue, tallies.claimed, tallies.given_back, tallies.attempts, tallies.took
-                 from rota.tallies
-                where tallies.minute = minute.at
+               select minute_stats.queue, minute_stats.claimed, minute_stats.returned, minute_stats.attempts, minute_stats.seconds
+                 from rota.minute_stats
+                where minute_stats.minute = minute.at
                offset 0) as counted
          group by counted.queue
     ),
@@ -731,7 +731,7 @@ as $$
          group by held.queue
     ),
     known as (
-        select ready.queue from ready
+        select queued.queue from queued
          union
         select moved.queue from moved
          union
@@ -740,22 +740,22 @@ as $$
         select only_queue
     ),
     figures as (
-        select known.queue, coalesce(ready.ready, 0) as backlog, coalesce(ready.oldest, 0) as oldest,
+        select known.queue, coalesce(queued.queued, 0) as backlog, coalesce(queued.oldest_seconds, 0) as oldest_seconds,
                coalesce(runs.jobs, 0) as running,
                greatest(
-                   coalesce(moved.claimed, 0) + coalesce(ready.ready, 0)
-                   - coalesce((select samples.ready
-                                 from rota.samples
-                                where samples.queue = known.queue and samples.minute = span.since), 0), 0)
-               / date_part('epoch', span.now - span.since) as arrivals,
-               case when moved.attempts > 0 then moved.took / moved.attempts
-                    else (select past.took / past.attempts
-                            from rota.tallies as past
+                   coalesce(moved.claimed, 0) + coalesce(queued.queued, 0)
+                   - coalesce((select queue_samples.queued
+                                 from rota.queue_samples
+                                where queue_samples.queue = known.queue and queue_samples.minute = span.since), 0), 0)
+               / date_part('epoch', span.now - span.since) as arrival_rate,
+               case when moved.attempts > 0 then moved.seconds / moved.attempts
+                    else (select past.seconds / past.attempts
+                            from rota.minute_stats as past
                            where past.minute >= span.since - interval '1 day'
                              and past.queue = known.queue
                              and past.attempts > 0
                            order by past.minute desc
-                           limit 1) end as service,
+                           limit 1) end as mean_seconds,
                (select count(*) from there where known.queue = any(there.queues))::integer as workers,
                coalesce(
                    autoscale.concurrency,
@@ -765,21 +765,21 @@ as $$
                      where known.queue = any(workers.queues)
                      order by workers.id desc
                      limit 1),
-                   100)::double precision as places
+                   100)::double precision as slots
           from known
          cross join span
-          left join ready on ready.queue = known.queue
+          left join queued on queued.queue = known.queue
           left join moved on moved.queue = known.queue
           left join runs on runs.queue = known.queue
          where known.queue is not null
            and (only_queue is null or known.queue = only_queue)
     )
     select figures.queue,
-           rota.workers_for(case when pause.on then 0 else figures.arrivals end, figures.service,
+           rota.workers_needed(case when pause.on then 0 else figures.arrival_rate end, figures.mean_seconds,
                             case when pause.on then 0 else figures.backlog end, figures.running, target,
-                            figures.places, fewest, most),
-           figures.workers, figures.backlog, figures.oldest, figures.running, figures.arrivals, figures.service,
-           figures.places
+                            figures.slots, min_workers, max_workers),
+           figures.workers, figures.backlog, figures.oldest_seconds, figures.running, figures.arrival_rate, figures.mean_seconds,
+           figures.slots
       from figures
      cross join lateral (
            select figures.queue = any(array(select pauses.queue from rota.pauses)) as on) as pause
@@ -832,12 +832,12 @@ begin
         -- Ready under the number it started with; where that failed, under any: read the whole lane.
         if deep then
             with gone as (
-                delete from rota.ready
+                delete from rota.queued
                  using unnest(missing) as wish (job)
-                 where ready.job = wish.job
-                   and (ready.queue, ready.lane) in (
-                       select distinct jobs.queue, jobs.lane from rota.jobs where jobs.id = any(missing))
-                returning ready.job, ready.attempt
+                 where queued.job = wish.job
+                   and (queued.queue, queued.priority) in (
+                       select distinct jobs.queue, jobs.priority from rota.jobs where jobs.id = any(missing))
+                returning queued.job, queued.attempt
             ),
             ended as (
                 insert into rota.outcomes (job, state, attempt)
@@ -847,12 +847,12 @@ begin
             select stopped || array(select ended.job from ended) into stopped;
         else
             with gone as (
-                delete from rota.ready
+                delete from rota.queued
                  using rota.jobs as job
                  where job.id = any(missing)
-                   and ready.queue = job.queue and ready.lane = job.lane
-                   and ready.seq = job.id and ready.job = job.id
-                returning ready.job, ready.attempt
+                   and queued.queue = job.queue and queued.priority = job.priority
+                   and queued.seq = job.id and queued.job = job.id
+                returning queued.job, queued.attempt
             ),
             ended as (
                 insert into rota.outcomes (job, state, attempt)
@@ -863,7 +863,7 @@ begin
         end if;
         perform from rota.quarantine where quarantine.job = any(missing) order by quarantine.job for update;
         with gone as (
-            delete from rota.asleep where asleep.job = any(missing) returning asleep.job, asleep.attempt
+            delete from rota.sleeping where sleeping.job = any(missing) returning sleeping.job, sleeping.attempt
         ),
         freed as (
             delete from rota.quarantine
@@ -934,7 +934,7 @@ begin
     end loop;
 
     select * into passed
-      from rota.pass_on(stopped, array_fill('cancelled'::rota.outcome, array[cardinality(stopped)]));
+      from rota.release_successors(stopped, array_fill('cancelled'::rota.outcome, array[cardinality(stopped)]));
     delete from rota.cancels
      where cancels.job = any(wanted || tree)
        and exists (select from rota.outcomes where outcomes.job = cancels.job);
@@ -962,81 +962,16 @@ create function rota.clock() returns timestamp with time zone
 language sql stable parallel safe
 RETURN statement_timestamp();
 
-create function rota.depths(only_queue text DEFAULT NULL::text,
-    OUT queue text,
-    OUT ready bigint,
-    OUT exact boolean,
-    OUT oldest double precision)
-language plpgsql stable parallel unsafe
-set enable_bitmapscan=off
-set enable_seqscan=off
-set jit=off
+create function rota.desired_workers(queue text,
+    target double precision DEFAULT 60,
+    min_workers integer DEFAULT 0,
+    max_workers integer DEFAULT 100,
+    concurrency integer DEFAULT NULL::integer) returns integer
+language sql stable parallel unsafe
 set search_path=pg_catalog, pg_temp
 as $$
-declare
-    most  constant integer := 20000;
-    share constant real := least(
-        100, 100.0 * 500 * current_setting('block_size')::int / greatest(pg_relation_size('rota.ready'), 1));
-    seen  json;                                         -- in a sample, by queue
-begin
-    for queue in
-        with recursive known (name) as (
-            select coalesce(only_queue, (select first.queue from rota.ready as first order by first.queue limit 1))
-             union all
-            select (select next.queue
-                      from rota.ready as next
-                     where next.queue > known.name
-                     order by next.queue
-                     limit 1)
-              from known
-             where known.name is not null and only_queue is null
-        )
-        select known.name from known where known.name is not null limit 200
-    loop
-        select count(*) into ready
-          from (select from rota.ready as waits where waits.queue = depths.queue limit most) as counted;
-        exact := ready < most;
-        if not exact then
-            if seen is null then
-                select coalesce(json_object_agg(counted.queue, counted.jobs), '{}') into seen
-                  from (select waits.queue, count(*) as jobs
-                          from rota.ready as waits tablesample system (share)
-                         group by waits.queue) as counted;
-            end if;
-            ready := greatest(most, (seen->>depths.queue)::bigint * 100.0 / share);
-        end if;
-        -- One that came back has a new number, and the time of that is kept nowhere: it is when the next job after
-        -- it was started, or when that number was first seen to have been given.
-        select max(greatest(date_part('epoch', rota.clock() - since.at), 0)) into oldest
-          from generate_series(0, 9) as lane (number)
-         cross join lateral (
-               select waits.seq, waits.job
-                 from rota.ready as waits
-                where waits.queue = depths.queue
-                  and waits.lane = lane.number::smallint
-                order by waits.seq
-                limit 1
-               ) as head
-         cross join lateral (
-               select case when head.seq = head.job
-                           then (select jobs.created from rota.jobs where jobs.id = head.job)
-                           else coalesce(
-                                least((select jobs.created
-                                         from rota.jobs
-                                        where jobs.id >= head.seq
-                                        order by jobs.id
-                                        limit 1),
-                                      (select min(samples.minute)
-                                         from rota.samples
-                                        where samples.queue = depths.queue
-                                          and samples.seq >= head.seq)),
-                                rota.clock()) end as at
-               ) as since;
-        if ready > 0 then
-            return next;
-        end if;
-    end loop;
-end
+    select scaled.desired
+      from rota.autoscale(target, min_workers, max_workers, concurrency, desired_workers.queue) as scaled
 $$;
 
 create function rota.drain(worker bigint) returns text
@@ -1047,7 +982,7 @@ declare
     answer text;
 begin
     update rota.workers
-       set asked = coalesce(workers.asked, rota.clock())
+       set drain_requested = coalesce(workers.drain_requested, rota.clock())
      where workers.id = drain.worker
        and workers.state in ('active', 'draining');
     if found then
@@ -1092,7 +1027,7 @@ begin
         select child.job
           from open
           join rota.jobs as job on job.id = open.job
-         cross join lateral unnest(job.children) as child (job)
+         cross join lateral unnest(job.successors) as child (job)
          where child.job <> fork.run
     ),
     pair as materialized (
@@ -1101,14 +1036,14 @@ begin
           left join open on open.job = pair.old
     ),
     written as (
-        insert into rota.runs (id, flow, origin, input, jobs)
+        insert into rota.runs (id, flow, forked_from, input, jobs)
         select forked, runs.flow, runs.id, runs.input, new from rota.runs where runs.id = fork.run
     ),
     copied as (
-        insert into rota.jobs (id, run, expires, lane, task, queue, args, options, rule, children, inputs, trace)
-        select pair.new, forked, null, job.lane, job.task, job.queue, job.args, job.options, job.rule,
+        insert into rota.jobs (id, run, expires, priority, task, queue, args, options, rule, successors, inputs, trace)
+        select pair.new, forked, null, job.priority, job.task, job.queue, job.args, job.options, job.rule,
                (select array_agg(coalesce(other.new, forked) order by child.number)
-                  from unnest(job.children) with ordinality as child (job, number)
+                  from unnest(job.successors) with ordinality as child (job, number)
                   left join pair as other on other.old = child.job),
                (select json_object_agg(input.key, other.new)
                   from json_each_text(job.inputs) as input
@@ -1118,8 +1053,8 @@ begin
           join rota.jobs as job on job.id = pair.old
     ),
     kept as (
-        insert into rota.outcomes (job, worker, at, took, state, attempt, result)
-        select pair.new, outcome.worker, outcome.at, outcome.took, outcome.state, outcome.attempt,
+        insert into rota.outcomes (job, worker, at, seconds, state, attempt, result)
+        select pair.new, outcome.worker, outcome.at, outcome.seconds, outcome.state, outcome.attempt,
                outcome.result
           from pair
           join rota.outcomes as outcome on outcome.job = pair.old
@@ -1127,7 +1062,7 @@ begin
     )
     select array_agg(pair.new) into anew from pair where pair.open;
 
-    select laid.queues into queues from rota.lay(forked, anew, 1::smallint) as laid;
+    select laid.queues into queues from rota.place_job(forked, anew, 1::smallint) as laid;
 end
 $$;
 
@@ -1162,15 +1097,15 @@ begin
         return;
     end if;
     forked := nextval('rota.ids');
-    insert into rota.jobs (id, lane, task, queue, args, options, origin, trace)
-    select forked, jobs.lane, jobs.task, jobs.queue, coalesce(fork_job.args, jobs.args), jobs.options, jobs.id,
+    insert into rota.jobs (id, priority, task, queue, args, options, forked_from, trace)
+    select forked, jobs.priority, jobs.task, jobs.queue, coalesce(fork_job.args, jobs.args), jobs.options, jobs.id,
            fork_job.trace
       from rota.jobs
      where jobs.id = fork_job.run
     returning jobs.queue into fork_job.queue;
-    insert into rota.steps (job, kind, name, number, position, own, place, open, tries, at, took, until, result, error)
-    select forked, steps.kind, steps.name, steps.number, steps.position, steps.own, steps.place, steps.open,
-           steps.tries, steps.at, steps.took, steps.until, steps.result, steps.error
+    insert into rota.steps (job, kind, name, number, position, main_branch, branch_key, open, tries, at, seconds, wake_at, result, error)
+    select forked, steps.kind, steps.name, steps.number, steps.position, steps.main_branch, steps.branch_key, steps.open,
+           steps.tries, steps.at, steps.seconds, steps.wake_at, steps.result, steps.error
       from rota.steps
      where steps.job = fork_job.run
        and steps.position < first;
@@ -1182,12 +1117,12 @@ begin
        and signals.at is not null
        and exists (select from rota.steps
                     where steps.job = forked and steps.kind = 'wait' and steps.name = signals.name);
-    insert into rota.ready (seq, job, lane, queue, task)
-    select jobs.id, jobs.id, jobs.lane, jobs.queue, jobs.task from rota.jobs where jobs.id = forked;
+    insert into rota.queued (seq, job, priority, queue, task)
+    select jobs.id, jobs.id, jobs.priority, jobs.queue, jobs.task from rota.jobs where jobs.id = forked;
 end
 $$;
 
-create function rota.lay(run bigint,
+create function rota.place_job(run bigint,
     anew bigint[],
     attempt smallint,
     OUT queues text[],
@@ -1198,220 +1133,116 @@ set search_path=pg_catalog, pg_temp
 as $$
 begin
     with member as materialized (
-        select job.id, job.run, job.rule, job.lane, job.queue, job.task, job.children,
-               job.id = any(lay.anew) as open
+        select job.id, job.run, job.rule, job.priority, job.queue, job.task, job.successors,
+               job.id = any(place_job.anew) as open
           from rota.jobs as job
-         where job.id = any((select runs.jobs from rota.runs where runs.id = lay.run)::bigint[])
+         where job.id = any((select runs.jobs from rota.runs where runs.id = place_job.run)::bigint[])
     ),
     link as (
         select link.job, count(*) filter (where link.open) as open,
                count(*) filter (where link.skipped) as skipped
           from (select child.job, member.open, outcome.state = 'skipped' as skipped
                   from member
-                 cross join lateral unnest(member.children) as child (job)
+                 cross join lateral unnest(member.successors) as child (job)
                   left join rota.outcomes as outcome on outcome.job = member.id
                  union all
                 -- Flows that are parts of it.
-                select lay.run, not exists (select from rota.outcomes where outcomes.job = part.id), false
+                select place_job.run, not exists (select from rota.outcomes where outcomes.job = part.id), false
                   from rota.runs as whole
-                  join rota.runs as part on part.parent = whole.parent and part.children = array[whole.id]
-                 where whole.id = lay.run) as link
+                  join rota.runs as part on part.parent = whole.parent and part.successors = array[whole.id]
+                 where whole.id = place_job.run) as link
          group by link.job
     )
-    insert into rota.waiting (job, open, skipped, attempt, rule, lane, queue, task)
+    insert into rota.waiting (job, open, skipped, attempt, rule, priority, queue, task)
     -- One more than there are: it is counted down when all are laid.
     select member.id, coalesce(link.open, 0) + 1, coalesce(link.skipped, 0),
            coalesce((select max(attempts.attempt) + 1 from rota.attempts where attempts.job = member.id), 1),
-           member.rule, member.lane, member.queue, member.task
+           member.rule, member.priority, member.queue, member.task
       from member
       left join link on link.job = member.id
      where member.open
      union all
-    select link.job, link.open, 0, lay.attempt, null, null, null, null
+    select link.job, link.open, 0, place_job.attempt, null, null, null, null
       from link
-     where link.job = lay.run;
+     where link.job = place_job.run;
 
-    select passed.* into queues, runs, rest from rota.pass_on(null, due => lay.anew) as passed;
+    select passed.* into queues, runs, rest from rota.release_successors(null, due => place_job.anew) as passed;
 end
 $$;
 
-create function rota.pass_on(ended bigint[],
-    kinds rota.outcome[] DEFAULT NULL::rota.outcome[],
-    with_runs boolean DEFAULT false,
-    due bigint[] DEFAULT NULL::bigint[],
-    OUT queues text[],
-    OUT runs bigint[],
-    OUT rest boolean)
-language plpgsql volatile parallel unsafe
+create function rota.queue_depths(only_queue text DEFAULT NULL::text,
+    OUT queue text,
+    OUT queued bigint,
+    OUT exact boolean,
+    OUT oldest_seconds double precision)
+language plpgsql stable parallel unsafe
+set enable_bitmapscan=off
+set enable_seqscan=off
+set jit=off
 set search_path=pg_catalog, pg_temp
 as $$
 declare
-    waits   boolean := true;
-    there   integer;
-    others  integer;                                    -- rows that are not through yet, at most
-    whom    bigint[];
-    parents integer[];
-    faults  integer[];
-    stops   integer[];
-    skips   integer[];
-    news    text[];
-    over    bigint[];
+    most  constant integer := 20000;
+    share constant real := least(
+        100, 100.0 * 500 * current_setting('block_size')::int / greatest(pg_relation_size('rota.queued'), 1));
+    seen  json;                                         -- in a sample, by queue
 begin
-    queues := '{}';
-    runs := '{}';
-    rest := false;
-    loop
-        if pass_on.due is not null then
-            select array_agg(each.job order by each.job), array_agg(1), array_agg(0), array_agg(0), array_agg(0)
-              into whom, parents, faults, stops, skips
-              from unnest(pass_on.due) as each (job);
-            pass_on.due := null;
-        else
-            with node as materialized (
-                select found.run, found.children, given.kind
-                  from unnest(pass_on.ended, pass_on.kinds) as given (job, kind)
-                 cross join lateral (
-                       select jobs.run, jobs.children from rota.jobs where jobs.id = given.job
-                        union all
-                       select null, runs.children
-                         from rota.runs
-                        where pass_on.with_runs and runs.id = given.job
-                       offset 0
-                       ) as found
-            ),
-            link as (
-                select child.job, 1 as parent,
-                       case when child.job = node.run then null else node.kind end as kind
-                  from node
-                 cross join lateral unnest(node.children) as child (job)
-                 union all
-                -- A failure is the run's failure, whoever else waits for the job.
-                select node.run, 0, node.kind
-                  from node
-                 where node.kind in ('failed', 'cancelled') and node.run is not null
-            ),
-            total as (
-                select link.job, sum(link.parent)::int as parents,
-                       count(*) filter (where link.kind = 'failed')::int as faults,
-                       count(*) filter (where link.kind = 'cancelled')::int as stops,
-                       count(*) filter (where link.kind = 'skipped')::int as skips
-                  from link
-                 group by link.job
-            )
-            select array_agg(total.job), array_agg(total.parents), array_agg(total.faults),
-                   array_agg(total.stops), array_agg(total.skips)
-              into whom, parents, faults, stops, skips
-              from total;
-        end if;
-        exit when whom is null;
-
-        -- Lock them in the order of ids; what follows then sees counts and wishes as they are under the locks.
-        if waits then
-            select count(*) filter (where row.open > due.parents) into others
-              from (select due.job, due.parents
-                      from unnest(whom, parents) as due (job, parents) order by due.job) as due
-             cross join lateral (
-                   select waiting.open from rota.waiting where waiting.job = due.job for update offset 0) as row;
-        else
-            select count(*) into there from rota.waiting where waiting.job = any(whom);
-            perform from rota.waiting where waiting.job = any(whom) for update skip locked;
-            get diagnostics others = row_count;
-            if others < there then
-                insert into rota.echoes (job, kind)
-                select each.job, each.kind from unnest(pass_on.ended, pass_on.kinds) as each (job, kind);
-                rest := true;
-                exit;
-            end if;
-        end if;
-
-        with due as (
-            select * from unnest(whom, parents, faults, stops, skips)
-                       as due (job, parents, faults, stops, skips)
-        ),
-        counted as (
-            update rota.waiting
-               set open = waiting.open - due.parents, failed = waiting.failed + due.faults,
-                   cancelled = waiting.cancelled + due.stops, skipped = waiting.skipped + due.skips
-              from due
-             where others > 0
-               and waiting.job = due.job
-               and waiting.open > due.parents
-        ),
-        through as (
-            delete from rota.waiting
-             using due
-             where waiting.job = due.job
-               and waiting.open <= due.parents
-            returning waiting.job, waiting.rule, waiting.lane, waiting.attempt, waiting.queue, waiting.task,
-                      waiting.failed + due.faults as failed, waiting.cancelled + due.stops as cancelled,
-                      waiting.skipped + due.skips as skipped
-        ),
-        wished as (
-            select through.*,
-                   (select exists (select from rota.cancels))
-                       and exists (select from rota.cancels where cancels.job = through.job) as unwanted
-              from through
-        ),
-        judged as materialized (
-            select wished.*,
-                   not unwanted
-                   and case wished.rule
-                            when 'all_succeeded' then failed + cancelled + skipped = 0
-                            when 'none_failed' then failed + cancelled = 0
-                            when 'all_done' then true
-                            when 'any_failed' then failed > 0
-                       end as goes,
-                   case when wished.rule is not null and unwanted then 'cancelled'
-                        when failed > 0 then 'failed'
-                        when cancelled > 0 then 'cancelled'
-                        when wished.rule is null then 'succeeded'
-                        else 'skipped'
-                   end::rota.outcome as kind
-              from wished
-        ),
-        put as (
-            insert into rota.ready (seq, job, lane, attempt, queue, task)
-            select nextval('rota.ids'), judged.job, judged.lane, judged.attempt, judged.queue, judged.task
-              from (select judged.* from judged where judged.goes order by judged.job) as judged
-            returning ready.queue
-        ),
-        skipped as (
-            insert into rota.outcomes (job, state, attempt, error)
-            select judged.job, case when judged.unwanted then 'cancelled' else 'skipped' end::rota.outcome,
-                   judged.attempt,
-                   case when judged.kind <> 'skipped' and not judged.unwanted then
-                        json_build_object(
-                            'type', 'Skipped', 'message', 'a job it waits for ' ||
-                             case judged.kind when 'failed' then 'failed' else 'was cancelled' end,
-                            'traceback', '', 'attempt', judged.attempt) end
-              from judged
-             where judged.rule is not null and not judged.goes
-        ),
-        ended as (
-            insert into rota.outcomes (job, state, attempt)
-            select judged.job,
-                   -- Somebody's wish, where there was one, is what ended it.
-                   case when judged.kind = 'failed' and judged.unwanted then 'cancelled' else judged.kind end,
-                   judged.attempt
-              from judged
-             where judged.rule is null
-        ),
-        obeyed as (
-            delete from rota.cancels
-             where cancels.job = any(array(select judged.job from judged where judged.unwanted))
+    for queue in
+        with recursive known (name) as (
+            select coalesce(only_queue, (select first.queue from rota.queued as first order by first.queue limit 1))
+             union all
+            select (select next.queue
+                      from rota.queued as next
+                     where next.queue > known.name
+                     order by next.queue
+                     limit 1)
+              from known
+             where known.name is not null and only_queue is null
         )
-        select array(select distinct put.queue from put),
-               array_agg(judged.job) filter (where judged.rule is null),
-               array_agg(judged.job), array_agg(judged.kind)
-          into news, over, pass_on.ended, pass_on.kinds
-          from judged
-         where judged.rule is null or not judged.goes;
-
-        queues := queues || news;
-        runs := runs || over;
-        exit when pass_on.ended is null;
-        waits := false;
-        pass_on.with_runs := true;
+        select known.name from known where known.name is not null limit 200
+    loop
+        select count(*) into queued
+          from (select from rota.queued as waits where waits.queue = queue_depths.queue limit most) as counted;
+        exact := queued < most;
+        if not exact then
+            if seen is null then
+                select coalesce(json_object_agg(counted.queue, counted.jobs), '{}') into seen
+                  from (select waits.queue, count(*) as jobs
+                          from rota.queued as waits tablesample system (share)
+                         group by waits.queue) as counted;
+            end if;
+            queued := greatest(most, (seen->>queue_depths.queue)::bigint * 100.0 / share);
+        end if;
+        -- One that came back has a new number, and the time of that is kept nowhere: it is when the next job after
+        -- it was started, or when that number was first seen to have been given.
+        select max(greatest(date_part('epoch', rota.clock() - since.at), 0)) into oldest_seconds
+          from generate_series(0, 9) as priority (number)
+         cross join lateral (
+               select waits.seq, waits.job
+                 from rota.queued as waits
+                where waits.queue = queue_depths.queue
+                  and waits.priority = priority.number::smallint
+                order by waits.seq
+                limit 1
+               ) as head
+         cross join lateral (
+               select case when head.seq = head.job
+                           then (select jobs.created from rota.jobs where jobs.id = head.job)
+                           else coalesce(
+                                least((select jobs.created
+                                         from rota.jobs
+                                        where jobs.id >= head.seq
+                                        order by jobs.id
+                                        limit 1),
+                                      (select min(queue_samples.minute)
+                                         from rota.queue_samples
+                                        where queue_samples.queue = queue_depths.queue
+                                          and queue_samples.seq >= head.seq)),
+                                rota.clock()) end as at
+               ) as since;
+        if queued > 0 then
+            return next;
+        end if;
     end loop;
 end
 $$;
@@ -1446,8 +1277,8 @@ begin
         return;
     end if;
     select workers.* into owner from rota.workers where workers.id = held.worker;
-    if held.until is not null then
-        if held.until > rota.clock() then
+    if held.expires is not null then
+        if held.expires > rota.clock() then
             return;
         end if;
         story := 'its hold ran out while worker ' || held.worker || ' had it';
@@ -1460,8 +1291,8 @@ begin
 
     with member as materialized (
         select member.job, member.attempt, member.lost, member.seq,
-               held.until is not null or coalesce(member.job = any(owner.blamed), false) as blamed,
-               coalesce(member.job = any(owner.doubted), false) as doubted,
+               held.expires is not null or coalesce(member.job = any(owner.charged_jobs), false) as charged_jobs,
+               coalesce(member.job = any(owner.doubtful_jobs), false) as doubtful_jobs,
                exists (select from rota.cancels where cancels.job = member.job) as unwanted
           from unnest(held.jobs, held.attempts, held.lost, held.seqs) as member (job, attempt, lost, seq)
          where reap.which is null or member.job = any(reap.which)
@@ -1483,28 +1314,28 @@ begin
                json_build_object('type', 'rota.errors.WorkerLost', 'message', story, 'traceback', '',
                                  'attempt', member.attempt)
           from member
-         where (member.blamed or member.doubted) and not member.unwanted
+         where (member.charged_jobs or member.doubtful_jobs) and not member.unwanted
     ),
     put as (
-        insert into rota.ready (seq, job, lane, attempt, lost, queue, task)
-        select member.seq, member.job, job.lane,
-               case when member.blamed or member.doubted then member.attempt + 1 else member.attempt end,
-               case when owner.state = 'stopped' and not member.blamed then member.lost
-                    when member.blamed and member.lost >= 0 then -member.lost - 3
+        insert into rota.queued (seq, job, priority, attempt, lost, queue, task)
+        select member.seq, member.job, job.priority,
+               case when member.charged_jobs or member.doubtful_jobs then member.attempt + 1 else member.attempt end,
+               case when owner.state = 'stopped' and not member.charged_jobs then member.lost
+                    when member.charged_jobs and member.lost >= 0 then -member.lost - 3
                     -- Lost in company before: that was its doing, too.
-                    when member.blamed and member.lost >= -2 then member.lost - 3
-                    when member.doubted and member.lost = -2 then -4
-                    when member.blamed or member.doubted then member.lost - 1
+                    when member.charged_jobs and member.lost >= -2 then member.lost - 3
+                    when member.doubtful_jobs and member.lost = -2 then -4
+                    when member.charged_jobs or member.doubtful_jobs then member.lost - 1
                     when member.lost > 0 then -member.lost - 2
                     when member.lost = -3 then -4
                     else greatest(member.lost - 1, least(member.lost, -2)) end,
                job.queue, job.task
           from member
          cross join lateral (
-               select jobs.lane, jobs.queue, jobs.task from rota.jobs where jobs.id = member.job offset 0
+               select jobs.priority, jobs.queue, jobs.task from rota.jobs where jobs.id = member.job offset 0
                ) as job
          where not member.unwanted
-        returning ready.queue
+        returning queued.queue
     )
     select array(select member.job from member), array(select member.job from member where member.unwanted),
            array(select distinct put.queue from put)
@@ -1532,7 +1363,7 @@ begin
     end if;
 
     select news || passed.queues, passed.runs, passed.rest into queues, runs, rest
-      from rota.pass_on(unwanted, array_fill('cancelled'::rota.outcome, array[cardinality(unwanted)])) as passed;
+      from rota.release_successors(unwanted, array_fill('cancelled'::rota.outcome, array[cardinality(unwanted)])) as passed;
 end
 $$;
 
@@ -1552,10 +1383,10 @@ begin
         returning quarantine.*
     ),
     put as (
-        insert into rota.ready (seq, job, lane, attempt, queue, task)
-        select nextval('rota.ids'), gone.job, gone.lane, gone.attempt, gone.queue, gone.task
+        insert into rota.queued (seq, job, priority, attempt, queue, task)
+        select nextval('rota.ids'), gone.job, gone.priority, gone.attempt, gone.queue, gone.task
           from (select gone.* from gone order by gone.job) as gone
-        returning ready.queue
+        returning queued.queue
     ),
     told as (
         select pg_notify('rota.wake', news.queue)
@@ -1568,7 +1399,7 @@ $$;
 
 create function rota.release_lock(name text,
     slot integer,
-    who text,
+    operator text,
     token bigint DEFAULT NULL::bigint) returns json
 language plpgsql volatile parallel unsafe
 set lock_timeout=2s
@@ -1591,14 +1422,267 @@ begin
     holder := json_build_object('token', held.token, 'instance', held.instance, 'host', held.host, 'pid', held.pid,
                                 'label', held.label, 'acquired', held.acquired, 'expires', held.expires);
     update rota.locks
-       set instance = null, token = nextval('rota.tokens'), wanted = null
+       set instance = null, token = nextval('rota.tokens'), awaited_since = null
      where locks.name = held.name
        and locks.slot = held.slot;
-    insert into rota.audit (who, action, subject, detail)
-    values (release_lock.who, 'release lock', release_lock.name || case when held.slot > 0 then ' permit ' || held.slot else '' end,
+    insert into rota.audit (operator, action, subject, detail)
+    values (release_lock.operator, 'release lock', release_lock.name || case when held.slot > 0 then ' permit ' || held.slot else '' end,
             holder);
     perform pg_notify('rota.locks', release_lock.name);
     return holder;
+end
+$$;
+
+create function rota.release_pending(most integer,
+    OUT queues text[],
+    OUT runs bigint[],
+    OUT rest boolean)
+language plpgsql volatile parallel unsafe
+set enable_bitmapscan=off
+set enable_mergejoin=off
+set enable_seqscan=off
+set jit=off
+set search_path=pg_catalog, pg_temp
+as $$
+declare
+    ended bigint[];
+    kinds rota.outcome[];
+begin
+    with taken as (
+        delete from rota.pending_releases
+         where pending_releases.job = any(array(
+               select pending_releases.job from rota.pending_releases order by pending_releases.job limit most for update skip locked))
+        returning pending_releases.job, pending_releases.kind
+    )
+    select array_agg(taken.job), array_agg(taken.kind) into ended, kinds from taken;
+    if ended is null then
+        queues := '{}';
+        runs := '{}';
+        rest := false;
+        return;
+    end if;
+    select passed.* into queues, runs, rest from rota.release_successors(ended, kinds, with_runs => true) as passed;
+end
+$$;
+
+create function rota.release_successors(ended bigint[],
+    kinds rota.outcome[] DEFAULT NULL::rota.outcome[],
+    with_runs boolean DEFAULT false,
+    due bigint[] DEFAULT NULL::bigint[],
+    OUT queues text[],
+    OUT runs bigint[],
+    OUT rest boolean)
+language plpgsql volatile parallel unsafe
+set search_path=pg_catalog, pg_temp
+as $$
+declare
+    waits   boolean := true;
+    there   integer;
+    others  integer;                                    -- rows that are not through yet, at most
+    whom    bigint[];
+    parents integer[];
+    faults  integer[];
+    stops   integer[];
+    skips   integer[];
+    news    text[];
+    over    bigint[];
+begin
+    queues := '{}';
+    runs := '{}';
+    rest := false;
+    loop
+        if release_successors.due is not null then
+            select array_agg(each.job order by each.job), array_agg(1), array_agg(0), array_agg(0), array_agg(0)
+              into whom, parents, faults, stops, skips
+              from unnest(release_successors.due) as each (job);
+            release_successors.due := null;
+        else
+            with node as materialized (
+                select found.run, found.successors, given.kind
+                  from unnest(release_successors.ended, release_successors.kinds) as given (job, kind)
+                 cross join lateral (
+                       select jobs.run, jobs.successors from rota.jobs where jobs.id = given.job
+                        union all
+                       select null, runs.successors
+                         from rota.runs
+                        where release_successors.with_runs and runs.id = given.job
+                       offset 0
+                       ) as found
+            ),
+            link as (
+                select child.job, 1 as parent,
+                       case when child.job = node.run then null else node.kind end as kind
+                  from node
+                 cross join lateral unnest(node.successors) as child (job)
+                 union all
+                -- A failure is the run's failure, whoever else waits for the job.
+                select node.run, 0, node.kind
+                  from node
+                 where node.kind in ('failed', 'cancelled') and node.run is not null
+            ),
+            total as (
+                select link.job, sum(link.parent)::int as parents,
+                       count(*) filter (where link.kind = 'failed')::int as faults,
+                       count(*) filter (where link.kind = 'cancelled')::int as stops,
+                       count(*) filter (where link.kind = 'skipped')::int as skips
+                  from link
+                 group by link.job
+            )
+            select array_agg(total.job), array_agg(total.parents), array_agg(total.faults),
+                   array_agg(total.stops), array_agg(total.skips)
+              into whom, parents, faults, stops, skips
+              from total;
+        end if;
+        exit when whom is null;
+
+        -- Lock them in the order of ids; what follows then sees counts and wishes as they are under the locks.
+        if waits then
+            select count(*) filter (where row.open > due.parents) into others
+              from (select due.job, due.parents
+                      from unnest(whom, parents) as due (job, parents) order by due.job) as due
+             cross join lateral (
+                   select waiting.open from rota.waiting where waiting.job = due.job for update offset 0) as row;
+        else
+            select count(*) into there from rota.waiting where waiting.job = any(whom);
+            perform from rota.waiting where waiting.job = any(whom) for update skip locked;
+            get diagnostics others = row_count;
+            if others < there then
+                insert into rota.pending_releases (job, kind)
+                select each.job, each.kind from unnest(release_successors.ended, release_successors.kinds) as each (job, kind);
+                rest := true;
+                exit;
+            end if;
+        end if;
+
+        with due as (
+            select * from unnest(whom, parents, faults, stops, skips)
+                       as due (job, parents, faults, stops, skips)
+        ),
+        counted as (
+            update rota.waiting
+               set open = waiting.open - due.parents, failed = waiting.failed + due.faults,
+                   cancelled = waiting.cancelled + due.stops, skipped = waiting.skipped + due.skips
+              from due
+             where others > 0
+               and waiting.job = due.job
+               and waiting.open > due.parents
+        ),
+        through as (
+            delete from rota.waiting
+             using due
+             where waiting.job = due.job
+               and waiting.open <= due.parents
+            returning waiting.job, waiting.rule, waiting.priority, waiting.attempt, waiting.queue, waiting.task,
+                      waiting.failed + due.faults as failed, waiting.cancelled + due.stops as cancelled,
+                      waiting.skipped + due.skips as skipped
+        ),
+        wished as (
+            select through.*,
+                   (select exists (select from rota.cancels))
+                       and exists (select from rota.cancels where cancels.job = through.job) as unwanted
+              from through
+        ),
+        judged as materialized (
+            select wished.*,
+                   not unwanted
+                   and case wished.rule
+                            when 'all_succeeded' then failed + cancelled + skipped = 0
+                            when 'none_failed' then failed + cancelled = 0
+                            when 'all_done' then true
+                            when 'any_failed' then failed > 0
+                       end as goes,
+                   case when wished.rule is not null and unwanted then 'cancelled'
+                        when failed > 0 then 'failed'
+                        when cancelled > 0 then 'cancelled'
+                        when wished.rule is null then 'succeeded'
+                        else 'skipped'
+                   end::rota.outcome as kind
+              from wished
+        ),
+        put as (
+            insert into rota.queued (seq, job, priority, attempt, queue, task)
+            select nextval('rota.ids'), judged.job, judged.priority, judged.attempt, judged.queue, judged.task
+              from (select judged.* from judged where judged.goes order by judged.job) as judged
+            returning queued.queue
+        ),
+        skipped as (
+            insert into rota.outcomes (job, state, attempt, error)
+            select judged.job, case when judged.unwanted then 'cancelled' else 'skipped' end::rota.outcome,
+                   judged.attempt,
+                   case when judged.kind <> 'skipped' and not judged.unwanted then
+                        json_build_object(
+                            'type', 'Skipped', 'message', 'a job it waits for ' ||
+                             case judged.kind when 'failed' then 'failed' else 'was cancelled' end,
+                            'traceback', '', 'attempt', judged.attempt) end
+              from judged
+             where judged.rule is not null and not judged.goes
+        ),
+        ended as (
+            insert into rota.outcomes (job, state, attempt)
+            select judged.job,
+                   -- Somebody's wish, where there was one, is what ended it.
+                   case when judged.kind = 'failed' and judged.unwanted then 'cancelled' else judged.kind end,
+                   judged.attempt
+              from judged
+             where judged.rule is null
+        ),
+        obeyed as (
+            delete from rota.cancels
+             where cancels.job = any(array(select judged.job from judged where judged.unwanted))
+        )
+        select array(select distinct put.queue from put),
+               array_agg(judged.job) filter (where judged.rule is null),
+               array_agg(judged.job), array_agg(judged.kind)
+          into news, over, release_successors.ended, release_successors.kinds
+          from judged
+         where judged.rule is null or not judged.goes;
+
+        queues := queues || news;
+        runs := runs || over;
+        exit when release_successors.ended is null;
+        waits := false;
+        release_successors.with_runs := true;
+    end loop;
+end
+$$;
+
+create function rota.reserve_key(task text,
+    key text,
+    run bigint,
+    unique_for interval,
+    unique_open boolean) returns bigint
+language plpgsql volatile parallel unsafe
+set lock_timeout=2s
+set search_path=pg_catalog, pg_temp
+as $$
+declare
+    holder bigint;
+begin
+    loop
+        begin
+            insert into rota.keys as held (task, key, run, expires, while_open)
+            values (reserve_key.task, reserve_key.key, reserve_key.run,
+                    rota.clock() + reserve_key.unique_for, reserve_key.unique_open)
+            on conflict on constraint keys_pkey do update
+               set run = excluded.run, expires = excluded.expires, while_open = excluded.while_open
+             where held.expires <= rota.clock()
+                or (held.while_open
+                    and exists (select from rota.outcomes where outcomes.job = held.run));
+        exception when lock_not_available then
+            raise exception 'key % of task % is held by an open transaction', reserve_key.key, reserve_key.task
+                using errcode = 'RT001';
+        end;
+        if found then
+            return reserve_key.run;
+        end if;
+        -- A new statement: the insert's own snapshot may be older than the row it met.
+        select held.run into holder
+          from rota.keys as held
+         where held.task = reserve_key.task and held.key = reserve_key.key;
+        if found then
+            return holder;
+        end if;
+    end loop;
 end
 $$;
 
@@ -1627,7 +1711,7 @@ begin
     end if;
     select waiting.job into whole
       from rota.runs
-      join rota.waiting on waiting.job = any(runs.children)
+      join rota.waiting on waiting.job = any(runs.successors)
      where runs.id = retry.run;
     if found then
         raise exception 'run % is a part of run %, which is still open; try that one again when it has ended',
@@ -1654,7 +1738,7 @@ begin
             select child.job
               from undone
               join rota.jobs as job on job.id = undone.job
-             cross join lateral unnest(job.children) as child (job)
+             cross join lateral unnest(job.successors) as child (job)
              where not calls and child.job <> retry.run
         )
         select array_agg(undone.job) into anew from undone;
@@ -1667,14 +1751,14 @@ begin
              where runs.parent = any(array(
                    select child.job
                      from rota.jobs as job
-                    cross join lateral unnest(job.children) as child (job)
+                    cross join lateral unnest(job.successors) as child (job)
                     where job.id = any(anew)))
                and runs.number is not null;
             delete from rota.steps
              where steps.job = any(array(
                    select child.job
                      from rota.jobs as job
-                    cross join lateral unnest(job.children) as child (job)
+                    cross join lateral unnest(job.successors) as child (job)
                     where job.id = any(anew) and child.job <> retry.run));
         end if;
     end if;
@@ -1685,8 +1769,8 @@ begin
         returning outcomes.*
     ),
     kept as (
-        insert into rota.attempts (job, claim, worker, at, took, state, attempt, result, error)
-        select gone.job, gone.claim, gone.worker, gone.at, gone.took, gone.state, gone.attempt, gone.result,
+        insert into rota.attempts (job, claim, worker, at, seconds, state, attempt, result, error)
+        select gone.job, gone.claim, gone.worker, gone.at, gone.seconds, gone.state, gone.attempt, gone.result,
                gone.error
           from gone
          where gone.state <> 'skipped'
@@ -1697,54 +1781,22 @@ begin
         -- Flows that are parts of it have runs of their own.
         select array_agg(news.queue) into answer
           from rota.runs as whole
-          join rota.runs as part on part.parent = whole.parent and part.children = array[whole.id]
+          join rota.runs as part on part.parent = whole.parent and part.successors = array[whole.id]
          cross join lateral unnest(rota.retry(part.id)) as news (queue)
          where whole.id = retry.run;
-        select answer || laid.queues into answer from rota.lay(
+        select answer || laid.queues into answer from rota.place_job(
                retry.run, coalesce(anew, '{}'),
                coalesce(retry.attempt, (ended.attempt + 1)::smallint)) as laid;
         return answer;
     end if;
-    insert into rota.ready (seq, job, lane, attempt, queue, task)
-    select nextval('rota.ids'), job.id, job.lane,
+    insert into rota.queued (seq, job, priority, attempt, queue, task)
+    select nextval('rota.ids'), job.id, job.priority,
            (select max(attempts.attempt) + 1 from rota.attempts where attempts.job = job.id),
            job.queue, job.task
       from rota.jobs as job
      where job.id = retry.run
-    returning array[ready.queue] into answer;
+    returning array[queued.queue] into answer;
     return answer;
-end
-$$;
-
-create function rota.settle(most integer,
-    OUT queues text[],
-    OUT runs bigint[],
-    OUT rest boolean)
-language plpgsql volatile parallel unsafe
-set enable_bitmapscan=off
-set enable_mergejoin=off
-set enable_seqscan=off
-set jit=off
-set search_path=pg_catalog, pg_temp
-as $$
-declare
-    ended bigint[];
-    kinds rota.outcome[];
-begin
-    with taken as (
-        delete from rota.echoes
-         where echoes.job = any(array(
-               select echoes.job from rota.echoes order by echoes.job limit most for update skip locked))
-        returning echoes.job, echoes.kind
-    )
-    select array_agg(taken.job), array_agg(taken.kind) into ended, kinds from taken;
-    if ended is null then
-        queues := '{}';
-        runs := '{}';
-        rest := false;
-        return;
-    end if;
-    select passed.* into queues, runs, rest from rota.pass_on(ended, kinds, with_runs => true) as passed;
 end
 $$;
 
@@ -1789,20 +1841,20 @@ begin
     end if;
 
     -- Who waits for it has locked the signal before it lay down: here it is asleep, or will see what was sent.
-    perform from rota.asleep
-      where asleep.job = any(waiting) and signal.name = any(asleep.signals)
-      order by asleep.job
+    perform from rota.sleeping
+      where sleeping.job = any(waiting) and signal.name = any(sleeping.signals)
+      order by sleeping.job
         for update;
     with gone as (
-        delete from rota.asleep
-         where asleep.job = any(waiting) and signal.name = any(asleep.signals)
-        returning asleep.*
+        delete from rota.sleeping
+         where sleeping.job = any(waiting) and signal.name = any(sleeping.signals)
+        returning sleeping.*
     ),
     put as (
-        insert into rota.ready (seq, job, lane, attempt, lost, queue, task)
-        select nextval('rota.ids'), gone.job, gone.lane, gone.attempt, gone.lost, gone.queue, gone.task
+        insert into rota.queued (seq, job, priority, attempt, lost, queue, task)
+        select nextval('rota.ids'), gone.job, gone.priority, gone.attempt, gone.lost, gone.queue, gone.task
           from (select gone.* from gone order by gone.job) as gone
-        returning ready.queue
+        returning queued.queue
     )
     select array_agg(distinct put.queue) into queues from put;
     perform pg_notify('rota.wake', news.queue) from unnest(queues) as news (queue);
@@ -1850,7 +1902,7 @@ begin
     created := true;
 
     if start.key is not null then
-        start.run := rota.take_key(
+        start.run := rota.reserve_key(
             start.task, start.key, start.run, start.unique_for, start.unique_open);
         if start.run <> fresh then
             created := false;
@@ -1859,15 +1911,15 @@ begin
     end if;
 
     start.at := coalesce(start.at, rota.clock() + start.delay);
-    insert into rota.jobs (id, expires, lane, task, queue, key, args, options, trace)
+    insert into rota.jobs (id, expires, priority, task, queue, key, args, options, trace)
     values (start.run, coalesce(start.expires, rota.clock() + start.expires_in),
             start.priority, start.task, start.queue, start.key, start.args, start.options, start.trace);
 
     if start.at > rota.clock() then
-        insert into rota.asleep (job, wake, lane, queue, task)
+        insert into rota.sleeping (job, wake_at, priority, queue, task)
         values (start.run, start.at, start.priority, start.queue, start.task);
     else
-        insert into rota.ready (seq, job, lane, queue, task)
+        insert into rota.queued (seq, job, priority, queue, task)
         values (start.run, start.run, start.priority, start.queue, start.task);
     end if;
 
@@ -1877,70 +1929,18 @@ begin
 end
 $$;
 
-create function rota.take_key(task text,
-    key text,
-    run bigint,
-    unique_for interval,
-    unique_open boolean) returns bigint
-language plpgsql volatile parallel unsafe
-set lock_timeout=2s
-set search_path=pg_catalog, pg_temp
-as $$
-declare
-    holder bigint;
-begin
-    loop
-        begin
-            insert into rota.keys as held (task, key, run, until, while_open)
-            values (take_key.task, take_key.key, take_key.run,
-                    rota.clock() + take_key.unique_for, take_key.unique_open)
-            on conflict on constraint keys_pkey do update
-               set run = excluded.run, until = excluded.until, while_open = excluded.while_open
-             where held.until <= rota.clock()
-                or (held.while_open
-                    and exists (select from rota.outcomes where outcomes.job = held.run));
-        exception when lock_not_available then
-            raise exception 'key % of task % is held by an open transaction', take_key.key, take_key.task
-                using errcode = 'RT001';
-        end;
-        if found then
-            return take_key.run;
-        end if;
-        -- A new statement: the insert's own snapshot may be older than the row it met.
-        select held.run into holder
-          from rota.keys as held
-         where held.task = take_key.task and held.key = take_key.key;
-        if found then
-            return holder;
-        end if;
-    end loop;
-end
-$$;
-
-create function rota.wanted_workers(queue text,
-    target double precision DEFAULT 60,
-    fewest integer DEFAULT 0,
-    most integer DEFAULT 100,
-    concurrency integer DEFAULT NULL::integer) returns integer
-language sql stable parallel unsafe
-set search_path=pg_catalog, pg_temp
-as $$
-    select scaled.wanted
-      from rota.autoscale(target, fewest, most, concurrency, wanted_workers.queue) as scaled
-$$;
-
-create function rota.workers_for(arrivals double precision,
-    service double precision,
+create function rota.workers_needed(arrival_rate double precision,
+    mean_seconds double precision,
     backlog double precision,
     running double precision,
     target double precision,
     concurrency double precision,
-    fewest integer,
-    most integer) returns integer
+    min_workers integer,
+    max_workers integer) returns integer
 language sql immutable parallel safe
-RETURN LEAST(GREATEST((ceil((LEAST(((GREATEST((GREATEST(arrivals, (0.0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000001)::double precision) * GREATEST(service, (0.0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000001)::double precision)), running) + (backlog * LEAST((1)::double precision, (GREATEST(service, (0.0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000001)::double precision) / GREATEST(target, (0.001)::double precision))))) / GREATEST(concurrency, (1)::double precision)), ('1000000000'::numeric)::double precision) - (0.000000001)::double precision)))::integer, CASE WHEN ((backlog > (0)::double precision) OR (running > (0)::double precision)) THEN 1 ELSE 0 END, fewest), most);
+RETURN LEAST(GREATEST((ceil((LEAST(((GREATEST((GREATEST(arrival_rate, (0.0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000001)::double precision) * GREATEST(mean_seconds, (0.0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000001)::double precision)), running) + (backlog * LEAST((1)::double precision, (GREATEST(mean_seconds, (0.0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000001)::double precision) / GREATEST(target, (0.001)::double precision))))) / GREATEST(concurrency, (1)::double precision)), ('1000000000'::numeric)::double precision) - (0.000000001)::double precision)))::integer, CASE WHEN ((backlog > (0)::double precision) OR (running > (0)::double precision)) THEN 1 ELSE 0 END, min_workers), max_workers);
 
-comment on function rota.wanted_workers(pg_catalog.text,double precision,integer,integer,integer) is 'How many workers a queue wants: one number, for KEDA and the like. Public and stable.';
+comment on function rota.desired_workers(pg_catalog.text,double precision,integer,integer,integer) is 'How many workers a queue wants: one number, for KEDA and the like. Public and stable.';
 
 comment on view rota.job_state is 'Where each job is: waiting, ready, asleep, running, quarantined, succeeded, failed, cancelled, expired or skipped. Public and stable.';
 

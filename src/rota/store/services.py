@@ -1,4 +1,4 @@
-"""Services: which instances know them, which one runs each, and what became of each iteration."""
+"""Queries for services: the instances that offer them, the one that runs each, and their iterations."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ LEADER_PREFIX = "service "
 
 
 def leader_of(service: str) -> str:
-    """The name under which an instance leads that runs a service."""
+    """Return the leader name of a service."""
     return LEADER_PREFIX + service
 
 
 class InstanceRow(msgspec.Struct, frozen=True):
-    """An instance that runs services, or stands by to."""
+    """Instance that runs services or is a candidate for them."""
 
     instance: UUID
     services: list[str]
     running: list[str]
     silent_seconds: float = 0.0
-    """Seconds since its last report."""
+    """Seconds since its last heartbeat."""
 
 
 class ServiceDue(msgspec.Struct, frozen=True):
     delay: float
-    """Seconds until it is due."""
+    """Seconds until the next iteration is due."""
     failures: int
 
 
@@ -52,27 +52,27 @@ def beat(
 
 
 def unregister(instance: UUID) -> Query[Any]:
-    return Query("instance/leave", {"instance": instance}, lambda: None)
+    return Query("instance/unregister", {"instance": instance}, lambda: None)
 
 
 def begin_term(
     name: str, every: float | None, max_delay: float, term: int, instance: UUID
 ) -> Query[ServiceDue]:
-    """`longest`: seconds that one that is lost again and again has to wait at most."""
+    """Begin a term of a service. `max_delay` is the longest pause after repeated losses, in seconds."""
     params = {
         "name": name,
         "leader": leader_of(name),
         "every": every,
-        "longest": max_delay,
+        "max_delay": max_delay,
         "term": term,
         "instance": instance,
     }
-    return Query("service/enter", params, ServiceDue)
+    return Query("service/begin_term", params, ServiceDue)
 
 
 def begin_iteration(name: str, term: int, identity: dict[str, Any]) -> Query[int]:
     params = {"name": name, "leader": leader_of(name), "term": term, **identity}
-    return Query("service/begin", params, int)
+    return Query("service/begin_iteration", params, int)
 
 
 def finish_iteration(
@@ -85,6 +85,6 @@ def finish_iteration(
         "outcome": outcome,
         "error": error,
         "failures": failures,
-        "rest": delay,
+        "delay": delay,
     }
-    return Query("service/finish", params, lambda: None)
+    return Query("service/finish_iteration", params, lambda: None)

@@ -1,4 +1,4 @@
-"""Signals: what is said to a run, and who waits for it."""
+"""Queries for signals: send, read and wait."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ from rota.store.query import Query
 
 
 def send(run: int, name: str, payload: str) -> Query[str | None]:
-    """Say something to a run. Answers sent, known (there was one, which stands) or ended; None: there is no
-    such run."""
+    """Send a signal to a run.
+
+    Return "sent", "known" (a signal of this name exists and is kept) or "ended"; None if the run does
+    not exist.
+    """
     return Query(
         "signal/send", {"run": run, "name": name, "payload": payload}, lambda answer: answer
     )
 
 
 def read_payload(run: int, name: str) -> Query[str]:
-    """What was said under a name. No row: nothing, so far."""
-    return Query("signal/look", {"run": run, "name": name}, str)
+    """Return the payload of a signal. No row if it was not sent yet."""
+    return Query("signal/read_payload", {"run": run, "name": name}, str)
 
 
 def register_waits(waits: Sequence[tuple[ClaimedJob, JournalEntry]]) -> Query[None]:
-    """Note who waits for what, and lock it."""
+    """Record the jobs that wait for signals, and lock these signals."""
     return Query(
-        "signal/expect",
+        "signal/register_waits",
         {
             "runs": int_array([job.job if job.run is None else job.run for job, _ in waits]),
             "names": text_array([step.name for _, step in waits]),

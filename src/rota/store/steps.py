@@ -1,4 +1,4 @@
-"""Steps: what the code of jobs has come to, kept for many jobs at once, and read when they run again."""
+"""Queries for steps: record journal entries of many jobs at once, and read them for replay."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rota.store.query import Query
 
 
 class UnwrittenEntry(msgspec.Struct, frozen=True):
-    """A step that was not kept, by its number in the list, from 1."""
+    """Entry that was not written."""
 
     index: int
     is_held: bool
-    """The job is still this worker's: there is one already, which stands."""
+    """True if the worker still holds the job: an entry existed already and is kept."""
 
 
 class StoredEntryRow(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class StoredEntryRow(msgspec.Struct, frozen=True):
 def record(
     worker: int, entries: Sequence[tuple[ClaimedJob, JournalEntry]]
 ) -> Query[UnwrittenEntry]:
-    """Keep steps of many jobs. Answers those that were not kept."""
+    """Record journal entries of many jobs. Return those that were not written."""
     steps = [entry for _, entry in entries]
     return Query(
         "step/record",
@@ -41,24 +41,24 @@ def record(
             "names": text_array([step.name for step in steps]),
             "numbers": int_array([step.number for step in steps]),
             "positions": int_array([step.position for step in steps]),
-            "own": bool_array([step.in_main_branch for step in steps]),
-            "open": bool_array([step.is_open for step in steps]),
+            "in_main_branch": bool_array([step.in_main_branch for step in steps]),
+            "is_open": bool_array([step.is_open for step in steps]),
             "tries": int_array([step.tries for step in steps]),
-            "took": microsecond_array([step.duration for step in steps]),
-            "seconds": _nullable_float_array([step.seconds for step in steps]),
+            "durations": microsecond_array([step.duration for step in steps]),
+            "delays": _nullable_float_array([step.seconds for step in steps]),
             "untils": text_array([step.until for step in steps]),
             "results": text_array([step.result for step in steps]),
             "errors": text_array([step.error for step in steps]),
-            "places": text_array([step.branch_key for step in steps]),
+            "branch_keys": text_array([step.branch_key for step in steps]),
         },
         UnwrittenEntry,
     )
 
 
 def read(jobs: Sequence[ClaimedJob]) -> Query[StoredEntryRow]:
-    """What jobs have come to before."""
+    """Return the recorded entries of jobs."""
     return Query(
-        "step/of",
+        "step/read",
         {
             "jobs": int_array([job.job for job in jobs]),
             "runs": int_array([job.job if job.run is None else job.run for job in jobs]),
@@ -72,14 +72,14 @@ def suspend(
     jobs: Sequence[ClaimedJob],
     waits: Sequence[tuple[ClaimedJob, JournalEntry]],
 ) -> Query[MoveResult]:
-    """Lay jobs to sleep until one of the steps they wait for is over. Answers the jobs accepted."""
+    """Suspend jobs until one of the entries they wait for is complete. Return the jobs accepted."""
     return Query(
         "job/suspend",
         {
             "worker": worker,
             "claims": int_array([job.claim for job in jobs]),
             "jobs": int_array([job.job for job in jobs]),
-            "waiting": int_array([job.job for job, _ in waits]),
+            "waiting_jobs": int_array([job.job for job, _ in waits]),
             "runs": int_array([job.job if job.run is None else job.run for job, _ in waits]),
             "kinds": int_array([step.kind for _, step in waits]),
             "names": text_array([step.name for _, step in waits]),
@@ -90,9 +90,9 @@ def suspend(
 
 
 def restart(worker: int, jobs: Sequence[ClaimedJob], args: Sequence[str]) -> Query[MoveResult]:
-    """Let jobs begin anew with other arguments. Answers the jobs accepted."""
+    """Restart jobs with other arguments. Return the jobs accepted."""
     return Query(
-        "step/clear",
+        "step/restart",
         {
             "worker": worker,
             "claims": int_array([job.claim for job in jobs]),
@@ -112,9 +112,8 @@ class ProgressUpdate(NamedTuple):
 
 
 def write_progress(updates: Sequence[ProgressUpdate]) -> Query[Any]:
-    """Keep how far jobs are."""
     return Query(
-        "step/progress",
+        "step/write_progress",
         {
             "claims": int_array([each.claim for each in updates]),
             "jobs": int_array([each.job for each in updates]),
@@ -127,13 +126,13 @@ def write_progress(updates: Sequence[ProgressUpdate]) -> Query[Any]:
 
 
 def write_logs(lines: Sequence[tuple[ClaimedJob, float, str]]) -> Query[Any]:
-    """Keep what the code of jobs said, so many seconds ago."""
+    """Write log lines of jobs, each with its age in seconds."""
     return Query(
-        "step/log",
+        "step/write_logs",
         {
             "jobs": int_array([job.job for job, _, _ in lines]),
             "attempts": int_array([job.attempt for job, _, _ in lines]),
-            "ago": [ago for _, ago, _ in lines],
+            "ages": [ago for _, ago, _ in lines],
             "messages": [message for *_, message in lines],
         },
         lambda: None,

@@ -1,4 +1,4 @@
-"""The ticks of schedules: which are due, what was started for each, and where their schedules go on."""
+"""Queries for ticks: the schedules that are due, the runs started for them, and their next position."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rota.model.timetable import Timetable
 from rota.store.query import Query
 
 BATCH_SCHEDULES = 200
-"""Schedules seen to in one transaction."""
+"""Schedules handled in one transaction."""
 
 
 class DueSchedule(msgspec.Struct, frozen=True):
-    """A schedule that is due, under lock."""
+    """Locked schedule that is due."""
 
     name: str
     kind: str
@@ -67,17 +67,17 @@ class DueSchedule(msgspec.Struct, frozen=True):
 
 
 class ScheduleStatus(msgspec.Struct, frozen=True):
-    """How a schedule under lock is doing."""
+    """State of a locked schedule."""
 
     name: str
     is_paused: bool
-    """Just now: it has failed too often."""
+    """True if it was paused just now because it failed too often."""
     open_runs: list[int]
-    """Its runs that have not ended, apart from what was backfilled."""
+    """Runs that have not ended, without backfilled ones."""
 
 
 class TickRecord(msgspec.Struct, frozen=True):
-    """What is written down of a tick."""
+    """Tick to record."""
 
     schedule: str
     tick: datetime
@@ -88,7 +88,7 @@ class TickRecord(msgspec.Struct, frozen=True):
 
 
 class ScheduleAdvance(msgspec.Struct, frozen=True):
-    """Where a schedule goes on."""
+    """New position of a schedule."""
 
     schedule: DueSchedule
     decision: TickDecision
@@ -101,32 +101,32 @@ class ScheduleAdvance(msgspec.Struct, frozen=True):
 
 class OpenTicks(msgspec.Struct, frozen=True):
     ended_schedules: list[str]
-    """Schedules with runs that have ended, and nobody has noted it."""
+    """Schedules with runs that have ended but are not recorded as ended."""
     has_open: bool
-    """Whether there are runs at all whose end is not noted."""
+    """True if there are runs whose end is not recorded yet."""
 
 
-# When to look
+# Finding due schedules
 
 
 def next_due(targets: Sequence[str], deferred: Sequence[str] = ()) -> Query[float | None]:
-    """In how many seconds. `others`: schedules that are left to others."""
-    params = {"targets": list(targets), "others": list(deferred)}
-    return Query("tick/next", params, lambda rest: rest)
+    """Return the seconds until the next schedule is due. `deferred` are schedules left to other workers."""
+    params = {"targets": list(targets), "deferred": list(deferred)}
+    return Query("tick/next_due", params, lambda rest: rest)
 
 
 def due_names(
     targets: Sequence[str], deferred: Sequence[str] = (), limit: int = BATCH_SCHEDULES
 ) -> Query[str]:
-    params = {"targets": list(targets), "others": list(deferred), "limit": limit}
-    return Query("tick/names", params, str)
+    params = {"targets": list(targets), "deferred": list(deferred), "limit": limit}
+    return Query("tick/due_names", params, str)
 
 
 # In one transaction
 
 
 def set_short_timeouts() -> Query[Any]:
-    return Query("tick/hurry", {}, lambda *_: None)
+    return Query("tick/set_short_timeouts", {}, lambda *_: None)
 
 
 def lock_due(
@@ -137,38 +137,38 @@ def lock_due(
 ) -> Query[DueSchedule]:
     params = {
         "targets": list(targets),
-        "others": list(deferred),
+        "deferred": list(deferred),
         "names": None if name is None else [name],
         "limit": limit,
     }
-    return Query("tick/due", params, DueSchedule)
+    return Query("tick/lock_due", params, DueSchedule)
 
 
 def record_outcomes(names: Sequence[str]) -> Query[ScheduleStatus]:
-    return Query("tick/settle", {"names": list(names)}, ScheduleStatus)
+    return Query("tick/record_outcomes", {"names": list(names)}, ScheduleStatus)
 
 
 def postpone(reasons: Mapping[str, str | None], seconds: float) -> Query[Any]:
-    params = {"names": list(reasons), "whys": list(reasons.values()), "seconds": seconds}
-    return Query("tick/put_off", params, lambda: None)
+    params = {"names": list(reasons), "reasons": list(reasons.values()), "seconds": seconds}
+    return Query("tick/postpone", params, lambda: None)
 
 
 def record(
     records: Sequence[TickRecord], process: tuple[str, int], at: datetime | None = None
 ) -> Query[tuple[str, datetime]]:
-    """Answers those that were not there. `at`: when they were seen to; None: now."""
+    """Record ticks. Return those that were new. `at` is when they were handled; None means now."""
     params = {
         **_columns(records, process, at),
         "numbers": [each.number for each in records],
         "backfilled": [each.backfilled for each in records],
     }
-    return Query("tick/mark", params, lambda name, tick: (name, tick))
+    return Query("tick/record", params, lambda name, tick: (name, tick))
 
 
 def update_states(
     records: Sequence[TickRecord], process: tuple[str, int], at: datetime
 ) -> Query[Any]:
-    return Query("tick/restate", _columns(records, process, at), lambda: None)
+    return Query("tick/update_states", _columns(records, process, at), lambda: None)
 
 
 def _columns(
@@ -179,7 +179,7 @@ def _columns(
         "names": [each.schedule for each in records],
         "ticks": [each.tick for each in records],
         "states": [each.state for each in records],
-        "whys": [each.reason for each in records],
+        "reasons": [each.reason for each in records],
         "host": process[0],
         "pid": process[1],
     }
@@ -201,14 +201,14 @@ def record_runs(
         "pid": process[1],
         "backfilled": backfilled,
     }
-    return Query("tick/started", params, lambda: None)
+    return Query("tick/record_runs", params, lambda: None)
 
 
 def advance(advances: Sequence[ScheduleAdvance]) -> Query[int]:
     params = {
         "names": [each.schedule.name for each in advances],
-        "olds": [each.schedule.next for each in advances],
-        "waits": [each.schedule.queued for each in advances],
+        "expected_nexts": [each.schedule.next for each in advances],
+        "expected_queueds": [each.schedule.queued for each in advances],
         "nexts": [each.decision.next for each in advances],
         "dues": [each.decision.due for each in advances],
         "queueds": [each.decision.queued for each in advances],
@@ -225,8 +225,8 @@ def advance(advances: Sequence[ScheduleAdvance]) -> Query[int]:
 
 
 def open_ticks(limit: int = BATCH_SCHEDULES) -> Query[OpenTicks]:
-    return Query("tick/open", {"limit": limit}, OpenTicks)
+    return Query("tick/open_ticks", {"limit": limit}, OpenTicks)
 
 
 def lock(names: Sequence[str]) -> Query[str]:
-    return Query("tick/hold", {"names": list(names)}, str)
+    return Query("tick/lock", {"names": list(names)}, str)

@@ -1,4 +1,4 @@
-"""Timers: what is asleep and due moves to ready."""
+"""Timers: sleeping jobs that are due become queued."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ class WokenJobs(msgspec.Struct, frozen=True):
     count: int
     queues: list[str]
     next_seconds: float | None
-    """Seconds until the next one is due; None: nothing sleeps."""
+    """Seconds until the next job is due; None if no job sleeps."""
     next_schedule_seconds: float | None
-    """Seconds until the next schedule is; None: there is none."""
+    """Seconds until the next schedule is due; None if there is none."""
 
 
 def wake(limit: int) -> Query[WokenJobs]:

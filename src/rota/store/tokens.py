@@ -1,4 +1,4 @@
-"""Tokens as rows: made, listed, looked at when somebody shows one, revoked. Digests only."""
+"""Queries for access tokens: create, list, check and revoke. Only digests are stored."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from rota.store.query import Query
 
 
 class TokenRow(msgspec.Struct, frozen=True):
-    """A token as it is listed."""
-
     id: str
     name: str
     role: str
@@ -22,22 +20,22 @@ class TokenRow(msgspec.Struct, frozen=True):
     expires: datetime | None
     revoked: datetime | None
     last_used: datetime | None
-    """When it was last, to the minute; None: never."""
+    """Last use, to the minute; None if never used."""
     state: str
-    """good, expired or revoked."""
+    """`good`, `expired` or `revoked`."""
 
 
 class StoredToken(msgspec.Struct, frozen=True):
-    """What is known of a token that somebody shows."""
+    """Stored token that a request presents."""
 
     name: str
     role: str
     digest: bytes
     state: str
     expires_in: float | None
-    """Seconds until it expires; None: it does not."""
+    """Seconds until it expires; None if it does not."""
     needs_touch: bool
-    """Its use is to be noted again."""
+    """True if the last use has to be recorded again."""
 
 
 def create(
@@ -49,26 +47,28 @@ def create(
         "role": role.text,
         "digest": token.digest,
         "lifetime": lifetime,
-        "who": operator,
+        "operator": operator,
     }
     return Query("token/create", params, TokenRow)
 
 
 def revoke(id: str, operator: str) -> Query[TokenRow]:
-    """No row: there is none, or it was revoked before."""
-    return Query("token/revoke", {"id": id, "who": operator}, TokenRow)
+    """Revoke a token. No row if it does not exist or was revoked before."""
+    return Query("token/revoke", {"id": id, "operator": operator}, TokenRow)
 
 
 def list_tokens(
     id: str | None = None, *, include_inactive: bool = False, limit: int = 200
 ) -> Query[TokenRow]:
-    """Those that open something; `over`: also those that do not any more."""
-    return Query("token/list", {"id": id, "over": include_inactive, "limit": limit}, TokenRow)
+    """Return the valid tokens; with `include_inactive` also expired and revoked ones."""
+    return Query(
+        "token/list", {"id": id, "include_inactive": include_inactive, "limit": limit}, TokenRow
+    )
 
 
 def read(id: str) -> Query[StoredToken]:
-    return Query("token/look", {"id": id}, StoredToken)
+    return Query("token/read", {"id": id}, StoredToken)
 
 
 def record_use(id: str) -> Query[Any]:
-    return Query("token/touch", {"id": id}, lambda: None)
+    return Query("token/record_use", {"id": id}, lambda: None)

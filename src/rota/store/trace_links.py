@@ -1,4 +1,4 @@
-"""Where jobs were in a trace, for those who have waited for them."""
+"""Trace contexts of finished jobs, for the jobs that waited for them."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from rota.store.array_literals import int_array, text_array
 from rota.store.query import Query
 
 MAX_LINKS = 128
-"""Links of one span, as many as are usually kept."""
+"""Links of one span, the usual limit of tracing systems."""
 
 
 def write(links: Sequence[tuple[int, str]]) -> Query[int]:
-    """Note of jobs that are about to end where they were."""
+    """Record the trace contexts of jobs that are about to end."""
     params = {
         "jobs": int_array(job for job, _ in links),
         "traces": text_array([trace for _, trace in links]),
     }
-    return Query("link/write", params, int)
+    return Query("trace_link/write", params, int)
 
 
 def read(jobs: Sequence[int]) -> Query[tuple[int, str]]:
-    """Of whom these jobs have come."""
+    """Return the trace contexts of the jobs that these jobs waited for."""
     params = {"jobs": int_array(jobs), "limit": MAX_LINKS}
-    return Query("link/of", params, lambda job, trace: (job, trace))
+    return Query("trace_link/read", params, lambda job, trace: (job, trace))
 
 
 def read_of_calls(parent: int, run: int) -> Query[str]:
-    """Where the calls were that a job has waited for."""
-    return Query("link/of_calls", {"parent": parent, "run": run, "limit": MAX_LINKS}, str)
+    """Return the trace contexts of the calls that a job waited for."""
+    return Query(
+        "trace_link/read_of_calls", {"parent": parent, "run": run, "limit": MAX_LINKS}, str
+    )

@@ -1,7 +1,7 @@
-"""Statements on a connection of the user's: they commit or roll back with whatever else he does there.
+"""Statements on a user's connection: they commit or roll back with the user's transaction.
 
 psycopg (sync and async), asyncpg, SQLAlchemy 2 (connections and sessions, sync and async) and Django are
-recognised by the class they come from, without importing any of them.
+recognised by their classes, without importing any of them.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _SUPPORTED = (
 
 
 class RenderedStatement(Protocol):
-    """A statement with its parameters, in the two forms that drivers understand."""
+    """Statement with its parameters, in the two forms that drivers accept."""
 
     def formatted(self) -> tuple[str, Any]:
-        """With %s, or %(name)s."""
+        """Return the statement with %s or %(name)s."""
         ...
 
     def numbered(self) -> tuple[str, Sequence[Any]]:
-        """With $1, $2, …"""
+        """Return the statement with $1, $2, …"""
         ...
 
 
 def run_on(connection: Any, query: Query[Row], schema: str) -> list[Row] | Awaitable[list[Row]]:
-    """Run a query there. Answers its rows, or what has to be awaited for them."""
+    """Run a query on a user's connection. Return its rows, or an awaitable of them."""
     with pg_errors.translated(schema):
         answer = execute_on(connection, _OwnStatement(query, schema))
     if isinstance(answer, Awaitable):
@@ -46,18 +46,21 @@ def run_on(connection: Any, query: Query[Row], schema: str) -> list[Row] | Await
 def execute_on(
     connection: Any, statement: RenderedStatement, parameter: str = "options(on=…)"
 ) -> Rows | Awaitable[Rows]:
-    """Run a statement there. `what` takes the connection, and is named if it cannot."""
+    """Run a statement on a user's connection.
+
+    `parameter` is the name of the argument that the connection came from, for the error message.
+    """
     return _executor_for(connection, parameter)(connection, statement)
 
 
 def is_async(connection: Any, parameter: str = "options(on=…)") -> bool:
-    """Whether this connection is awaited."""
+    """True if this connection is asynchronous."""
     return _executor_for(connection, parameter) in (_psycopg_async, _asyncpg, _sqlalchemy_async)
 
 
 @dataclass(frozen=True, slots=True)
 class _OwnStatement:
-    """A statement of ours."""
+    """Rendering of a `Query`."""
 
     query: Query[Any]
     schema: str
@@ -123,13 +126,13 @@ async def _asyncpg(connection: Any, statement: RenderedStatement) -> Rows:
 
 
 def _sqlalchemy(connection: Any, statement: RenderedStatement) -> Rows:
-    # A session lends the connection of its own transaction; a connection is one already.
+    # A session has a method that returns the connection of its transaction.
     sa_connection = connection.connection() if callable(connection.connection) else connection
     if sa_connection.dialect.paramstyle == "numeric_dollar":
         text, params = statement.numbered()
     else:
         text, params = statement.formatted()
-    # One set of parameters, which a list would not be.
+    # SQLAlchemy takes a tuple as one set of parameters, and a list as several.
     params = params if isinstance(params, dict) else tuple(params)
     rows: Rows = sa_connection.exec_driver_sql(text, params).fetchall()
     return rows

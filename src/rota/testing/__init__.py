@@ -1,4 +1,4 @@
-"""For tests of programs that use Rota, and for our own.
+"""Tools for tests of programs that use Rota, and for Rota's own tests.
 
     async def test_a_picture_is_resized(rota_harness):
         resize = rota_harness.app.task(pictures.resize)
@@ -8,9 +8,9 @@
 
         assert await run.result() == "a.100.png"
 
-That happens in a real PostgreSQL, in a database that is made for the test and dropped after it: there is no
-second engine in memory that could behave otherwise. What a durable function comes to, whatever crashes and
-however long it sleeps, is tested without any:
+This test runs in a real PostgreSQL, in a database that is created for the test and dropped after it. There
+is no second, in-memory engine that could behave differently. The result of a durable function, with crashes
+and sleeps of any length, can be tested without a database:
 
     async def test_a_customer_is_asked_after_a_week():
         result = await simulate(onboard, user=42)
@@ -18,7 +18,7 @@ however long it sleeps, is tested without any:
         assert result.steps == ["welcome", "ask"]
         assert result.slept == timedelta(days=7)
 
-`rota.testing.plugin` has the fixtures, docs/guides/testing.md the whole story.
+`rota.testing.plugin` has the fixtures; docs/guides/testing.md is the guide.
 """
 
 from rota.testing.clock import NotThrowaway, SettableClock

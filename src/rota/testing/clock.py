@@ -1,8 +1,8 @@
-"""The clock of a throwaway database: stop it, move it, let it go.
+"""Clock of a throwaway database, which tests can stop, move and resume.
 
-Only the database's clock decides what is due, and it is one SQL function, `rota.clock()`. Setting the
-time puts another function in its place, for every connection at once. That would be the end of a real
-database, so it is refused in one that is not marked: databases made by `rota.testing` are.
+Only the database's clock decides when jobs are due, and it is one SQL function, `rota.clock()`. Setting the
+time replaces this function, for every connection at once. That would destroy a real database, so it is
+refused unless the database is marked as throwaway. Databases created by `rota.testing` are marked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 THROWAWAY_SCHEMA = "rota_throwaway"
 """A schema of this name marks a database whose clock may be set."""
 
-# The definition that was there is kept beside the mark, so that letting go restores it to the letter.
+# The original definition is kept beside the mark, so that resume() restores it exactly.
 _CREATE_SAVED_CLOCK = (
     "create table if not exists rota_throwaway.clock (definition text primary key)"
 )
@@ -35,18 +35,18 @@ _TAKE_SAVED_CLOCK = "delete from rota_throwaway.clock returning definition"
 
 
 class NotThrowaway(RotaError):
-    """This database is not one that tests may break."""
+    """Raised for a database that is not marked as throwaway."""
 
 
 class SettableClock:
-    """The time as an app's database sees it. Until it is set, it is the server's own."""
+    """Clock of an app's database. Until it is set, it is the server's clock."""
 
     def __init__(self, app: Rota) -> None:
         self._app = app
         self._schema = app.settings.schema
 
     async def now(self) -> datetime:
-        """What time it is, as the database sees it."""
+        """Return the current time of the database."""
         async with self._connection() as connection:
             return await self._read(connection)
 
@@ -60,14 +60,14 @@ class SettableClock:
             await self._stop(connection, now)
 
     async def advance(self, by: timedelta) -> datetime:
-        """Move the clock, and stop it there if it was running. Answers the new time."""
+        """Move the clock, stop it if it was running, and return the new time."""
         async with self._connection() as connection:
             now = await self._read(connection) + by
             await self._stop(connection, now)
         return now
 
     async def resume(self) -> None:
-        """Let the clock run again, at the server's time."""
+        """Let the clock run again with the server's time."""
         async with self._connection() as connection:
             await self._check_throwaway(connection)
             for (definition,) in await (await connection.execute(_TAKE_SAVED_CLOCK)).fetchall():
@@ -98,7 +98,7 @@ class SettableClock:
         await self._notify_workers(connection)
 
     async def _check_throwaway(self, connection: AsyncConnection[Any]) -> None:
-        """Refuse to touch a database that nobody has marked."""
+        """Raise NotThrowaway unless the database is marked."""
         found = await connection.execute(
             "select to_regnamespace(%s) is not null", (THROWAWAY_SCHEMA,)
         )
@@ -111,7 +111,7 @@ class SettableClock:
         await connection.execute(_CREATE_SAVED_CLOCK)
 
     async def _notify_workers(self, connection: AsyncConnection[Any]) -> None:
-        """Workers that rest until a time by their own watch look again."""
+        """Wake workers that sleep until a time by their own clock, so that they poll again."""
         await connection.execute("select pg_notify(%s, '!clock')", (f"{self._schema}.wake",))
 
     @asynccontextmanager

@@ -1,7 +1,7 @@
-"""Waiting for what the engine announces, instead of sleeping and hoping.
+"""Waiting for events of the engine, instead of sleeping for a fixed time.
 
-A witness remembers every event since it subscribed, so it does not matter whether the event comes
-before or after somebody asks for it.
+A recorder keeps every event since it subscribed, so an event is found whether it is published before or
+after the test waits for it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=Event)
 
 MAX_LISTED_EVENTS = 20
-"""How many of the events that did come a failure lists."""
+"""Number of latest events listed in the error message."""
 
 
 class EventNotSeen(RotaError, TimeoutError):
-    """The event did not come in time; the message says what did."""
+    """The event was not published in time; the message lists the events that were."""
 
 
 class EventRecorder:
-    """Sees what an app announces, from the moment it is made until it is closed."""
+    """Records the events of an app from its creation until it is closed."""
 
     def __init__(self, app: Rota) -> None:
         self.events: list[Event] = []
@@ -38,7 +38,9 @@ class EventRecorder:
     async def wait_for_event(
         self, kind: type[E], /, *, timeout: float = 10.0, **expected: Any
     ) -> E:
-        """The first event of this kind with these fields, once there is one."""
+        """Return the first event of this kind with these field values, waiting for it up to `timeout`
+        seconds.
+        """
         unknown = expected.keys() - {each.name for each in fields(kind)}
         if unknown:
             raise ArgumentError(f"{kind.__name__} has no field {sorted(unknown)[0]!r}")
@@ -66,7 +68,7 @@ class EventRecorder:
             self._checks.remove(check)
 
     def close(self) -> None:
-        """See nothing more."""
+        """Stop recording."""
         self._unsubscribe()
 
     def _on_event(self, event: Event) -> None:

@@ -1,13 +1,13 @@
-"""An app under test, with everything a test wants to do to it.
+"""Test harness for an app.
 
     async with Harness(app, dsn) as harness:
         run = await send_welcome.start(user=1)
         await harness.run_until_idle()
         await harness.clock.advance(timedelta(days=7))
-        await harness.saw(JobFinished, job=run.id)
+        await harness.wait_for_event(JobFinished, job=run.id)
 
-Given a DSN, the app works there for the length of the block, so that the app your tasks are registered
-with, the one your program uses, is the one that is tested.
+With a DSN, the app uses that database for the duration of the block. The tested app is then the one of the
+program, with the tasks registered there.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ E = TypeVar("E", bound=Event)
 
 
 class Harness:
-    """An app in a test's database, for as long as the block lasts, with a clock to set and events to wait
-    for: `async with Harness(app, rota_dsn) as harness`. `harness.app` is the app, `harness.clock` the
-    clock."""
+    """An app in a test database, with a settable clock and recorded events.
+
+    Use it as a context manager: `async with Harness(app, rota_dsn) as harness`. `harness.app` is the app,
+    `harness.clock` the clock.
+    """
 
     def __init__(self, app: Rota, dsn: str | None = None) -> None:
         self.app = app
@@ -38,7 +40,7 @@ class Harness:
 
     async def __aenter__(self) -> Self:
         if self._dsn is not None:
-            # Ours while the block lasts, the app's own in the meantime.
+            # Swap the two DSNs: `_dsn` holds the app's own one for the duration of the block.
             self._dsn = self.app.switch_database(self._dsn)
             self._switched = True
         else:
@@ -54,13 +56,15 @@ class Harness:
 
     @property
     def events(self) -> Sequence[Event]:
-        """What the app's workers have announced since the block began."""
+        """Events published by the app's workers since the block began."""
         return self._recorder.events
 
     async def wait_for_event(
         self, kind: type[E], /, *, timeout: float = 10.0, **expected: Any
     ) -> E:
-        """The first event of this kind with these fields since the block began, once there is one."""
+        """Return the first event of this kind with these field values since the block began, waiting if
+        necessary.
+        """
         return await self._recorder.wait_for_event(kind, timeout=timeout, **expected)
 
     async def run_until_idle(
@@ -70,5 +74,5 @@ class Harness:
         queues: Sequence[str] | None = None,
         concurrency: int | None = None,
     ) -> None:
-        """Run a worker until no job is ready, running or due; raise NotIdle after `timeout`."""
+        """Run a worker until no job is queued, running or due. Raise NotIdle after `timeout` seconds."""
         await run_until_idle(self.app, timeout=timeout, queues=queues, concurrency=concurrency)

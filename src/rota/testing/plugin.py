@@ -1,11 +1,11 @@
-"""Fixtures for pytest: loaded wherever Rota is installed, so this imports next to nothing.
+"""Fixtures for pytest. The plugin is loaded wherever Rota is installed, so it imports very little.
 
     rota_dsn       a fresh, migrated database, dropped after the test
-    rota_app       a Rota in it, closed after the test
-    rota_harness   that app, with a clock to set and events to wait for
-    rota_simulate  runs a durable function with no database at all; for tests that await, and others
+    rota_app       a Rota app in it, closed after the test
+    rota_harness   that app, with a settable clock and recorded events
+    rota_simulate  runs a durable function without a database, in async tests and others
 
-The async ones need pytest-asyncio (in either mode) or anyio's plugin.
+The async fixtures need pytest-asyncio (in either mode) or anyio's plugin.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _async_fixture(fixture: Callable[..., AsyncIterator[Any]]) -> Any:
 
 @pytest.fixture(scope="session")
 def rota_server() -> Iterator[DatabaseServer]:
-    """The server that databases are made in: ROTA_TEST_DATABASE_URL, or a private one."""
+    """Server in which test databases are created: ROTA_TEST_DATABASE_URL, or a private one."""
     from rota.testing.server import server
 
     with server() as opened:
@@ -49,7 +49,7 @@ def rota_dsn(rota_server: DatabaseServer) -> Iterator[str]:
 
 @_async_fixture
 async def rota_app(rota_dsn: str) -> AsyncIterator[Rota]:
-    """A Rota in a fresh database. Its workers poll often, so that moving the clock is noticed soon."""
+    """A Rota app in a fresh database. Its workers poll often, so that they notice a moved clock soon."""
     from rota.app import Rota
 
     async with Rota(rota_dsn, poll_interval=0.1) as app:
@@ -58,7 +58,7 @@ async def rota_app(rota_dsn: str) -> AsyncIterator[Rota]:
 
 @_async_fixture
 async def rota_harness(rota_app: Rota) -> AsyncIterator[Harness]:
-    """`rota_app`, with a clock to set and events to wait for."""
+    """`rota_app` with a settable clock and recorded events."""
     from rota.testing.harness import Harness
 
     async with Harness(rota_app) as harness:
@@ -67,7 +67,7 @@ async def rota_harness(rota_app: Rota) -> AsyncIterator[Harness]:
 
 @pytest.fixture
 def rota_simulate() -> Simulate:
-    """`rota.testing.simulate`: `await rota_simulate(task, …)`, or `rota_simulate.sync(task, …)`."""
+    """Return `rota.testing.simulate`: `await rota_simulate(task, …)`, or `rota_simulate.sync(task, …)`."""
     from rota.testing.simulate import simulate
 
     return simulate

@@ -1,10 +1,10 @@
-"""Databases for tests: made in milliseconds, migrated, and gone afterwards.
+"""Test databases: created in milliseconds, migrated, and dropped afterwards.
 
-The server is the one that ROTA_TEST_DATABASE_URL names, with a role that may create databases; else a
-private PostgreSQL in a temporary directory. A template is migrated once, and each test gets a copy.
+The server is the one of ROTA_TEST_DATABASE_URL, with a role that may create databases, or else a private
+PostgreSQL in a temporary directory. A template is migrated once, and each test gets a copy.
 
-Every database made here is called `rota_test_…` and belongs to a session that keeps one connection open
-under the same name. What a killed session has left behind is dropped by the next one.
+Every database is called `rota_test_…` and belongs to a session that keeps one connection open under the
+same name. Databases of a killed session are dropped by the next one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DATABASE_NAME = re.compile(r"(rota_test_[0-9a-f]{10})_\w+")
 
 @contextmanager
 def server() -> Iterator[DatabaseServer]:
-    """The server of this test session."""
+    """Open the server of this test session."""
     configured_dsn = os.environ.get(DSN_VARIABLE)
     if configured_dsn:
         with DatabaseServer.connect(configured_dsn) as opened:
@@ -56,7 +56,7 @@ def _private_server() -> Iterator[str]:
     parent = _base_directory()
     _remove_abandoned(parent)
     base = Path(tempfile.mkdtemp(prefix=DIRECTORY_PREFIX, dir=parent)).resolve()
-    base.chmod(0o755)  # root cannot run PostgreSQL, and whoever does it instead must get in
+    base.chmod(0o755)  # PostgreSQL does not run as root; its user must be able to enter
     try:
         local = LocalPostgres(base / "pg", profile="test")
         try:
@@ -73,7 +73,7 @@ def _private_server() -> Iterator[str]:
 
 
 def _base_directory() -> Path:
-    """In memory where there is room: making a database is making files, and a disk takes its time."""
+    """Return a directory in memory if it has room: creating databases means creating files."""
     memory = Path("/dev/shm")
     usable = memory.is_dir() and os.access(memory, os.W_OK | os.X_OK)
     if usable and shutil.disk_usage(memory).free > MIN_FREE_BYTES:
@@ -82,7 +82,7 @@ def _base_directory() -> Path:
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Remove directories of sessions that were killed; their servers have stopped by themselves."""
+    """Remove directories of killed sessions, whose servers have stopped by themselves."""
     for directory in parent.glob(f"{DIRECTORY_PREFIX}*"):
         with suppress(OSError, LocalPostgresError):
             if _is_abandoned(directory):
@@ -99,7 +99,7 @@ def _is_abandoned(directory: Path) -> bool:
 
 
 class DatabaseServer:
-    """A server in which databases can be made."""
+    """A server in which databases can be created."""
 
     def __init__(
         self, dsn: str, name: str, connection: Connection[Any], *, private: bool = False
@@ -128,7 +128,7 @@ class DatabaseServer:
 
     @contextmanager
     def database(self) -> Iterator[str]:
-        """The DSN of a fresh, migrated database."""
+        """Yield the DSN of a fresh, migrated database."""
         name = f"{self._session_name}_{next(self._numbers)}"
         self._create(name, self._migrated_template())
         try:
@@ -138,7 +138,7 @@ class DatabaseServer:
 
     @contextmanager
     def empty_database(self) -> Iterator[str]:
-        """The DSN of a database in which there is nothing of ours."""
+        """Yield the DSN of an empty database, without Rota's schema."""
         name = f"{self._session_name}_{next(self._numbers)}"
         self._create(name, "template1")
         try:
@@ -147,7 +147,7 @@ class DatabaseServer:
             self._drop(name)
 
     def _migrated_template(self) -> str:
-        """The name of the template, made when it is first needed."""
+        """Return the name of the template, which is created at first use."""
         if self._template is None:
             self._template = f"{self._session_name}_template"
             self._create(self._template, "template1")
@@ -161,7 +161,7 @@ class DatabaseServer:
             sql.Identifier(name), sql.Identifier(template)
         )
         if self._is_private and self._connection.info.server_version >= 150000:
-            # Half the work of writing it to the log, which a server of our own has no use for.
+            # Half the work of logging the copy to the WAL, which a private server does not need.
             create += sql.SQL(" strategy file_copy")
         self._connection.execute(create)
 
@@ -173,7 +173,7 @@ class DatabaseServer:
         )
 
     def _drop_abandoned(self) -> None:
-        """Drop what sessions that are no more have left behind."""
+        """Drop the databases of sessions that have ended."""
         found = self._connection.execute(
             "select datname, array(select application_name from pg_stat_activity) from pg_database"
             " where pg_get_userbyid(datdba) = current_user"
@@ -185,7 +185,7 @@ class DatabaseServer:
 
 
 def _prepare_in_thread(dsn: str) -> None:
-    """Migrate; whoever needs the database may be in an event loop already."""
+    """Migrate in a thread, because the caller may run in an event loop."""
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -220,7 +220,7 @@ async def _prepare_template(dsn: str) -> None:
 
 
 def with_database(dsn: str, name: str) -> str:
-    """The same server, another database. A URL stays a URL, which more drivers understand."""
+    """Return the DSN with another database. A URL stays a URL, which more drivers support."""
     scheme, separator, rest = dsn.partition("://")
     if not separator:
         from psycopg.conninfo import make_conninfo

@@ -1,4 +1,4 @@
-"""A durable function run inline: no database, no worker, and a year of sleep in milliseconds.
+"""Simulation of a durable function: no database, no worker, and a year of sleep in milliseconds.
 
     async def test_a_customer_is_welcomed_and_asked():
         run = await simulate(onboard, user=42, signals={"survey": (timedelta(days=3), {"score": 9})})
@@ -7,8 +7,8 @@
         assert run.steps == ["account", "welcome"]
         assert run.slept == timedelta(days=3)
 
-The function is run as a worker runs it, and what it comes to is kept and given again by the same code; only
-the place where it is kept is another, and the clock is set forward whenever the run sleeps.
+The function runs as in a worker, and the same code writes and replays its journal. Only the storage of the
+journal differs, and the clock moves forward whenever the run sleeps.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Signals = Mapping[str, Any]
 
 
 class Simulate:
-    """`await simulate(task, …)`, or `simulate.sync(task, …)` in a test that is not async."""
+    """Callable: `await simulate(task, …)`, or `simulate.sync(task, …)` in a test that is not async."""
 
     @overload
     async def __call__(
@@ -68,23 +68,23 @@ class Simulate:
         history: SimulatedResult[Any] | None = None,
         **kwargs: Any,
     ) -> SimulatedResult[Any]:
-        """Run a task with these arguments until it has ended, or sleeps and nothing will wake it.
+        """Run a task with these arguments until it ends, or sleeps and nothing will wake it.
 
-        signals      what is said to the run: {"survey": {…}} before it begins, and
-                     {"survey": (timedelta(days=3), {…})} so long after, or at a datetime
-        steps        stand-ins for steps, by name: functions, or what they would have returned
-        calls        the same for what it calls with ctx.run and ctx.map; other tasks are rehearsed as well
-        fails        what steps raise: {"charge": [TimeoutError, TimeoutError]} the first two times,
+        signals      signals to the run: {"survey": {…}} before it begins, and
+                     {"survey": (timedelta(days=3), {…})} after that time, or at a datetime
+        steps        stubs for steps, by name: functions, or the values they return
+        calls        stubs for tasks called with ctx.run and ctx.map; other tasks are simulated as well
+        fails        errors that steps raise: {"charge": [TimeoutError, TimeoutError]} the first two times,
                      {"charge": CardDeclined("no")} always
-        crash_after  the process dies when so many steps have been kept, or the step of this name; then the
-                     function begins anew
-        now          when it begins
-        until        look no further than so long after that
-        restarts     how many times ctx.restart(…) is followed
-        history      go on where this other rehearsal is, be it of other code; with its arguments if
-                     none are given
+        crash_after  crash the process after this number of stored steps, or after the step of this name;
+                     then the function runs again
+        now          time at which the run begins
+        until        stop the simulation this long after the start
+        restarts     number of ctx.restart(…) calls to follow
+        history      continue an earlier simulation, even of other code; with its arguments if none are
+                     given
 
-        Where a task has arguments of such names, pass it as a call: simulate(task.bind(now=1), now=…).
+        If the task has parameters with these names, pass it bound: simulate(task.bind(now=1), now=…).
         """
         crash = None if crash_after is None else _CrashAfterStep(crash_after)
         simulation = _build_simulation(
@@ -110,19 +110,19 @@ class Simulate:
         return simulated
 
     def sync(self, task: Any, /, *args: Any, **kwargs: Any) -> SimulatedResult[Any]:
-        """The same, for tests that do not await."""
+        """Run the simulation in a test that is not async."""
         return _run_sync(lambda: self(task, *args, **kwargs))
 
 
 class CrashEverywhere:
-    """`await crash_everywhere(task, …)`, or `crash_everywhere.sync(task, …)`."""
+    """Callable: `await crash_everywhere(task, …)`, or `crash_everywhere.sync(task, …)`."""
 
     async def __call__(self, task: Any, /, *args: Any, **kwargs: Any) -> SimulatedResult[Any]:
-        """Rehearse a task once as it is, then once for each point at which its process could die, and make
-        sure that it comes to the same every time, and does each step once. Answers the first.
+        """Simulate a task once without a crash, and once for each point at which its process could crash.
 
-        Takes what `simulate` takes, but crash_after. A step that was under way in another branch when the
-        process died runs again, and may.
+        Raise AssertionError unless each simulation has the same result and executes each step once. Return
+        the simulation without a crash. Accepts the arguments of `simulate` except crash_after. A step that
+        was running in another branch at the time of the crash runs again; that is not an error.
         """
         if "crash_after" in kwargs:
             raise ArgumentError("crash_everywhere crashes everywhere: leave crash_after out")
@@ -153,7 +153,7 @@ class CrashEverywhere:
         )
 
     def sync(self, task: Any, /, *args: Any, **kwargs: Any) -> SimulatedResult[Any]:
-        """The same, for tests that do not await."""
+        """Run the simulations in a test that is not async."""
         return _run_sync(lambda: self(task, *args, **kwargs))
 
 
@@ -164,7 +164,7 @@ _OPTION_NAMES = ("signals", "steps", "calls", "fails", "now", "until", "restarts
 
 
 class _CrashAfterStep:
-    """Dies once, after a step."""
+    """Crashes once, after a step."""
 
     def __init__(self, step: int | str) -> None:
         if isinstance(step, int) and step < 1:
@@ -189,7 +189,7 @@ class _CrashAfterStep:
 
 
 class _CrashPoints:
-    """All points at which a process can die; it dies at one of them, or nowhere."""
+    """Records all points at which a process can crash, and crashes at one of them or nowhere."""
 
     def __init__(self, crash_at: int = 0) -> None:
         self.reached: list[str] = []
@@ -257,7 +257,7 @@ async def _run_simulation(simulation: Simulation) -> SimulatedResult[Any]:
 def _resolve_task(
     task: Any, args: Sequence[Any], kwargs: Mapping[str, Any], history: SimulatedResult[Any] | None
 ) -> tuple[TaskDefinition, str]:
-    """What is run, and its arguments as they would be stored."""
+    """Return the task to run, and its arguments as they would be stored."""
     from rota.engine.execution.call import BoundTask
     from rota.model.codec import MAX_JSON_BYTES
     from rota.model.task import TaskDefinition, TaskPolicy
@@ -293,7 +293,7 @@ def _add_signals(journal: InMemoryJournal, signals: Signals) -> None:
             when, payload = value
             at = journal.now + when if isinstance(when, timedelta) else when
         text = codec.encode(payload, f"the payload of signal {name!r}", codec.MAX_JSON_BYTES)
-        # As everywhere, the first of a name stands.
+        # As in a real run, the first signal of a name is kept.
         journal.signals.setdefault(name, (at, text))
 
 
@@ -305,6 +305,6 @@ def _run_sync(start: Callable[[], Awaitable[SimulatedResult[Any]]]) -> Simulated
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(main())
-    # Called by a test that is async after all: its loop waits, another one runs.
+    # Called in an async test: its loop blocks while another loop runs in a thread.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, main()).result()

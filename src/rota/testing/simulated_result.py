@@ -1,4 +1,4 @@
-"""What became of a rehearsal."""
+"""Result of a simulation."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class SimulatedStep:
-    """One thing the run came to: a step, a sleep, a wait, a value."""
+    """A journal entry: a step, a sleep, a wait or a value."""
 
     kind: str
     name: str
     number: int
     stored_at: datetime
-    """When it was kept."""
+    """Time at which it was stored."""
     until: datetime | None = None
-    """Of a sleep, and of a wait that may end: when it is over."""
+    """End of a sleep, or the deadline of a wait."""
     result: Any = None
     error: str | None = None
 
@@ -36,7 +36,7 @@ class SimulatedStep:
 
 
 class SimulatedResult(Generic[R]):
-    """What became of a rehearsal: its result, its steps, and how long it would have taken."""
+    """Outcome of a simulation: its result, its steps, and the time it would have taken."""
 
     def __init__(self, simulation: Simulation, outcome: SimulationOutcome) -> None:
         journal = simulation.journal
@@ -45,45 +45,48 @@ class SimulatedResult(Generic[R]):
         self.args = simulation.args
         self.journal = journal
         self.state = outcome.state
-        """succeeded, failed, quarantined (its code does not fit its history), restarted, or asleep: nothing
-        wakes it, or not by then."""
+        """succeeded, failed, quarantined, restarted or sleeping.
+
+        quarantined: the code does not match the history. sleeping: nothing wakes the run, or not before
+        `until`.
+        """
         self.started_at = journal.started_at
         self.ended_at = journal.now
-        """What time it was in the end."""
+        """Simulated time at the end."""
         self.steps = [each.entry.name for each in entries if _is_finished_step(each)]
-        """The names of the steps that were kept, in order; of repeated ones, each time."""
+        """Names of the stored steps, in order; a repeated step is listed each time."""
         self.executions: Counter[str] = Counter()
-        """How often the code of steps was run, by name; failures, and a process that died, make it more."""
+        """Number of executions of each step, by name. Failures and crashes cause repeated executions."""
         for (_, name, _), count in journal.executions.items():
             self.executions[name] += count
         self.history = [_simulated_step(each) for each in entries]
-        """Everything it came to, in order."""
+        """Journal entries, in order."""
         self.calls = journal.called_names
-        """The tasks it called, by name."""
+        """Names of the tasks that were called."""
         self.attempts = outcome.attempts
         self.crashes = outcome.crashes
         self.logs = journal.logs
         self.progress = journal.progress
         self.awaited_signals = [each.name for each in outcome.waits if each.kind == "wait"]
-        """Of one that is asleep: the signals it waits for."""
-        if self.state != "asleep":
+        """Signals that a sleeping run waits for."""
+        if self.state != "sleeping":
             self.awaited_signals = []
         self.wakes_at = outcome.wakes_at
         self.restarted_with = (
             None if outcome.restart_args is None else codec.decode(outcome.restart_args.encode())
         )
-        """What it began anew with, if that was not followed."""
+        """Arguments of a restart that was not followed."""
         self._definition = simulation.task
         self._outcome = outcome
 
     @property
     def slept(self) -> timedelta:
-        """How long it would have taken, but for the work itself."""
+        """Time the run would have taken, without the work itself."""
         return self.ended_at - self.started_at
 
     @property
     def result(self) -> R:
-        """What it returned, as `run.result()` would have it. Raises what came out of it if it failed."""
+        """The result as `run.result()` returns it. Raise the task's error if it failed."""
         if self.state == "succeeded":
             text = self._outcome.result
             value: R = self._definition.read_result(None if text is None else text.encode())
@@ -95,7 +98,7 @@ class SimulatedResult(Generic[R]):
 
     @property
     def error(self) -> BaseException | None:
-        """What came out of it, if it failed or does not fit its history."""
+        """The error, if the run failed or does not match its history."""
         if self.state not in ("failed", "quarantined"):
             return None
         raised = self._outcome.raised
@@ -110,7 +113,7 @@ class SimulatedResult(Generic[R]):
         )
 
     def assert_once(self) -> None:
-        """Make sure that the code of each step ran once."""
+        """Raise AssertionError if the code of a step ran more than once."""
         repeated = [
             f"{entry_label(*key)} ran {count} times"
             for key, count in self.journal.executions.items()
@@ -120,7 +123,9 @@ class SimulatedResult(Generic[R]):
             raise AssertionError(f"{', '.join(repeated)}\n\n{self}")
 
     def difference_from(self, other: SimulatedResult[Any]) -> str | None:
-        """In what, if at all, this came to something else; a step that was cut off may run again."""
+        """Return the first difference in the outcome, or None. A step that a crash interrupted may run
+        again.
+        """
         if self.state != other.state:
             return f"it {_summary(self)}, where it {_summary(other)}"
         if self._outcome.result != other._outcome.result:
@@ -145,7 +150,7 @@ class SimulatedResult(Generic[R]):
         return f"it waits for signal {names}, which nobody sends; say signals={{…}}"
 
     def __str__(self) -> str:
-        """What happened, a line each, with how long after the beginning."""
+        """Return one line for each journal entry, with the time since the start."""
         lines = [
             f"{_format_duration(each.stored_at - self.started_at):>14}  {each!s:<24} "
             f"{_short_result(each)}".rstrip()
@@ -190,7 +195,7 @@ def _short_result(each: SimulatedStep) -> str:
 
 
 def _format_duration(duration: timedelta) -> str:
-    """Days, and what is left of them: 3 d, 1 d 4:30:00, 0:02:00."""
+    """Format as days and the remainder: 3 d, 1 d 4:30:00, 0:02:00."""
     remainder = timedelta(seconds=duration.seconds)
     if not duration.days:
         return str(remainder)

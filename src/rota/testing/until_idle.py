@@ -1,10 +1,10 @@
-"""Running a worker until there is nothing left to do.
+"""Running a worker until no work is left.
 
-Idle means that no job is ready, none is running, and none that sleeps is due, nor a schedule of something
-the app knows. What comes later does not keep anybody waiting: move the clock to then, and run again.
+Idle means that no job is queued or running, no sleeping job is due, and no schedule of a known target is
+due. Later work is not waited for: move the clock and run again.
 
-What is left is counted in one statement, and a job is in one place in every snapshot, so a job on its
-way from one place to another is not overlooked.
+One statement counts the work left. In every snapshot a job is in exactly one place, so a job that moves
+between places is not missed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 _UNFINISHED_SQL = """
 select place, queue, task, count(*), min(job)
-  from (select 'ready' as place, ready.queue, ready.task, ready.job
-          from rota.ready
+  from (select 'queued' as place, queued.queue, queued.task, queued.job
+          from rota.queued
          union all
-        select 'due', asleep.queue, asleep.task, asleep.job
-          from rota.asleep
-         where asleep.wake <= rota.clock()
+        select 'due', sleeping.queue, sleeping.task, sleeping.job
+          from rota.sleeping
+         where sleeping.wake_at <= rota.clock()
          union all
         select 'running', jobs.queue, jobs.task, jobs.id
           from rota.claims
@@ -38,9 +38,9 @@ select place, queue, task, count(*), min(job)
           join rota.jobs on jobs.id = member.job
          union all
         -- Ended, but not passed on yet to those who wait for it.
-        select 'running', coalesce(jobs.queue, ''), coalesce(jobs.task, ''), echoes.job
-          from rota.echoes
-          left join rota.jobs on jobs.id = echoes.job
+        select 'running', coalesce(jobs.queue, ''), coalesce(jobs.task, ''), pending_releases.job
+          from rota.pending_releases
+          left join rota.jobs on jobs.id = pending_releases.job
          union all
         select 'scheduled', schedules.name, schedules.target, 0
           from rota.schedules
@@ -51,16 +51,16 @@ select place, queue, task, count(*), min(job)
 """
 
 POLL_SECONDS = 0.05
-"""Seconds between looks when no event says that something happened."""
+"""Interval between checks if no event arrives."""
 
 
 class NotIdle(RotaError, TimeoutError):
-    """There is still work; the message says what, and what keeps it."""
+    """Work is left; the message lists it, and the reasons it does not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedJobs:
-    """Jobs of one task that are not over."""
+    """Unfinished jobs of one task, in one state."""
 
     state: str
     queue: str
@@ -76,7 +76,7 @@ async def run_until_idle(
     queues: Sequence[str] | None = None,
     concurrency: int | None = None,
 ) -> None:
-    """Run a worker of this app until there is nothing left to do, or raise NotIdle."""
+    """Run a worker of this app until no work is left, or raise NotIdle."""
     known_tasks = app.registry.tasks
     served_queues = (
         {task.policy.queue for task in known_tasks.values()} if queues is None else set(queues)
@@ -86,7 +86,7 @@ async def run_until_idle(
 
 
 async def until_idle(app: Rota, *, timeout: float = 10.0) -> None:
-    """Wait until workers that are running already have nothing left to do, or raise NotIdle."""
+    """Wait until the workers already running have no work left, or raise NotIdle."""
     await _until_idle(app, timeout, None, ())
 
 
@@ -137,7 +137,7 @@ def _knows_target(app: Rota, schedule: UnfinishedJobs) -> bool:
 def _never_runs_reason(
     each: UnfinishedJobs, served_queues: Collection[str], known_tasks: Collection[str]
 ) -> str:
-    """Why this worker will never run it; "" if it may."""
+    """Return the reason this worker will never run a job, or "" if it may run it."""
     if each.state in ("running", "scheduled"):
         return ""
     if each.task not in known_tasks:

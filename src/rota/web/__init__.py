@@ -1,1 +1,1 @@
-"""What others reach over HTTP: health, metrics, the API. Needs `rota[web]`."""
+"""HTTP interfaces: health, metrics, the API and the dashboard. Needs `rota[web]`."""

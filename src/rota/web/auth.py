@@ -1,6 +1,8 @@
-"""Who may ask for what over HTTP. Deny by default: an endpoint says whom it is for, with `@needs(…)` or
-`@open_to_all`; one that says nothing is refused when the program starts, and one that is reached past the
-guard answers nobody.
+"""Authorization of HTTP requests: deny by default.
+
+Every endpoint declares the role it requires with `@require_role(…)`, or is public with `@open_to_all`. A
+route without such a declaration raises DefinitionError at startup. An endpoint that is served without a
+`Guard` answers 403.
 """
 
 from __future__ import annotations
@@ -29,17 +31,17 @@ _CALLER = "rota.caller"
 
 
 class Authenticator(Protocol):
-    """Tells who somebody is."""
+    """Identifies the caller of a request."""
 
     async def authenticate(self, request: Request) -> Caller:
-        """Who asks. Raises Refused if that cannot be told, or he may not come in this way."""
+        """Return the caller. Raise HttpError if the caller is unknown or may not sign in this way."""
 
 
 class Guard:
-    """Stands before routes, each of which says whom it is for.
+    """ASGI middleware that checks the role of each request.
 
-    Whoever asks is looked at when an endpoint needs to know: one that is open to all needs nothing, also
-    no database. Where it is read-only nobody changes anything, whoever he is.
+    The caller is identified only when an endpoint requires a role: a public endpoint needs no database.
+    With `read_only` a request of any role is refused unless its method is GET, HEAD or OPTIONS.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
 
     async def authorize(self, request: Request, role: Role) -> Caller:
-        """Who asks, if he may. Raises Refused."""
+        """Return the caller. Raise HttpError if the caller's role is below `role`."""
         caller = await self.authenticator.authenticate(request)
         if self.read_only and request.method not in SAFE_METHODS:
             raise HttpError(
@@ -96,8 +98,10 @@ class Guard:
 def require_role(
     role: Role, render_error: ErrorRenderer | None = None
 ) -> Callable[[Endpoint], Endpoint]:
-    """An endpoint for whoever has at least this role; `caller(request)` says who it is. `told`: how whoever
-    is refused is told, if not in JSON."""
+    """Require at least this role for an endpoint; `caller(request)` then returns the caller.
+
+    `render_error` renders the response to a refused or failed request. The default is JSON.
+    """
 
     def render(request: Request, error: HttpError) -> Response:
         return error_response(error) if render_error is None else render_error(request, error)
@@ -121,7 +125,7 @@ def require_role(
 
 
 def open_to_all(endpoint: Endpoint) -> Endpoint:
-    """An endpoint for everybody, known or not."""
+    """Make an endpoint public: it needs no authentication."""
 
     @wraps(endpoint)
     async def opened(request: Request) -> Response:
@@ -136,7 +140,7 @@ def open_to_all(endpoint: Endpoint) -> Endpoint:
 
 
 def guard(request: Request) -> Guard:
-    """Who stands before this endpoint. Raises Refused if nobody does."""
+    """Return the guard in front of this endpoint. Raise HttpError if there is none."""
     found = request.scope.get(_GUARD)
     if not isinstance(found, Guard):
         raise HttpError(403, "forbidden", "this is served without a guard")
@@ -144,14 +148,16 @@ def guard(request: Request) -> Guard:
 
 
 def caller(request: Request) -> Caller:
-    """Who asks; in an endpoint that needs a role."""
+    """Return the caller of a request to an endpoint that requires a role."""
     found: Caller = request.scope[_CALLER]
     return found
 
 
 def required_role(endpoint: Any) -> Role | None:
-    """The least role an endpoint is for; None: it is open to all. Raises DefinitionError if it says
-    nothing."""
+    """Return the least role an endpoint requires, or None if it is public.
+
+    Raise DefinitionError if the endpoint declares neither.
+    """
     rule = getattr(endpoint, _RULE, None)
     if rule is None:
         name = getattr(endpoint, "__qualname__", repr(endpoint))
@@ -165,7 +171,9 @@ def required_role(endpoint: Any) -> Role | None:
 def route_roles(
     routes: Sequence[BaseRoute], prefix: str = ""
 ) -> Iterator[tuple[str, str, Role | None]]:
-    """Method, path and least role of each route. Raises DefinitionError if there is one without a rule."""
+    """Yield method, path and least role of each route. Raise DefinitionError for a route without a
+    declaration.
+    """
     for route in routes:
         if isinstance(route, Mount) and route.routes:
             yield from route_roles(route.routes, prefix + route.path)

@@ -29,11 +29,11 @@ _Protocol: Any = AutoHTTPProtocol
 
 
 class OpenConnections:
-    """The open HTTP connections of a process, and those among them that wait for a request."""
+    """Open HTTP connections of a process, and those among them that wait for a request."""
 
     def __init__(self) -> None:
         self._open: set[asyncio.Transport] = set()
-        self._idle: dict[LimitedProtocol, None] = {}  # the longest waiting first
+        self._idle: dict[LimitedProtocol, None] = {}  # longest idle first
         self._warned_at = float("-inf")
 
     @staticmethod
@@ -42,7 +42,7 @@ class OpenConnections:
         return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else max(files // 2, 1)
 
     def admit(self, transport: asyncio.Transport) -> bool:
-        """Count a new connection; at the limit, close an idle one for it. False if none is idle."""
+        """Count a new connection; at the limit, close an idle one for it. Return False if none is idle."""
         limit = self.limit()
         if len(self._open) >= limit:
             # A WebSocket has another protocol, which does not report its end here.
@@ -79,7 +79,7 @@ class OpenConnections:
 
 
 connections = OpenConnections()
-"""Those of this process: its listeners share the file descriptors."""
+"""Connections of all listeners of this process: they share its file descriptors."""
 
 
 class LimitedProtocol(_Protocol):  # type: ignore[misc]

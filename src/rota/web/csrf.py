@@ -1,8 +1,8 @@
-"""Which requests a browser was made to send by somebody else's page, and which names a server on this
-machine goes by.
+"""Protection against cross-site requests, and checks of the host name of a local server.
 
-A page elsewhere can make a browser send a form, or a request whose answer it cannot read, wherever it
-likes. It cannot say where it comes from in another's name, send JSON without asking first, or know a token.
+A page of another site can make a browser send a form, or a request whose response the page cannot read, to
+any server. It cannot forge `Sec-Fetch-Site` or `Origin`, send JSON without a CORS preflight, or know a
+token.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ JSON_TYPE = "application/json"
 
 
 def check_origin(request: Request) -> None:
-    """Refuse what changes something and was sent by another's page: as `Sec-Fetch-Site` says, in browsers
-    without it as `Origin` says."""
+    """Raise HttpError for a state-changing request from another origin.
+
+    `Sec-Fetch-Site` decides; for browsers that do not send it, `Origin` does.
+    """
     if request.method in SAFE_METHODS:
         return
     site = request.headers.get("sec-fetch-site")
@@ -38,8 +40,10 @@ def check_origin(request: Request) -> None:
 
 
 def check_content_type(request: Request) -> None:
-    """Refuse what changes something and is of a kind that any page can send: all but JSON, and nothing at
-    all unless it comes with a token."""
+    """Raise HttpError for a state-changing request that any page could send.
+
+    The content type must be JSON. A request without a body needs none if it has an `Authorization` header.
+    """
     if request.method in SAFE_METHODS:
         return
     content_type = request.headers.get("content-type")
@@ -54,7 +58,7 @@ def check_content_type(request: Request) -> None:
 
 
 def _is_same_origin(origin: str, host: str) -> bool:
-    # The scheme is not compared: whoever ends TLS before us speaks plain HTTP to us.
+    # The scheme is not compared: a proxy that terminates TLS forwards plain HTTP.
     return bool(host) and origin.partition("://")[2].lower() == host.lower()
 
 
@@ -65,7 +69,7 @@ def _has_body(request: Request) -> bool:
 
 
 def is_loopback(address: str | None) -> bool:
-    """Whether only this machine can reach what is bound there."""
+    """True if only this machine can reach a server bound to `address`."""
     name = (address or "").strip("[]").lower().rstrip(".")
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -78,7 +82,10 @@ def is_loopback(address: str | None) -> bool:
 
 
 def check_host(request: Request, hosts: frozenset[str]) -> None:
-    """Refuse a name that is not one of this machine: a page elsewhere can have its own name lead here."""
+    """Raise HttpError for a Host header that does not name this machine.
+
+    This stops DNS rebinding: another site can point its own host name at 127.0.0.1.
+    """
     try:
         name = urlsplit("//" + request.headers.get("host", "")).hostname or ""
     except ValueError:

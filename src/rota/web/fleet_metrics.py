@@ -1,6 +1,6 @@
-"""Figures of the whole fleet, asked for once in a few seconds however many want them, for a bounded price.
+"""Metrics of the whole fleet, cached for CACHE_SECONDS, however many clients read them.
 
-While the database does not answer, the last ones stand, and say how old they are.
+A query has a timeout. While the database does not answer, the last values are kept, with their age.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ log = logging.getLogger("rota")
 
 CACHE_SECONDS = 5.0
 QUERY_TIMEOUT_SECONDS = 2.0
-"""Seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class FleetMetrics:
     fleet: FleetTotals
     queues: list[DesiredWorkersRow]
     read_at: float
-    """By the clock that only moves forward."""
+    """Monotonic time just before the query was sent."""
 
     @property
     def age(self) -> float:
@@ -40,7 +39,7 @@ class FleetMetrics:
 
 
 class CachedFleetMetrics:
-    """Of one app, in one event loop."""
+    """Cached fleet metrics of one app, in one event loop."""
 
     def __init__(self, app: Rota) -> None:
         self._app = app
@@ -48,17 +47,20 @@ class CachedFleetMetrics:
         self._refresh_began = -CACHE_SECONDS
         self.last: FleetMetrics | None = None
         self.database_up = False
-        """Whether the last look was."""
+        """True if the database answered the last query."""
 
     async def latest(self) -> FleetMetrics | None:
-        """No older than a few seconds, if the database answers; None: it never has."""
+        """Return metrics at most CACHE_SECONDS old if the database answers, otherwise the last known ones.
+
+        None means that the database has never answered.
+        """
         now = time.monotonic()
         if self._refreshing is None or (
             self._refreshing.done() and now - self._refresh_began >= CACHE_SECONDS
         ):
             self._refresh_began = now
             self._refreshing = asyncio.create_task(self._refresh(), name="rota figures")
-        # Shielded: who asked may hang up, the others still want to know.
+        # Shielded: a client may disconnect while other clients wait for the same query.
         self.database_up = await asyncio.shield(self._refreshing)
         return self.last
 
@@ -94,7 +96,7 @@ def desired_workers(
     concurrency: int | None = None,
     queue: str | None = None,
 ) -> Query[DesiredWorkersRow]:
-    """What the settings say, unless it is said otherwise."""
+    """Return the query for the desired number of workers. Arguments that are None default to settings."""
     settings = app.settings
     return metrics.desired_workers(
         settings.autoscale_target if target is None else target,
@@ -111,7 +113,7 @@ _caches: WeakKeyDictionary[
 
 
 def cached_fleet_metrics(app: Rota) -> CachedFleetMetrics:
-    """Shared by all who ask in this event loop."""
+    """Return the cache of `app` that all clients of this event loop share."""
     by_loop = _caches.setdefault(app, WeakKeyDictionary())
     loop = asyncio.get_running_loop()
     if loop not in by_loop:

@@ -1,8 +1,8 @@
-"""How a web process leaves without failing a request: from the first signal until the server stops.
+"""Graceful shutdown of a web process: from the first signal until the server has stopped.
 
-first signal ─▶ readiness says no ─▶ served on for drain_delay ─▶ the server is told ─▶ the last requests
-                                              │                                               │
-second signal ────────────────────────────────┴─▶ told now                                    └─▶ cut off
+first signal ─▶ /health/ready fails ─▶ serve for drain_delay ─▶ stop the server ─▶ finish requests
+                                               │                                          │
+second signal ─────────────────────────────────┴─▶ stop now                               └─▶ cancel
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("rota")
 
 MAX_MARGIN_SECONDS = 3.0
-"""Seconds of the grace that are kept for what comes after the requests."""
+"""Part of drain_timeout that is reserved for the work after the last request."""
 
 HURRY_SECONDS = 1.0
-"""Seconds that requests under way have when it is to be quick."""
+"""Time that requests in flight get after a second signal."""
 
 
 class GracefulShutdown:
-    """`stop` tells the server, with the number of the signal that began it."""
+    """Shutdown of one server. `stop_server` stops it and receives the number of the first signal."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class GracefulShutdown:
         return self._task is not None
 
     def on_signal(self, number: int) -> None:
-        """The first signal begins it, another hurries, and what comes then is the server's."""
+        """Begin the shutdown at the first signal, hurry at the second, stop the server at any later one."""
         if self._task is None:
             self._task = asyncio.create_task(self._shut_down(number), name="rota departure")
         elif not self._hurry.is_set():
@@ -54,15 +54,13 @@ class GracefulShutdown:
             self._hurry.set()
             self._app.readiness.hurry()
         else:
-            self._stop_server(
-                number
-            )  # whoever asks a third time may have the server's own way of it
+            self._stop_server(number)  # a third signal: the server's own shutdown
 
     async def _shut_down(self, number: int) -> None:
         readiness, settings = self._app.readiness, self._app.settings
         delay, grace = settings.drain_delay, settings.drain_timeout
         readiness.drain(delay)
-        # An operator may have begun it some time ago.
+        # An operator may have started the drain earlier.
         assert readiness.draining_since is not None
         deadline = readiness.draining_since + delay
         remaining = deadline - time.monotonic()
@@ -76,7 +74,7 @@ class GracefulShutdown:
         if in_flight := len(self._requests):
             log.info("accepting nothing more; %s request(s) under way", in_flight)
         self._stop_server(number)
-        # From now on, whenever it began to leave: requests came until here.
+        # The timeout starts now, not with the drain: requests were accepted until here.
         await self._wait_until(time.monotonic() + grace - min(MAX_MARGIN_SECONDS, grace / 4))
         if self._requests and self._hurry.is_set():
             await asyncio.sleep(HURRY_SECONDS)
@@ -84,7 +82,7 @@ class GracefulShutdown:
             log.warning("%s request(s) did not end within the grace and were cut off", cancelled)
 
     async def _wait_until(self, deadline: float) -> None:
-        """Until then, or until it is to be quick."""
+        """Wait until the deadline, or until a second signal."""
         try:
             async with asyncio.timeout(max(deadline - time.monotonic(), 0)):
                 await self._hurry.wait()
@@ -92,6 +90,6 @@ class GracefulShutdown:
             pass
 
     def cancel(self) -> None:
-        """The server has stopped."""
+        """Cancel the shutdown task. Called once the server has stopped."""
         if self._task is not None:
             self._task.cancel()

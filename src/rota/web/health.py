@@ -1,13 +1,13 @@
-"""How it goes with this instance and with all of them, for those who watch, route and scale.
+"""Health, metrics and autoscaling endpoints, for monitoring, load balancers and autoscalers.
 
-    /health/live       200 for as long as the event loop turns, whatever the database does
-    /health/ready      200 while requests are wanted here, else 503 with the reasons
-    /health/instances  who is there
-    /metrics           for Prometheus
-    /autoscale         how many workers are wanted, by queue
-    POST /admin/drain  have an instance leave
+    /health/live       200 while the event loop runs, also without a database
+    /health/ready      200 while this instance accepts requests, else 503 with the reasons
+    /health/instances  list of workers and instances
+    /metrics           Prometheus metrics
+    /autoscale         desired number of workers by queue
+    POST /admin/drain  drain an instance
 
-live and ready are open to all, and say nothing that helps a stranger; the rest is for whoever is known.
+live and ready are public and reveal no details. All other endpoints require a role.
 """
 
 from __future__ import annotations
@@ -39,21 +39,20 @@ if TYPE_CHECKING:
 
 MAX_BODY_BYTES = 10_000
 QUERY_TIMEOUT_SECONDS = 5.0
-"""Seconds."""
 
 LIVE_PATHS = ("/health/live", "/livez", "/healthz")
 READY_PATHS = ("/health/ready", "/readyz")
 
 
 def health(app: Rota) -> ASGIApp:
-    """All of it, behind a guard, to be mounted in an application of yours."""
+    """Return the health endpoints as an ASGI app with its guard, to be mounted in an application."""
     from rota.web.site import site
 
     return site(app, parts=("health",))
 
 
 class DrainRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Whom to ask to leave; None: the instance that answers."""
+    """Body of POST /admin/drain: the worker to drain; null means the instance that answers."""
 
     worker: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] | None = None
 
@@ -61,7 +60,7 @@ class DrainRequest(msgspec.Struct, forbid_unknown_fields=True):
 def routes(app: Rota) -> list[BaseRoute]:
     @open_to_all
     async def live(request: Request) -> Response:
-        # Not app.open(), which asks for the database.
+        # Not app.open(), which needs the database.
         client = app.current_client()
         worker = client.worker if client is not None else None
         lag = (
@@ -137,7 +136,10 @@ def routes(app: Rota) -> list[BaseRoute]:
 
 
 async def _drain_this_instance(app: Rota, operator: str) -> int | None:
-    """Have this instance leave: its worker by the database, as any other; requests are wanted no more."""
+    """Drain this instance and return its worker's id, or None if it has no worker.
+
+    A worker is drained through the database, as on any other instance. Readiness fails from now on.
+    """
     client = await app.open()
     worker = client.worker.id if client.worker is not None and client.worker.is_running else None
     if worker is not None:

@@ -1,7 +1,8 @@
-"""The requests a process has under way; while it leaves, each answer closes its connection.
+"""Requests in flight in this process. While it drains, each response closes its connection.
 
-A client that keeps its connection, and speaks again just as the server hangs up, gets no answer. Told
-`Connection: close` while the socket still accepts, it opens another, elsewhere if it can.
+A client with a keep-alive connection gets no response if it sends a request just as the server closes the
+connection. With `Connection: close`, sent while the socket still accepts, the client opens a new
+connection, which a load balancer routes to another instance.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ Asgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 CLOSE_HEADER = (b"connection", b"close")
 
 PATH_SAFE_CHARACTERS = "/:@!$&'()*+,;=~"
-"""What a browser does not write otherwise in a path."""
+"""Characters that browsers do not percent-encode in a path."""
 
 
 def mount_path(scope: Mapping[str, Any]) -> str:
-    """Where an application is mounted, as it stands in an address."""
+    """Return the path an application is mounted under, percent-encoded as in a URL."""
     return quote(scope.get("root_path", ""), safe=PATH_SAFE_CHARACTERS)
 
 
@@ -49,13 +50,13 @@ class InFlightRequests:
             self._in_flight.discard(task)
 
     def cancel_all(self) -> int:
-        """End those that are still under way. Answers how many there were."""
+        """Cancel all requests in flight and return their number."""
         for task in self._in_flight:
             task.cancel("the process leaves, and its grace is over")
         return len(self._in_flight)
 
     def _with_close_header(self, scope: Scope, send: Send) -> Send:
-        # Later versions have no such header, and their servers say goodbye in their own way.
+        # HTTP/2 and later have no such header; their servers announce the end of a connection themselves.
         if scope["type"] != "http" or scope.get("http_version") not in ("1.0", "1.1"):
             return send
 

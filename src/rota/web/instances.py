@@ -1,4 +1,4 @@
-"""Who is there: every worker, and every instance that stands by for services, as one list."""
+"""List of instances: every worker, and every instance that stands by for services."""
 
 from __future__ import annotations
 
@@ -19,32 +19,31 @@ if TYPE_CHECKING:
     from rota.app import Rota
 
 QUERY_TIMEOUT_SECONDS = 5.0
-"""Seconds."""
 
 
 class InstanceDocument(msgspec.Struct, kw_only=True):
     host: str
     pid: int
     is_self: bool
-    """It is the one that answers."""
+    """True for the instance that answers."""
     state: str
-    """active, draining or silent of a worker; standing by of one that has none."""
+    """active, draining or silent for a worker; "standing by" for an instance without one."""
     version: str
     rota_version: str | None = None
     worker: int | None = None
     running: int = 0
     capacity: int = 0
     load: float = 0.0
-    """What runs, as a share of what may."""
+    """Running jobs divided by capacity."""
     lag: float = 0.0
     queues: list[str] = msgspec.field(default_factory=list)
     started: datetime
     last_seen: datetime
-    """When it was last heard of."""
+    """Time of the last heartbeat."""
     silent_seconds: float
-    """Seconds since."""
+    """Seconds since the last heartbeat."""
     services: list[str] = msgspec.field(default_factory=list)
-    """Those it runs."""
+    """Services that this instance runs."""
     standby_services: list[str] = msgspec.field(default_factory=list)
     leads: list[str] = msgspec.field(default_factory=list)
 
@@ -52,7 +51,7 @@ class InstanceDocument(msgspec.Struct, kw_only=True):
 class InstanceList(msgspec.Struct, frozen=True):
     now: datetime
     max_silent_seconds: float | None
-    """Seconds since the one was heard of that has been silent longest; None: nobody is there."""
+    """The longest time since a heartbeat of any instance; None if there are no instances."""
     instances: list[InstanceDocument]
 
 
@@ -82,7 +81,7 @@ def merge(
     dead_after: float,
 ) -> list[InstanceDocument]:
     own_process = (socket.gethostname(), os.getpid())
-    # By its place: one process may have been several workers, but is only the last of them.
+    # By host and process id: a process may have registered several workers, of which only the last counts.
     found: dict[tuple[str, int], InstanceDocument] = {}
     for each in workers:
         silent_seconds = (now - each.last_beat).total_seconds()

@@ -1,7 +1,7 @@
-"""Every metric there is: its name, its kind, its labels, and what it says.
+"""Definitions of all metrics: name, kind, help text and labels.
 
-Labels are bounded: queues and tasks that code names, outcomes, states and kinds of a fixed few, and of each
-kind of name a hundred at most, the rest as "other". No label is a run, a job, a worker or a lock.
+Labels are bounded: queues and tasks named in code; outcomes, states and kinds from fixed sets; and at most
+a hundred names of each kind, the rest as "other". No label is a run, a job, a worker or a lock.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class MetricFamily(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
-# As Prometheus shows them: a counter ends in _total, a histogram has _bucket, _sum and _count.
-# What this instance has done and has.
+# Names as Prometheus shows them: a counter ends in _total, a histogram has _bucket, _sum and _count. These
+# metrics describe this instance.
 INSTANCE_METRICS: dict[str, MetricFamily] = {
     "rota_build_info": MetricFamily("gauge", "1; which code this is.", ("rota_version", "version")),
     "rota_ready": MetricFamily("gauge", "1 while /health/ready says 200."),
@@ -97,7 +97,7 @@ INSTANCE_METRICS: dict[str, MetricFamily] = {
     "rota_database_up": MetricFamily("gauge", "1 if the last look at the database was answered."),
 }
 
-# What is so in the database, the same from every instance: take the max, not the sum.
+# State of the database, the same from every instance: aggregate with max, not with sum.
 FLEET_METRICS: dict[str, MetricFamily] = {
     "rota_queue_depth": MetricFamily(
         "gauge", "Jobs that are ready; counted to 20,000, estimated beyond.", ("queue",)

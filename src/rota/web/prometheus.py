@@ -1,6 +1,6 @@
-"""What was counted and how it stands, in the words of `metrics`, as Prometheus reads it.
+"""Values of all metrics in Prometheus format, as defined in `metric_definitions`.
 
-The registry is made for each answer and is nobody else's: the process's own metrics are where they were.
+Each response uses its own registry, so the default registry of the process is not changed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rota.app.client import Client
 
 Samples = Iterable[tuple[Sequence[str], float | Histogram]]
-"""Values, each with those of its labels."""
+"""Pairs of label values and the value."""
 
 MetricSamples = Iterator[tuple[str, Samples]]
 
@@ -38,7 +38,7 @@ WORKER_STATES = ("active", "draining", "silent", "dead")
 
 
 async def render_metrics(app: Rota, accept: str | None = None) -> tuple[bytes, str]:
-    """All metrics, and the content type they are written in: the one that is asked for, if it is known."""
+    """Return all metrics and their content type, negotiated by the Accept header."""
     fleet_metrics = await cached_fleet_metrics(app).latest()
     reasons = await app.readiness.reasons()
     began = time.perf_counter()
@@ -94,7 +94,7 @@ def _all_metrics(
 
 
 def _worker_metrics(app: Rota) -> MetricSamples:
-    """What workers here have done."""
+    """Yield the counters of the workers of this process."""
     yield "rota_jobs_arrived_total", list(app.process_counters.enqueued.items())
     counters = app.process_counters.sum()
     by_task = counters.by_task
@@ -138,7 +138,7 @@ def _worker_metrics(app: Rota) -> MetricSamples:
 
 
 def _instance_metrics(client: Client, loop_lag: float) -> MetricSamples:
-    """What this instance has, and how it coordinates."""
+    """Yield metrics of this instance: its worker, connection pool, notifications and coordination."""
     worker = client.worker if client.worker is not None and client.worker.is_running else None
     lag, running, concurrency = loop_lag, 0, 0
     if worker is not None:
@@ -168,7 +168,7 @@ def _instance_metrics(client: Client, loop_lag: float) -> MetricSamples:
 
 
 def _fleet_metrics(fleet_metrics: FleetMetrics) -> MetricSamples:
-    """What is so in the database."""
+    """Yield metrics of the database, which are the same for all instances."""
     fleet, queues = fleet_metrics.fleet, fleet_metrics.queues
     yield "rota_queue_depth", {(each.queue,): each.backlog for each in queues}.items()
     yield "rota_queue_oldest_seconds", {(each.queue,): each.oldest for each in queues}.items()

@@ -1,4 +1,4 @@
-"""What is sent back: JSON, and for what was refused or went wrong `{"error": {"code", "message"}}`."""
+"""JSON responses. An error is `{"error": {"code", "message"}}`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class HttpError(Exception):
-    """A request that gets an error for an answer: a status, a word for programs, a sentence for people."""
+    """An error response: HTTP status, error code for programs, message for people."""
 
     def __init__(
         self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None
@@ -54,17 +54,17 @@ def error_response(error: HttpError) -> Response:
 
 
 def log_failure(method: str, path: str, error: Exception) -> None:
-    """Where something went wrong. Not what the error says: that may be what somebody sent."""
+    """Log where an error occurred, without its message, which may contain data of the request."""
     stack = "".join(traceback.format_tb(error.__traceback__)).rstrip()
     log.error("%s %s: %s\n%s", method, path, type(error).__name__, stack)
 
 
 def http_error_for(error: RotaError) -> HttpError:
-    """What an error of Rota's is over HTTP: whose mistake it is, and whether to try again."""
+    """Map an error of Rota to its HTTP error. A status of 503 comes with Retry-After."""
     for kind, status, code in _STATUSES:
         if isinstance(error, kind):
             headers = {"Retry-After": "1"} if status == 503 else {}
-            # How the database is reached is nobody's business who only asks.
+            # The original message may contain connection details; do not disclose them to clients.
             is_unavailable = isinstance(error, errors.DatabaseUnavailable)
             message = (
                 "the database did not answer in time; try again" if is_unavailable else str(error)

@@ -1,7 +1,7 @@
-"""An API on uvicorn, stopped by us: it leaves as `rota.asgi.Drain` does.
+"""Server for an API on uvicorn, with the graceful shutdown of `rota.asgi.Drain`.
 
-Signals are ours from the start. One that comes while the API still starts is obeyed when it has: what has
-begun is ended in order.
+Rota handles the signals from the start. A signal during startup takes effect when the startup is complete,
+so that everything that was started is also shut down.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ log = logging.getLogger("rota")
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75
-"""Seconds for which an idle connection is kept: longer than load balancers do, so that it is they who hang
-up. The other way round a request may meet a connection that is just being closed."""
+"""Timeout of an idle connection.
+
+It is longer than that of common load balancers, so that the load balancer closes the connection. If the
+server closed it first, a request could arrive on a connection that is being closed.
+"""
 
 
 async def serve(
@@ -41,7 +44,7 @@ async def serve(
     sockets: Sequence[socket.socket],
     on_started: Callable[[], None] = lambda: None,
 ) -> None:
-    """Until SIGTERM or SIGINT, and then until all is done. Raises what kept the API from starting."""
+    """Serve until SIGTERM or SIGINT and the graceful shutdown. Raise the error of a failed startup."""
     app.readiness.is_drain_managed = True
     requests = InFlightRequests(app.readiness)
     counted_api = _CountedApi(api, app, requests)
@@ -53,7 +56,8 @@ async def serve(
         access_log=log.isEnabledFor(logging.DEBUG),
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        # A client that reads nothing keeps its connection open for ever, though its request was cut off.
+        # A client that does not read keeps its connection open forever, even after its request was
+        # cancelled.
         timeout_graceful_shutdown=max(1, math.ceil(app.settings.drain_timeout)),
     )
     server = _Server(config, on_started)
@@ -84,11 +88,11 @@ async def serve(
         shutdown.cancel()
         for number in STOP_SIGNALS:
             loop.remove_signal_handler(number)
-        await app.close()  # done already, unless the API does without app.lifespan
+        await app.close()  # done already, unless the API does not use app.lifespan
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket there, to be shared by any number of processes."""
+    """Return a listening socket that several processes can share."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -114,7 +118,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # they are ours
+        yield  # serve() handles the signals
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -126,7 +130,7 @@ class _Server(uvicorn.Server):
 
 
 class _CountedApi:
-    """The API, its requests counted, and what keeps it from starting kept."""
+    """The API with its requests counted and the error of a failed startup kept."""
 
     def __init__(self, api: Asgi, app: Rota, requests: InFlightRequests) -> None:
         self._api = api
@@ -152,7 +156,7 @@ class _CountedApi:
         async def tracked_send(message: Message) -> None:
             nonlocal started
             if message["type"] == "lifespan.startup.failed":
-                held_back.append(message)  # the error itself says it better, and comes next
+                held_back.append(message)  # the exception, raised next, is more precise
                 return
             if message["type"] == "lifespan.startup.complete":
                 started = True
@@ -168,7 +172,8 @@ class _CountedApi:
                 await self._skip_lifespan(receive, tracked_send)
                 return
             self.startup_error = error
-            # One of ours is told in a line, by whoever called us; any other is the API's own.
+            # The caller of serve() prints a RotaError as one line; any other error is the API's and gets a
+            # traceback.
             is_rota_error = isinstance(error, RotaError)
             text = "" if is_rota_error else "".join(traceback.format_exception(error))
             await send({"type": "lifespan.startup.failed", "message": text})
@@ -177,7 +182,7 @@ class _CountedApi:
                 await send(message)
 
     async def _skip_lifespan(self, receive: Receive, send: Send) -> None:
-        """For an API that knows of no lifespan."""
+        """Answer the lifespan messages for an API that does not support them."""
         await receive()
         await send({"type": "lifespan.startup.complete"})
         await receive()

@@ -1,7 +1,7 @@
-"""An ASGI app on a port of its own, inside an event loop that does something else: a worker's, a server's.
+"""Server for an ASGI app on its own port, in an event loop that also runs a worker or another server.
 
-Signals are left to whoever owns the loop. The port answers until the block ends,
-also while the rest drains.
+The owner of the loop handles the signals. The port answers until the block ends, also while the worker
+drains.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rota.web.connection_limit import LimitedProtocol
 log = logging.getLogger("rota")
 
 STOP_TIMEOUT_SECONDS = 2.0
-"""Seconds in which answers under way may end."""
+"""Time that requests in flight get at the end of the block."""
 
 
 class _Server(uvicorn.Server):
@@ -31,8 +31,10 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def serving(asgi: ASGIApp, bound: socket.socket, prefix: str = "") -> AsyncIterator[None]:
-    """Serve it on a socket that is bound, for as long as the block lasts. `prefix`: where a proxy has it,
-    which takes that off the paths it passes on."""
+    """Serve `asgi` on a bound socket for as long as the block runs.
+
+    `prefix` is the path under which a proxy publishes the app; the proxy strips it from forwarded paths.
+    """
     server = _Server(
         uvicorn.Config(
             asgi,

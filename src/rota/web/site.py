@@ -1,8 +1,9 @@
-"""All that Rota serves over HTTP, as one ASGI app: health, metrics, the API, the dashboard. Mount it in
-yours, or serve it on a port of its own.
+"""ASGI app with everything Rota serves: health, metrics, the API and the dashboard.
 
-Nobody is let in unknown, unless it is said, and then only from this very machine. No page of another origin
-can have a browser change anything. An answer is never kept or framed, an error is JSON and says what to do.
+Mount it in an application, or serve it on its own port. Requests are authenticated, except for the public
+endpoints (health checks, sign-in, static files). With auth="local" only this machine is admitted. No page
+of another origin can change anything. Responses are not stored or framed. Errors are JSON, with a remedy in
+the message.
 """
 
 from __future__ import annotations
@@ -59,15 +60,15 @@ def site(
     parts: Sequence[Part] = DEFAULT_PARTS,
     read_only: bool = False,
 ) -> ASGIApp:
-    """What Rota serves, behind its guard.
+    """Return the ASGI app, behind its guard.
 
     auth   "tokens" (`rota tokens create`); "local": requests from this machine with the key that is
            printed (`LocalAccess`); or an object with `async def authenticate(request) -> Caller`
-    bind   the address it is served on, where that is known: with "local" it must be one of this machine
-           alone; where it is not known, each request is checked
+    bind   the address it is served on, if known; with "local" it must be a loopback address. If it is
+           None, each request is checked
     hosts  with "local": further names of this machine
     parts  "health" (with metrics, autoscale and drain), "api", and "dashboard", which needs the API
-    read_only  nobody changes anything this way
+    read_only  refuse every request that changes something
     """
     load_all(app.settings.schema)
     if bind is not None:
@@ -133,7 +134,7 @@ _ROUTES: dict[Part, Callable[[Rota], Sequence[BaseRoute]]] = {
 
 
 class _SecurityHeaders:
-    """Puts on every answer what keeps it from being stored, framed or taken for something else."""
+    """Middleware that adds SECURITY_HEADERS, so that a response is not stored, framed or sniffed."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -156,7 +157,7 @@ class _SecurityHeaders:
         try:
             await self._app(scope, receive, send_with_headers)
         except Exception:
-            # Answered, it was logged without what it says; a server would log all of it.
+            # An answered error was already logged without its message; a server would log the message too.
             if not response_started:
                 raise
 
@@ -168,7 +169,7 @@ def _on_http_exception(request: Request, error: Exception) -> Response:
 
 
 def _error_page_or_json(request: Request, error: HttpError) -> Response:
-    """In JSON, unless it is somebody with a browser who looks for a page."""
+    """Return an HTML page if the dashboard is served and the client accepts HTML, otherwise JSON."""
     if request.app.state.has_pages and "text/html" in request.headers.get("accept", ""):
         from rota.web.dashboard.router import error_page
 

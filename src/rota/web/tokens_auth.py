@@ -1,8 +1,8 @@
-"""Who somebody is: by the token he shows, or by the key of a server on this machine.
+"""Authentication by access token, or by the key of a server on this machine.
 
-A token is looked up each time, so one that was revoked opens nothing from then on, on any instance. While
-the database is away a token that was good when it last answered is good for looking, for what a process
-can say without it; nothing else can be done then anyway.
+Every request looks its token up, so a revoked token is refused at once, on every instance. While the
+database is unavailable, a token that was valid at the last lookup admits its owner as a viewer, to read the
+metrics and states that the process knows itself. Everything else needs the database anyway.
 """
 
 from __future__ import annotations
@@ -39,39 +39,42 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 MAX_ATTEMPTS_PER_MINUTE = 20
-"""Secrets of one token that were tried from one address within a minute and were not good; then the next
-are not looked at. By token: behind a proxy all have one address, and one must not lock out the others."""
+"""Invalid attempts allowed per minute for one token id from one address.
+
+Further attempts are refused without a lookup. The count is per token because all clients behind a proxy
+share one address: one client must not lock out the rest.
+"""
 
 QUERY_TIMEOUT_SECONDS = 2.0
-"""Seconds in which the database says whose a token is; one that says nothing is away. Whoever measures us
-waits hardly longer, and has to hear that it is."""
+"""Timeout of a token lookup; after it, the database counts as unavailable.
+
+It is short because a metrics scraper waits hardly longer, and must receive the value of rota_database_up.
+"""
 
 MAX_UNKNOWN_LOOKUPS = 2
-"""Tokens that were not seen to be good before are looked up so few at a time: whoever tries many takes no
-more of the database."""
+"""Concurrent lookups of tokens that are not known to be valid: guessing must not load the database."""
 
 MAX_REMEMBERED = 1000
-"""Tokens that were good, and those that were not from an address, that are remembered."""
+"""Size of the cache of valid tokens, and of the table of invalid attempts."""
 
 PROXY_HEADERS = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 
 
 @dataclass(frozen=True, slots=True)
 class _KnownToken:
-    """A token that was good when it was last looked up."""
+    """A token that was valid at its last lookup."""
 
     caller: Caller
     expires_at: float | None
-    """By this process's clock; None: for good."""
+    """Monotonic time of this process; None if the token does not expire."""
 
 
 TOKEN_COOKIE = "rota_token"
-"""Where a browser keeps the token of whoever has logged in."""
+"""Cookie in which a browser keeps the token after sign-in."""
 
 
 class TokenAuthenticator:
-    """Knows people by their tokens: `Authorization: Bearer rota_…`, and browsers by the cookie that they
-    were given for one."""
+    """Authenticates by access token: `Authorization: Bearer rota_…`, or the cookie set at sign-in."""
 
     def __init__(self, app: Rota) -> None:
         self._app = app
@@ -84,13 +87,13 @@ class TokenAuthenticator:
         if scheme.lower() != "bearer":
             text = request.cookies.get(
                 TOKEN_COOKIE, ""
-            )  # whatever else is said is for a proxy before us
+            )  # another scheme is meant for a proxy in front
         if not text.strip():
             raise _unauthenticated("say who you are: Authorization: Bearer and a token")
         return await self.identify(request, text.strip())
 
     async def identify(self, request: Request, text: str) -> Caller:
-        """Whose token that is. Raises Refused if it is nobody's."""
+        """Return the owner of a token. Raise HttpError if the token is invalid."""
         token = AccessToken.parse(text)
         if token is None:
             raise _unauthenticated("there is no such token")
@@ -119,14 +122,14 @@ class TokenAuthenticator:
         except DatabaseError:
             return self._remembered_caller(token)
         stored = found[0]
-        # Also where there is none: how long it takes tells nothing.
+        # Compare also without a stored token, so that the time taken reveals nothing.
         digest = b"\0" * 32 if stored is None else stored.digest
         if not hmac.compare_digest(digest, token.digest) or stored is None:
             self._known.pop(token.digest, None)
             return None
         if stored.state != "good":
             self._known.pop(token.digest, None)
-            # Only who has the whole of it is told.
+            # Only a caller with the full secret learns the reason.
             raise _unauthenticated(
                 f"this token {_rejection(stored)}; `rota tokens create` makes another"
             )
@@ -154,7 +157,7 @@ class TokenAuthenticator:
         except RotaError as error:
             log.warning("that token %s is in use could not be noted: %s", token.id, error)
 
-    # Whoever tries one after the other
+    # Limit on invalid attempts
 
     def _check_attempts(self, request: Request, token: AccessToken) -> None:
         remaining = self._remaining_attempts((_client_address(request), token.id))
@@ -238,7 +241,7 @@ class LocalAccess:
             log.info("sign in at %s", self.link(address + mount_path(request.scope)))
 
     def check_is_local(self, request: Request) -> None:
-        """Raise Refused unless the request was sent on this machine, to this machine."""
+        """Raise HttpError unless the request was sent on this machine, to this machine."""
         check_host(request, self._hosts)
         server, client = request.scope.get("server"), request.client
         is_local = server is not None and is_loopback(server[0]) and client is not None
@@ -279,7 +282,9 @@ def _unauthenticated(message: str) -> HttpError:
 
 
 def _client_address(request: Request) -> str:
-    """Whom attempts are counted against: an address; of IPv6 what one customer has of them."""
+    """Return the address that attempts are counted by: an IPv4 address, or the /64 network of an IPv6
+    address.
+    """
     host = request.client.host if request.client else ""
     try:
         found = ipaddress.ip_address(host)

@@ -63,10 +63,10 @@ select 'feed-' || n, i, 1, gen_random_uuid(), 'node-1', 7, spots.now - (1000 - i
        spots.now - (1000 - i) * interval '10 s', 'succeeded'
   from generate_series(1, 20) as n, generate_series(1, 1000) as i, spots;
 
-insert into rota.onces (key, token, instance, nonce, host, pid, label, began, expires, finished, until, result)
+insert into rota.once_calls (key, token, instance, nonce, host, pid, label, began, expires, finished, until, result)
 select 'charge-' || n, nextval('rota.tokens'), gen_random_uuid(), gen_random_uuid(), 'node-1', 7, 'billing',
        spots.now - n * interval '1 s', spots.now, spots.now, spots.now + interval '1 day', '{"ok": true}'
   from generate_series(1, %(notes)s) as n, spots;
 
-insert into rota.rates (name, due, apart, seen)
+insert into rota.rate_limits (name, due, apart, seen)
 select 'feed-' || n, spots.now, 0.1, spots.now from generate_series(1, 50) as n, spots;

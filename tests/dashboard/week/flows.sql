@@ -59,7 +59,7 @@ select job.id, 1, 2, 'succeeded', 1, '{"rows": 1}'
   from rota.jobs as job, spots
  where job.run between spots.flows and spots.wide - 1 and job.id %% 10 in (1, 2);
 
-insert into rota.ready (seq, job, lane, queue, task)
+insert into rota.queued (seq, job, lane, queue, task)
 select job.id, job.id, job.lane, job.queue, job.task
   from rota.jobs as job, spots
  where job.run between spots.flows and spots.wide - 1 and job.id %% 10 = 4;

@@ -6,7 +6,7 @@ select spots.queued + n * 10, spots.now - interval '1 hour' * (1 - n::float8 / %
        case when n %% 10 = 3 then 'queued-' || n end, json_build_object('order', n)
   from generate_series(0, %(queued)s - 1) as n, spots;
 
-insert into rota.ready (seq, job, lane, lost, queue, task)
+insert into rota.queued (seq, job, lane, lost, queue, task)
 select job.id, job.id, job.lane, case when job.id %% 100000 = 0 then -1 else 0 end, job.queue, job.task
   from rota.jobs as job, spots
  where job.id >= spots.queued and job.id < spots.asleep;
@@ -17,7 +17,7 @@ select spots.asleep + n * 10, spots.now - interval '1 hour' * (1 - n::float8 / %
        case when n %% 10 = 3 then 'asleep-' || n end, json_build_object('order', n)
   from generate_series(0, %(asleep)s - 1) as n, spots;
 
-insert into rota.asleep (job, wake, lane, attempt, queue, task, signals, since)
+insert into rota.sleeping (job, wake, lane, attempt, queue, task, signals, since)
 select job.id,
        case when job.id %% 70 = 0 then 'infinity' else spots.now + interval '1 min' * (job.id %% 10000 + 60) end,
        job.lane, 1 + job.id / 10 %% 3, job.queue, job.task, case when job.id %% 70 = 0 then array['approved'] end,
@@ -45,8 +45,8 @@ select spots.held + n * 10, n / %(held)s + 1, n %% 100, 100, 'page ' || n %% 100
   from generate_series(0, %(workers)s * %(held)s - 1, 2) as n, spots;
 
 with moved as (
-    delete from rota.ready
-     using (select ready.job from rota.ready where ready.lost = 0 order by ready.job limit 50) as few
+    delete from rota.queued
+     using (select ready.job from rota.queued where ready.lost = 0 order by ready.job limit 50) as few
      where ready.job = few.job
     returning ready.*
 )

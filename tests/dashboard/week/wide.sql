@@ -17,7 +17,7 @@ insert into rota.outcomes (job, worker, at, took, state, attempt, result)
 select spots.wide + n, n %% %(workers)s + 1, spots.now + n * interval '10 ms', 0.2 + n %% 7, 'succeeded', 1, '7'
   from generate_series(1, %(nodes)s / 2) as n, spots;
 
-insert into rota.ready (seq, job, lane, queue, task)
+insert into rota.queued (seq, job, lane, queue, task)
 select spots.wide + n, spots.wide + n, 0, 'crawl', 'wide.page'
   from generate_series(%(nodes)s / 2 + 1, %(nodes)s - 1) as n, spots;
 

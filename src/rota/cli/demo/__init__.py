@@ -1,13 +1,13 @@
-"""`rota demo`: a minute of everything, on a PostgreSQL, two workers and a dashboard of its own.
+"""`rota demo`: one minute of all features, with its own PostgreSQL, two workers and a dashboard.
 
-    command    options, signals, the view
-    stage      what has to be ended again: the database, the workers, the port
-    tasks      what is run: an app like anybody's
-    play       who starts what, and who looks on; flows and accident are two of the parts
-    scene      what there is to see at a moment; view draws it
-    tally      what was counted and measured; summary says it
+    command        options, signals, display
+    environment    the database, the workers and the port, removed at the end
+    tasks          the app that is run
+    scenario       the sequence of events; flows and kill_worker are parts of it
+    state          the values that view renders
+    counters       the measurements that summary prints
 
-Whatever ends it, nothing keeps running and nothing is left on the disk.
+However it ends, no process keeps running and no file is left.
 """
 
 from rota.cli.demo.command import demo

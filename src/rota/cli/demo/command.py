@@ -1,4 +1,4 @@
-"""The command: options, signals, the view, and the end."""
+"""Command `rota demo`: options, signals, display and shutdown."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ POLL_SECONDS = 0.1
 )
 @click.option("--no-browser", is_flag=True, help="Open no browser.")
 def demo(context: click.Context, seconds: float, port: int | None, no_browser: bool) -> None:
-    """See it work: a flow, a monitor, the clock and jobs at speed on two workers, one of which is killed.
+    """Run a demo: a flow, a service, a schedule and fast jobs on two workers, one of which is killed.
 
-    It brings a PostgreSQL of its own and a dashboard to look at meanwhile; both are gone afterwards. Ctrl-C
-    ends it at any moment. Without a terminal it says in words what happens.
+    It uses its own PostgreSQL and dashboard; both are removed at the end. Ctrl-C ends it at any time.
+    Without a terminal it prints the events as lines.
     """
     from rota.cli.demo import summary
     from rota.cli.demo.environment import bind
@@ -65,7 +65,7 @@ def demo(context: click.Context, seconds: float, port: int | None, no_browser: b
         raise click.UsageError(
             "the demo brings a database of its own: leave --dsn and --schema away"
         )
-    # What this process would warn of, such as a worker that is gone, is in view anyway.
+    # Warnings of this process, such as a dead worker, are shown in the view anyway.
     logging.getLogger().addHandler(logging.NullHandler())
     console = output.console()
     state, counters = DemoState(seconds), DemoCounters()
@@ -75,13 +75,13 @@ def demo(context: click.Context, seconds: float, port: int | None, no_browser: b
             asyncio.run(_run(stop_request, state, counters, bound, console, browser=not no_browser))
         summary.print_summary(counters)
     except OSError as error:
-        # The terminal has gone, with everybody who looked; all else was taken down before this.
+        # The terminal was closed. Everything else has been shut down before this.
         if error.errno != errno.EIO:
             raise
 
 
 class _StopRequest:
-    """Whether somebody has seen enough: a signal says so, at any moment, and more say no more."""
+    """Request to stop, set by the first signal. Further signals have no effect."""
 
     def __init__(self) -> None:
         self.is_requested = False
@@ -99,20 +99,20 @@ class _StopRequest:
 
     def _cancel(self) -> None:
         if self._task is not None:
-            # Wakes the loop, which may be asleep: the handler runs between two of its steps.
+            # Wakes the event loop: the signal handler runs between two of its steps.
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
 
 @contextmanager
 def _handle_signals() -> Iterator[_StopRequest]:
-    """From here on a signal ends it in order, and once: leaving must not be interrupted by impatience."""
+    """Stop in order on the first signal inside the block. Further signals do not interrupt the shutdown."""
     stop_request = _StopRequest()
     previous = {number: signal.signal(number, stop_request.on_signal) for number in SIGNALS}
     try:
         yield stop_request
     finally:
         for number, handler in previous.items():
-            # Whoever was impatient may still be, while Python itself ends.
+            # Further signals are ignored until Python itself has ended.
             signal.signal(number, signal.SIG_IGN if stop_request.is_requested else handler)
 
 
@@ -146,7 +146,7 @@ async def _run(
 
 @asynccontextmanager
 async def _display(state: DemoState, console: Console, *, browser: bool) -> AsyncIterator[None]:
-    """Have the scene in view, or told."""
+    """Show the state on a terminal, or print events as lines."""
     if not console.is_terminal:
         printing = asyncio.create_task(_print_progress(state))
         try:
@@ -198,14 +198,14 @@ def _print_events(state: DemoState) -> None:
 
 
 def _has_browser() -> bool:
-    """Not one that would draw its pages into this terminal."""
+    """True if there is a graphical browser, not one that would draw into this terminal."""
     return sys.platform == "darwin" or any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
     )
 
 
 async def _open_browser(state: DemoState) -> None:
-    """The page of a running flow, once there is one."""
+    """Open the page of a running flow, once there is one."""
     await state.flow_started.wait()
-    # Some browsers are waited for until somebody closes them: in a thread that keeps nobody from ending.
+    # webbrowser.open may block until the browser is closed, so it runs in a daemon thread.
     threading.Thread(target=webbrowser.open, args=(state.flow_url or "",), daemon=True).start()

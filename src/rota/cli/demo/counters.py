@@ -1,4 +1,4 @@
-"""What a demo has seen, in figures: counted and measured, none of them written down beforehand."""
+"""Measurements of a demo. No value is predefined."""
 
 from __future__ import annotations
 
@@ -7,49 +7,48 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class WorkerKill:
-    """One worker is killed. Times are seconds since then; None: it has not happened yet."""
+    """Measurements of one killed worker. Times are seconds since the kill; None if not reached yet."""
 
     worker: int
     held_jobs: int
-    """So many it held."""
+    """Number of jobs it held."""
     detected: float | None = None
-    """It was found dead, and what it held went back."""
+    """The worker was declared dead and its jobs were taken back."""
     monitor_moved: float | None = None
-    """Another instance ran the monitor."""
+    """Another instance runs the monitor."""
     recovered: float | None = None
-    """The last of its jobs had ended."""
+    """The last of its jobs has ended."""
     finished_by: tuple[int, ...] = ()
-    """Workers that ended them."""
+    """Workers that finished its jobs."""
     succeeded: int = 0
-    """How many of them did."""
+    """Number of its jobs that succeeded."""
 
 
 @dataclass(slots=True)
 class DemoCounters:
     wave_runs: list[int] = field(default_factory=list)
-    """Jobs at speed, by number."""
+    """Ids of the fast jobs."""
     start_seconds: float = 0.0
-    """Seconds it took to start them, all in all."""
+    """Total time of starting them."""
     max_rate: float = 0.0
-    """Jobs a second, from the start of a wave to the end of the last of it."""
+    """Best rate in jobs per second, from the start of a wave to the end of its last job."""
     latencies: list[float] = field(default_factory=list)
-    """Seconds from a start to its result, one after the other."""
+    """Seconds from start to result of single jobs."""
     flow_states: dict[int, str] = field(default_factory=dict)
-    """Runs of the flow, and what became of them."""
+    """Run of the flow → state."""
     approved: int = 0
     kill: WorkerKill | None = None
     ticks: int = 0
-    """Of the schedule, that have started a run."""
+    """Ticks that have started a run."""
     duplicate_ticks: int = 0
-    """… that have started more than one."""
+    """Ticks that have started more than one run."""
     missed_ticks: int = 0
     monitor_iterations: int = 0
-    """Of the monitor."""
     job_states: dict[str, int] = field(default_factory=dict)
-    """What all jobs came to."""
+    """State → number of jobs."""
     retries: int = 0
     open_jobs: int = 0
-    """Jobs at speed that have not ended."""
+    """Fast jobs that have not ended."""
     duration: float = 0.0
 
     @property

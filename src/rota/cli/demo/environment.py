@@ -1,8 +1,8 @@
-"""All that a demo needs and that must not outlive it: a database, worker processes, a port.
+"""Resources of a demo that must not outlive it: the database, worker processes and a port.
 
-The database lies in a directory made for it. What workers say goes to a file there, for their lines would
-spoil the view. They hang on this process by a lifeline, so they end with it, whatever it dies of; and so
-does the server.
+The database is in a temporary directory. Workers write their logs to a file there, because their lines
+would disturb the view. Workers and the server are tied to this process, so they end with it even if it
+is killed.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ T = TypeVar("T")
 LOOPBACK = "127.0.0.1"
 FIRST_PORT = 8000
 MAX_PORT_TRIES = 20
-"""Tried from the first on; then any that is free."""
+"""Ports that are tried from FIRST_PORT on, before any free port is taken."""
 
 STOP_TIMEOUT_SECONDS = 4.0
-"""Seconds a worker has to leave by itself."""
+"""Time that a worker gets to stop before it is killed."""
 
 
 def bind(port: int | None) -> socket.socket:
-    """A socket at this port, or at the first of some that is free."""
+    """Return a listening socket at this port, or at the first free one."""
     ports = [port] if port is not None else [*range(FIRST_PORT, FIRST_PORT + MAX_PORT_TRIES), 0]
     for each in ports:
         bound = socket.socket()
@@ -67,12 +67,12 @@ class DemoEnvironment:
         self._children: dict[int, supervisor.SupervisedProcess] = {}
 
     async def add_worker(self) -> int:
-        """Start one, and wait until it is up. Answers its process number."""
+        """Start a worker and wait until it is up. Return its process id."""
         arguments = ["worker", f"{tasks.__name__}:app", "--dsn", self.dsn, "--log-level", "warning"]
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith("ROTA_")
         }
-        # For appending: of two that write, neither writes over the other.
+        # Opened for appending, so that two workers do not overwrite each other's lines.
         log = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             child = await event_loop.finish_even_if_cancelled(
@@ -99,7 +99,7 @@ class DemoEnvironment:
         await child.wait_exit()
 
     async def close(self) -> None:
-        """No worker is left."""
+        """Stop all workers, and kill those that do not stop in time."""
         children, self._children = list(self._children.values()), {}
         exits = [asyncio.create_task(child.wait_exit()) for child in children]
         for child in children:
@@ -117,7 +117,7 @@ class DemoEnvironment:
 async def demo_environment(
     state: DemoState, bound: socket.socket
 ) -> AsyncIterator[DemoEnvironment]:
-    """Set up, and taken down whatever happens; what the block is cancelled in the midst of included."""
+    """Create the environment, and remove it also after a failure or cancellation."""
     app = tasks.app
     async with AsyncExitStack() as stack:
         stack.callback(bound.close)
@@ -142,13 +142,11 @@ async def demo_environment(
 async def _database() -> AsyncIterator[tuple[Path, str]]:
     from rota.localpg import LocalPostgres
 
-    # Short, because the path of a socket is bounded.
+    # Short, because the length of a socket's path is limited.
     directory = Path(tempfile.mkdtemp(prefix="rota-demo-"))
     server = LocalPostgres(directory / "pg")
     try:
-        os.chmod(
-            directory, 0o711
-        )  # as root, the server runs as another user and has to pass through
+        os.chmod(directory, 0o711)  # as root, the server runs as another user and needs access
         yield directory, await _in_thread(server.start)
     finally:
         await _in_thread(server.stop)
@@ -171,7 +169,7 @@ async def _dashboard(bound: socket.socket) -> AsyncIterator[LocalAccess]:
         try:
             yield local
         finally:
-            tasks.app.readiness.drain()  # whoever follows a page live is let go
+            tasks.app.readiness.drain()  # ends live updates of open pages
 
 
 async def _in_thread(fn: Callable[[], T]) -> T:

@@ -1,4 +1,4 @@
-"""Runs of the flow: one begins every few seconds, each is looked at and, after a moment, approved."""
+"""Runs of the demo's flow: one is started every few seconds and approved after a pause."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rota.store.read.runs import JobRow
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 START_INTERVAL_SECONDS = 9.0
-"""Seconds from one to the next, at pace 1."""
+"""Pause between two starts, at time scale 1."""
 
 APPROVAL_SECONDS = 2.5
-"""Seconds somebody takes to approve, at pace 1."""
+"""Time until the approval, at time scale 1."""
 
 FINAL_STATES = ("succeeded", "failed", "cancelled", "expired", "skipped")
 
@@ -31,7 +31,7 @@ class FlowProgress:
     jobs: list[JobRow] = field(default_factory=list)
     retried_jobs: set[int] = field(default_factory=set)
     waiting_since: float | None = None
-    """Since when it waits for an answer."""
+    """Time since which it waits for the approval."""
     is_approved: bool = False
 
 
@@ -43,7 +43,7 @@ class DemoFlows:
         self._open_runs: dict[int, FlowProgress] = {}
 
     async def start(self, deadline: float) -> None:
-        """Begin one now and one every few seconds, as long as it would end by then."""
+        """Start a run now and every few seconds, as long as it can end before the deadline."""
         number = 0
         while (
             number == 0 or time.monotonic() + tasks.FLOW_SECONDS * self._time_scale * 1.2 < deadline
@@ -62,7 +62,7 @@ class DemoFlows:
         return list(self._open_runs)
 
     async def update(self, jobs: dict[int, list[JobRow]]) -> None:
-        """What has become of those that are open."""
+        """Update the open runs with their current jobs."""
         for run, rows in jobs.items():
             progress = self._open_runs[run]
             progress.jobs = rows
@@ -75,7 +75,7 @@ class DemoFlows:
 
     def _report_retries(self, progress: FlowProgress) -> None:
         for job in progress.jobs:
-            if job.state == "asleep" and job.attempt > 1 and job.job not in progress.retried_jobs:
+            if job.state == "sleeping" and job.attempt > 1 and job.job not in progress.retried_jobs:
                 progress.retried_jobs.add(job.job)
                 name = job.task.removeprefix("etl.")
                 self._state.add_event(
@@ -83,7 +83,7 @@ class DemoFlows:
                 )
 
     async def _approve(self, progress: FlowProgress) -> None:
-        is_waiting = any(job.awaits and job.state == "asleep" for job in progress.jobs)
+        is_waiting = any(job.awaits and job.state == "sleeping" for job in progress.jobs)
         if not is_waiting or progress.is_approved:
             return
         if progress.waiting_since is None:
@@ -109,7 +109,7 @@ class DemoFlows:
         self._state.add_event(f"etl of {progress.day} {text}", STATE_STYLES[state])
 
     def progress_rows(self) -> list[ProgressRow]:
-        """The last three, the newest first, as they stand."""
+        """Return rows for the latest three open runs, newest first."""
         newest = sorted(self._open_runs.values(), key=lambda seen: -seen.run.id)[:3]
         return [_progress_row(progress) for progress in newest]
 
@@ -119,17 +119,17 @@ def _progress_row(progress: FlowProgress) -> ProgressRow:
     row = ProgressRow(f"etl {progress.day}", ended, len(progress.jobs) or None)
     row.count = f"{ended} of {len(progress.jobs)}" if progress.jobs else ""
     running = [job.task.removeprefix("etl.") for job in progress.jobs if job.state == "running"]
-    sleeping = [job for job in progress.jobs if job.state == "asleep"]
+    sleeping = [job for job in progress.jobs if job.state == "sleeping"]
     if running:
         row.text = ", ".join(running)
-    elif any(job.state == "ready" for job in progress.jobs):
+    elif any(job.state == "queued" for job in progress.jobs):
         row.text = "waits for a worker"
     elif any(job.awaits for job in sleeping):
         row.text = "waits for approval"
     elif any(job.attempt > 1 for job in sleeping):
         row.text = "waits to try again"
     elif sleeping:
-        row.text = "asleep"
+        row.text = "sleeping"
     elif any(job.state == "waiting" for job in progress.jobs):
         row.text = "waits for the parts"
     return row

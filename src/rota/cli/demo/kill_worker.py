@@ -1,6 +1,6 @@
-"""Half-way, one worker is killed with SIGKILL; what it held is counted, and followed to its end.
+"""Kill of a worker with SIGKILL half-way, and observation of its jobs until they have ended.
 
-It is frozen for a moment first: what it holds then is what it dies with.
+The worker is frozen for a moment first, so that the jobs it holds do not change before the kill.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from rota.store.read.runs import WorkerDetailRow
 
 POLL_SECONDS = 0.05
 MIN_HELD_JOBS = 20
-"""Jobs it should hold, so that there is something to see; it is not waited for long."""
+"""Jobs that the worker should hold, to make the effect visible. The wait for this is short."""
 
-OPEN_STATES = ("waiting", "ready", "running", "asleep")
+OPEN_STATES = ("waiting", "queued", "running", "sleeping")
 BUSY_TIMEOUT_SECONDS = 3.0
 REPLACE_DELAY_SECONDS = 4.0
-"""Seconds the survivor is alone, at pace 1."""
+"""Time without a replacement, at time scale 1."""
 
 
 async def kill_and_recover(
@@ -38,7 +38,7 @@ async def kill_and_recover(
     worker, pid = await _choose_worker(database)
     await _wait_until_busy(database, worker)
     environment.freeze(pid)
-    await asyncio.sleep(POLL_SECONDS)  # what it had sent by then has been done
+    await asyncio.sleep(POLL_SECONDS)  # statements sent before the freeze have completed
     held = [job for each in await database.run(claims.by_worker(worker)) for job in each.jobs]
     await environment.kill(pid)
     recovery = Recovery(database, state, WorkerKill(worker, len(held)), held, pid)
@@ -56,7 +56,7 @@ async def kill_and_recover(
 
 
 async def _choose_worker(database: Database) -> tuple[int, int]:
-    """The one that runs the monitor: so that goes over to another, too."""
+    """Return the worker that runs the monitor, so that the monitor moves, too."""
     workers_by_pid = {each.pid: each.worker for each in await database.run(runs.workers())}
     [monitor] = await database.run(coordination.services(tasks.MONITOR))
     pid = (
@@ -77,7 +77,7 @@ async def _wait_until_busy(database: Database, worker: int) -> None:
 
 
 class Recovery:
-    """What becomes of all that the dead worker had."""
+    """Recovery of the dead worker's jobs and service."""
 
     def __init__(
         self, database: Database, state: DemoState, kill: WorkerKill, held: list[int], pid: int
@@ -91,7 +91,7 @@ class Recovery:
         self._killed_at = time.monotonic()
 
     async def observe(self) -> None:
-        """Look on until it is as if nothing had happened."""
+        """Observe until all jobs have ended and the monitor runs again."""
         kill = self.kill
         while kill.recovered is None or kill.monitor_moved is None:
             [[job_states, workers, services]] = await self._database.pipeline(

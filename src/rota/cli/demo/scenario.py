@@ -1,4 +1,4 @@
-"""The play: who starts what and when, and who looks on."""
+"""Sequence of the demo: starts work, kills a worker and observes."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ WAVE_JOBS = 2000
 """Jobs started in one call."""
 
 WAVE_INTERVAL_SECONDS = 2.5
-"""Seconds from one wave to the next; what is left of them, the machine has for who looks on."""
+"""Time from one wave to the next. The pause leaves the machine time for the dashboard."""
 
 POLL_SECONDS = 0.4
 PING_INTERVAL_SECONDS = 0.5
 MAX_OVERTIME_SECONDS = 20.0
-"""Seconds it may last longer, until who was killed is replaced and no job is open."""
+"""Extra time until the killed worker is replaced and no job is open."""
 
 TOTALS_TIMEOUT_SECONDS = 2.0
-"""Seconds in which the figures are put together at the end, at most."""
+"""Time limit for collecting the totals at the end."""
 
 
 class Scenario:
@@ -53,7 +53,7 @@ class Scenario:
         self._schedule_row = ProgressRow("schedule")
 
     async def run(self) -> None:
-        """All of it, for as long as it is to last."""
+        """Run the whole demo."""
         self._database = (await tasks.app.open()).database
         await asyncio.gather(self._environment.add_worker(), self._environment.add_worker())
         self._state.began = began = time.monotonic()
@@ -73,7 +73,7 @@ class Scenario:
         ]
         try:
             await _run_for(running, self._state.seconds)
-            # Where the machine is slow, what is the point of it all is waited for.
+            # On a slow machine, wait until the recovery is complete.
             with suppress(TimeoutError):
                 async with asyncio.timeout(MAX_OVERTIME_SECONDS):
                     await kill_task
@@ -87,7 +87,7 @@ class Scenario:
                 async with asyncio.timeout(TOTALS_TIMEOUT_SECONDS):
                     await self._collect_totals()
 
-    # Those who do something
+    # Work
 
     async def _start_waves(self, deadline: float) -> None:
         number = 0
@@ -102,7 +102,7 @@ class Scenario:
             await asyncio.sleep(max(began + WAVE_INTERVAL_SECONDS - time.monotonic(), 0.05))
 
     async def _wait_for_wave(self, runs: list[int], began: float) -> None:
-        """Look on until a wave is over, but for those that come back after a failure."""
+        """Wait until a wave has ended, and measure its rate without the jobs that are retried."""
         expected = WAVE_JOBS - WAVE_JOBS // tasks.FAIL_ONE_IN
         self._wave_row.total = WAVE_JOBS
         while True:
@@ -129,7 +129,7 @@ class Scenario:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _ping(self) -> None:
-        """One job at a time, from its start to its result."""
+        """Run one job at a time and measure the time from start to result."""
         while True:
             began = time.monotonic()
             await (await tasks.ping.start(len(self._counters.latencies))).result()
@@ -145,7 +145,7 @@ class Scenario:
             self._environment, self._database, self._state, self._counters, self._time_scale
         )
 
-    # Who looks on
+    # Observation
 
     async def _observe(self) -> None:
         while True:
@@ -192,7 +192,7 @@ class Scenario:
             self._schedule_row.count = output.format_count(each.runs)
             self._schedule_row.text = f"ticks, {each.when}"
 
-    # The figures
+    # Totals
 
     async def _collect_totals(self) -> None:
         counters = self._counters
@@ -222,7 +222,7 @@ class Scenario:
 
 
 async def _run_for(running: list[asyncio.Task[None]], seconds: float) -> None:
-    """Let them play, unless one of them fails."""
+    """Wait for `seconds`, or until a task fails."""
     done, _ = await asyncio.wait(running, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
     for each in done:
         each.result()
@@ -238,9 +238,9 @@ def _demo_worker(
         tasks_held[each.task.removeprefix("etl.")] += each.jobs
     text = ", ".join(
         name if count == 1 else f"{name} ×{count}"
-        # Those that are few first: there would be no end of the others.
+        # Rare tasks first: the list of the others is long.
         for name, count in sorted(tasks_held.items(), key=lambda pair: (pair[1], pair[0]))
     )
-    # We know before the others do.
+    # The kill is known here before other workers detect it.
     state = "killed" if worker.worker == killed else states[worker.state]
     return DemoWorker(worker.worker, worker.pid, state, sum(each.jobs for each in rows), text)

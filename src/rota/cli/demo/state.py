@@ -1,4 +1,4 @@
-"""What there is to see of a demo at one moment, as plain values: who draws it asks nobody."""
+"""State of a demo at one moment, as plain values for the view."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 MAX_EVENTS = 5
-"""Events that are kept in view."""
+"""Events shown in the view."""
 
 
 @dataclass(slots=True)
 class ProgressRow:
-    """One thing that goes on: how far it is, if it ends, and a few words on it."""
+    """Progress of one activity, with a short text."""
 
     name: str
     done: int = 0
@@ -25,12 +25,10 @@ class ProgressRow:
 
 @dataclass(frozen=True, slots=True)
 class DemoWorker:
-    """A worker as it is shown."""
-
     worker: int
     pid: int
     state: str
-    """works, stopping, killed or left."""
+    """`active`, `stopping`, `killed` or `stopped`."""
     held: int
     text: str
 
@@ -38,7 +36,7 @@ class DemoWorker:
 @dataclass(frozen=True, slots=True)
 class DemoEvent:
     seconds: float
-    """Seconds since the beginning."""
+    """Seconds since the start."""
     text: str
     style: str
 
@@ -47,19 +45,19 @@ class DemoEvent:
 class DemoState:
     seconds: float
     began: float | None = None
-    """None: it is being set up; `doing` says how far that is."""
+    """None during setup; `setup_step` then names the current step."""
     setup_step: str = ""
     link_to: Callable[[str], str] | None = None
-    """The link that signs a browser in and leads to a page of the dashboard, if there is one."""
+    """Return the link that signs a browser in and opens a dashboard page; None without a dashboard."""
     flow_run: int | None = None
-    """A run that is under way, to look at."""
+    """A running flow to show."""
     progress_rows: list[ProgressRow] = field(default_factory=list)
     workers: list[DemoWorker] = field(default_factory=list)
     events: deque[DemoEvent] = field(default_factory=lambda: deque(maxlen=MAX_EVENTS))
     flow_started: asyncio.Event = field(default_factory=asyncio.Event)
-    """There is such a run."""
+    """Set when `flow_run` is set."""
     unprinted: list[DemoEvent] = field(default_factory=list)
-    """What nobody has been told yet who has no terminal."""
+    """Events not printed yet, for output without a terminal."""
 
     @property
     def elapsed(self) -> float:

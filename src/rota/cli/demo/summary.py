@@ -1,4 +1,4 @@
-"""What is said at the end: the figures of a demo, each with what it means."""
+"""Summary at the end of a demo: the measurements, each with an explanation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rota.cli.demo import tasks
 from rota.cli.demo.counters import DemoCounters, WorkerKill
 
 SummaryLine = tuple[str, str, str]
-"""What, how much, and a few words on it."""
+"""Name, value and explanation."""
 
 
 def summary_lines(counters: DemoCounters) -> Iterator[SummaryLine]:

@@ -1,10 +1,10 @@
-"""What the demo runs: an app as anybody would write one, with waits where real work would be.
+"""App of the demo, with sleeps in place of real work.
 
-etl               three sources, cleaned in parts on whatever worker is free, joined; a durable sleep;
-                  somebody who has to approve; three places to publish to
-filings-monitor   a loop that one instance runs while the others stand by
-halts             by the clock
-square, ping      jobs that do next to nothing
+etl               flow: three sources, cleaned in parts, joined; a durable sleep; an approval;
+                  three targets to publish to
+filings-monitor   service that one instance runs, with the other workers as standbys
+halts             task with a schedule
+square, ping      jobs that do almost nothing
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 
 from rota import Context, Retry, Rota, ServiceContext, Settings
 
-# The environment has no say in it: what is shown is what anybody sees who has set nothing.
+# Settings of the environment are ignored, so that the demo always shows the defaults.
 app = Rota(settings=Settings(concurrency=40, prefetch=400, drain_timeout=2.0))
 
 MONITOR = "filings-monitor"
@@ -23,13 +23,13 @@ HALTS = "halts"
 HALTS_SECONDS = 2.0
 
 PARTS = 6
-"""Pieces in which a source is cleaned."""
+"""Parts in which a source is cleaned."""
 
 SPEED_QUEUE = "speed"
-"""The queue of jobs that do next to nothing."""
+"""Queue of the fast jobs."""
 
 FAIL_ONE_IN = 100
-"""One in so many of them fails at first."""
+"""Share of fast jobs that fail on their first attempt: one in this many."""
 
 CREATE_TABLE = (
     "create table if not exists public.filings "
@@ -38,7 +38,7 @@ CREATE_TABLE = (
 
 
 class ServiceUnreachable(ConnectionError):
-    """What goes wrong in the demo."""
+    """Error that the demo's tasks raise."""
 
 
 # The flow
@@ -47,7 +47,7 @@ etl = app.flow("etl")
 
 
 async def work(ctx: Context, seconds: float, total: int, note: str) -> None:
-    """What takes its time, and says how far it is."""
+    """Sleep and report progress."""
     for done in range(total):
         ctx.progress(done, total, note)
         await asyncio.sleep(seconds / total)
@@ -87,7 +87,7 @@ async def clean_part(rows: int, part: int, time_scale: float) -> int:
 
 
 async def clean_in_parts(ctx: Context, rows: int, time_scale: float) -> int:
-    """How many parts there are is known when it runs; each is a job of its own."""
+    """Start one job for each part; the number of parts is known at run time only."""
     calls = [clean_part.bind(rows // PARTS, part, time_scale) for part in range(PARTS)]
     return sum(await ctx.map(calls))
 
@@ -123,7 +123,7 @@ async def check(ctx: Context, join: int, time_scale: float) -> bool:
 
 @etl.task
 async def settle(ctx: Context, join: int, time_scale: float) -> int:
-    await ctx.sleep(3.0 * time_scale)  # holds no worker; a restart does not shorten it
+    await ctx.sleep(3.0 * time_scale)  # occupies no worker slot and survives a restart
     return join
 
 
@@ -157,10 +157,10 @@ async def report(
 
 
 FLOW_SECONDS = 22.0
-"""Seconds a run of it takes at pace 1, about, with the time somebody takes to approve."""
+"""Approximate duration of a run at time scale 1, including the approval."""
 
 
-# The monitor, and the clock
+# Service and schedule
 
 
 @app.service(MONITOR, every=MONITOR_SECONDS)
@@ -181,7 +181,7 @@ async def halts(ctx: Context) -> str:
     return "none" if ctx.scheduled_for is None else ctx.scheduled_for.isoformat()
 
 
-# As fast as it goes
+# Fast jobs
 
 
 @app.task(queue=SPEED_QUEUE, retry=Retry(max_attempts=3, delay=0.2, backoff=1.5))

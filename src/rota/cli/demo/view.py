@@ -1,4 +1,4 @@
-"""How a demo looks in a terminal: never more than 80 columns or 24 lines are needed, and no colour is."""
+"""Rendering of a demo. It needs at most 80 columns and 24 lines, and no colour."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ NAME_WIDTH = 15
 COUNT_WIDTH = 8
 STYLES = {"active": "green", "stopping": "cyan", "killed": "bold red", "stopped": "dim"}
 MAX_WORKERS = 3
-"""Workers."""
 
 
 class DemoView:
-    """Drawn anew from the scene each time it is asked for."""
+    """View that renders the current state each time it is drawn."""
 
     def __init__(self, state: DemoState) -> None:
         self._state = state
@@ -76,7 +75,7 @@ def _row(left: Text, right: Text) -> Table:
 
 
 def _grid(*columns: Literal["left", "right"] | int, last: bool = True) -> Table:
-    """Columns that keep their width, numbers to the right, and a last one that has what is left."""
+    """Return a grid of fixed-width columns, right-aligned if negative, and a last one for the rest."""
     from rich.table import Table
 
     grid = Table.grid(expand=True, padding=(0, 1, 0, 0))

@@ -1,4 +1,4 @@
-"""Runs that jobs have started: what a flow's run and a single job are shown with alike."""
+"""Table of child runs, for flows' runs and single jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rota.store.read.runs import ChildRunRow
 
 MAX_LISTED_RUNS = 20
-"""How many are listed; those that went well are the first to be left out."""
+"""Maximum number of listed runs; succeeded ones are omitted first."""
 
 
 def child_run_documents(children: list[ChildRunRow]) -> list[dict[str, Any]]:
@@ -18,7 +18,7 @@ def child_run_documents(children: list[ChildRunRow]) -> list[dict[str, Any]]:
 
 
 def print_child_runs(children: list[ChildRunRow]) -> None:
-    # Calls of flows alone have no job of their own: only the flows are worth a line.
+    # A call that only starts flows has no job: only these flows are listed.
     with_jobs = [each for each in children if each.jobs]
     if not with_jobs:
         return

@@ -1,4 +1,4 @@
-"""Whom something belongs to: a process by its label, or by its host and number."""
+"""Owner of a lock or leadership: a process by its label, or by its host and number."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rota.store.read.coordination import LeaderRow, LockRow
 
 WIDE_TERMINAL_COLUMNS = 100
-"""Columns of a terminal that has room for everything."""
+"""Terminal width from which all columns fit."""
 
 
 def is_narrow() -> bool:
@@ -26,7 +26,7 @@ def is_narrow() -> bool:
 
 
 def columns(title: str, rows: Sequence[LockRow | LeaderRow]) -> dict[str, list[Text]]:
-    """Of each line who it is and where; in columns of their own, if that says more and there is room."""
+    """Return columns for the owner of each row: separate ones if there are labels and enough width."""
     if is_narrow() or not any(each.label for each in rows if each.instance):
         return {title: [_compact_cell(each) for each in rows]}
     return {
@@ -52,7 +52,7 @@ def _compact_cell(row: LockRow | LeaderRow) -> Text:
 def print_table(
     columns: dict[str, list[Text]], *, right: Sequence[str], free: Sequence[str]
 ) -> None:
-    """As a table, without the columns that would say nothing of anybody."""
+    """Print a table without empty columns."""
     shown = {name: cells for name, cells in columns.items() if any(cell.plain for cell in cells)}
     grid = output.new_table(*shown, right=right, free=free)
     for cells in zip(*shown.values(), strict=True):
@@ -65,12 +65,12 @@ def format_process(host: str | None, pid: int | None) -> str:
 
 
 def describe(host: str | None, pid: int | None, label: str | None) -> str:
-    """In a sentence: `nightly (web-1, process 4242)`."""
+    """Return the owner for a sentence: `nightly (web-1, process 4242)`."""
     return f"{label} ({host}, process {pid})" if label else f"{host}, process {pid}"
 
 
 def current_operator() -> str:
-    """Who is at it, by the account and not by what the environment says."""
+    """Return the operator's name: the account, independent of environment variables."""
     name = getpass.getuser()
     with suppress(ImportError, KeyError):
         import pwd

@@ -1,4 +1,4 @@
-"""How a schedule is shown: in a line of a list, and whole."""
+"""Formatting of schedules, for a list and in detail."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TICK_STYLES = {
 
 
 def json_document(value: Schedule | Tick) -> dict[str, Any]:
-    """For programs: what there is to know, and what follows from it."""
+    """Return the JSON document of a schedule or tick, with derived values."""
     from rota.model.schedule_view import Tick
 
     found = msgspec.structs.asdict(value)
@@ -43,7 +43,7 @@ def json_document(value: Schedule | Tick) -> dict[str, Any]:
 
 
 def format_timetable(schedule: Schedule, *, two_lines: bool = False) -> str:
-    """`below`: the zone on a line of its own."""
+    """Return the timetable as text; with `two_lines`, the zone is on a second line."""
     every = schedule.every
     if every is not None:
         return f"every {f'{every:g} s' if every < 60 else output.format_duration(every)}"
@@ -54,7 +54,7 @@ def format_timetable(schedule: Schedule, *, two_lines: bool = False) -> str:
 
 
 def state_cell(schedule: Schedule, *, has_workers: bool) -> Text:
-    """Where there are workers, and none knows what it starts, that is what counts."""
+    """Return the state; `unknown` if there are workers but none knows the target."""
     if _lacks_worker(schedule, has_workers=has_workers):
         return output.cell("unknown", "yellow")
     has_problem = schedule.state == "active" and schedule.reason
@@ -64,7 +64,7 @@ def state_cell(schedule: Schedule, *, has_workers: bool) -> Text:
 
 
 def state_reason(schedule: Schedule, *, has_workers: bool) -> str:
-    """… it is not simply active."""
+    """Return the reason for a state other than active, or for failures."""
     if _lacks_worker(schedule, has_workers=has_workers):
         return no_worker_message(schedule)
     if schedule.reason is None and schedule.failures > 1:
@@ -99,7 +99,7 @@ def next_tick_cell(schedule: Schedule, now: datetime) -> Text:
 
 
 def tick_outcome(tick: Tick) -> str:
-    """What became of it, in one word."""
+    """Return the outcome of a tick in one word."""
     if tick.run is None:
         return tick.state
     return tick.outcome or ("running" if tick.ended is None else "ended")
@@ -110,7 +110,7 @@ def _outcome_style(outcome: str) -> str:
 
 
 def _format_local(schedule: Schedule, time: datetime) -> str:
-    """In the schedule's own zone, if this machine knows it."""
+    """Return a time in the schedule's zone, or in UTC if this machine does not know the zone."""
     from rota.errors import ArgumentError
     from rota.model.timetable import load_zone
 
@@ -124,7 +124,7 @@ def _format_utc(time: datetime) -> str:
     return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-# One of them
+# Details of one schedule
 
 
 def print_schedule(
@@ -196,7 +196,7 @@ def _is_ahead_of_clock(schedule: Schedule, now: datetime) -> bool:
         return False
     timetable = Timetable(schedule.cron, schedule.tz, schedule.every, schedule.at)
     policy = SchedulePolicy(starts=schedule.starts, ends=schedule.ends)
-    # `every` is a lattice: any of its ticks may be counted from.
+    # Ticks of `every` are equidistant: any of them can be the anchor.
     next_tick = schedule.next[0]
     return is_ahead_of_clock(timetable, policy, SchedulePosition(next_tick, next_tick), now)
 
@@ -260,7 +260,7 @@ def _print_ticks(schedule: Schedule, ticks: Sequence[Tick]) -> None:
 
 
 def _late_by_cell(tick: Tick) -> Text:
-    """What was started by hand was not late for anything."""
+    """Return the delay; empty for runs that were started manually."""
     if tick.backfilled or tick.reason == "by hand":
         return output.cell("")
     return output.cell(output.format_duration(max(tick.late_seconds, 0.0)))

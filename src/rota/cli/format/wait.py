@@ -1,4 +1,4 @@
-"""What a job waits for, and how far it is: in words, and as a bar."""
+"""Waits and progress of a job, as text and as a bar."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from rota.store.read.runs import JobRow, RunRow
 
 BAR_WIDTH = 20
-"""Letters of a whole bar."""
+"""Width of a full bar in characters."""
 
 FINAL_STATES = ("succeeded", "failed", "cancelled", "expired", "skipped")
 
 
 def wait_summary(row: RunRow | JobRow, now: datetime) -> str:
-    """In a few words, for a list: what it waits for, how far it is. Of what has ended, nothing."""
+    """Return a short text with waits and progress for a list; empty for a job that has ended."""
     if row.state in FINAL_STATES:
         return ""
     words: list[str] = []
@@ -36,7 +36,7 @@ def wait_summary(row: RunRow | JobRow, now: datetime) -> str:
 
 
 def describe_waits(waits: Sequence[WaitRow], now: datetime) -> str:
-    """What a job that sleeps waits for, the whole of it: its branches may wait for different things."""
+    """Return all waits of a sleeping job: its branches may wait for different events."""
     return "; ".join(_describe_wait(each, now) for each in waits)
 
 
@@ -65,7 +65,7 @@ def format_signals(names: Sequence[str]) -> str:
 
 
 def format_short_time(time: datetime, now: datetime) -> str:
-    """A time where the reader is, as short as it can be said."""
+    """Return a local time in its shortest form."""
     local = time.astimezone()
     if local.date() == now.astimezone().date():
         return local.strftime("%H:%M:%S")
@@ -73,13 +73,13 @@ def format_short_time(time: datetime, now: datetime) -> str:
 
 
 def format_progress(done: float, total: float | None) -> str:
-    """`40 %`; of what has no end, or none that makes sense, only how much is done."""
+    """Return `40 %`, or only the amount done if there is no valid total."""
     fraction = _fraction(done, total)
     return f"{_format_amount(done)} done" if fraction is None else f"{math.floor(fraction * 100)} %"
 
 
 def progress_bar(progress: JobProgressRow, now: datetime) -> str:
-    """`████████░░░░░░░░░░░░ 40 %, 4 of 10, 3 s ago: a note`."""
+    """Return `████████░░░░░░░░░░░░ 40 %, 4 of 10, 3 s ago: a note`."""
     words = format_progress(progress.done, progress.total)
     fraction = _fraction(progress.done, progress.total)
     if fraction is not None and progress.total is not None:

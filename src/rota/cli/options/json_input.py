@@ -1,4 +1,4 @@
-"""JSON that somebody typed, or that comes in by standard input."""
+"""JSON from the command line or from standard input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rota.cli.exit_codes import USAGE_ERROR, CommandError
 
 
 def read_json(text: str, source: str, hint: str = "") -> Any:
-    """`what` is how it was asked for; `-` is standard input."""
+    """Parse JSON; `-` is standard input. `source` names the origin in the error message."""
     content = sys.stdin.read() if text == "-" else text
     try:
         return json.loads(content, parse_constant=_refuse_constant)

@@ -1,4 +1,4 @@
-"""How a command that stays says what it does: the level and the form of its log lines."""
+"""Options of long-running commands for the level and format of log lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rota.logs import FORMATS, LEVELS
 
 
 def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --log-level and --log-format; for `rota.logs.to_stderr`."""
+    """Add --log-level and --log-format, for `rota.logs.to_stderr`."""
     log_format = click.option(
         "--log-format",
         type=click.Choice(FORMATS, case_sensitive=False),

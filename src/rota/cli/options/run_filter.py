@@ -1,4 +1,4 @@
-"""Which runs a command is about: options that say so, and what is done to all of them."""
+"""Options that select runs, and actions on all selected runs."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RUN_STATES = [state for state in output.STATE_STYLES if state not in ("waiting", "skipped")]
-"""What a run can be in: only jobs wait for others, or are skipped."""
+"""States of a run. Only jobs can be waiting or skipped."""
 
 DONE_TEXTS = {"cancel": "cancelled", "retry": "ready to be tried again"}
 
 
 def run_filter_options(command: Callable[..., T]) -> Callable[..., T]:
-    """Gives a command `matching`: what was said of the runs that are meant; None: nothing was."""
+    """Add options that select runs, passed to the command as `run_filter`."""
 
     @wraps(command)
     def wrapped(
@@ -79,7 +79,7 @@ def run_filter_options(command: Callable[..., T]) -> Callable[..., T]:
 
 
 def has_criteria(run_filter: RunFilter) -> bool:
-    """Whether anything was said."""
+    """True if a criterion was given."""
     criteria = (
         *(run_filter.name, run_filter.queue, run_filter.states, run_filter.key),
         run_filter.text,
@@ -88,7 +88,7 @@ def has_criteria(run_filter: RunFilter) -> bool:
 
 
 def pipeline_fetch(database: Database) -> Callable[..., Any]:
-    """Asks as a page does: several queries, one transaction."""
+    """Return a function that runs several queries in one transaction."""
 
     async def fetch(*queries: Any) -> list[Any]:
         [rows] = await database.pipeline([queries])
@@ -98,7 +98,7 @@ def pipeline_fetch(database: Database) -> Callable[..., Any]:
 
 
 def apply_to_all(target: Target, action: BulkAction, run_filter: RunFilter, *, yes: bool) -> None:
-    """Cancel, or try again, all that match, once it was said how many they are."""
+    """Cancel or retry all matching runs, after confirmation of their number."""
     from rota.app import bulk_actions
 
     async def count_runs(app: Rota) -> RunCount:

@@ -1,4 +1,4 @@
-"""What commands that serve HTTP have in common: what they need, and who is let in."""
+"""Options and checks of commands that serve HTTP."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @contextmanager
 def require_web(feature: str) -> Iterator[None]:
-    """Where what serves HTTP is imported: a part of `rota[web]` that is not installed is told in a line."""
+    """Report a missing part of `rota[web]` in one line, for imports inside the block."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -34,7 +34,7 @@ def require_web(feature: str) -> Iterator[None]:
 
 
 def health_site(app: Rota, auth: Auth, host: str) -> ASGIApp:
-    """Return what a health port on `host` serves. The key of local access is printed."""
+    """Return the site of a health port on `host`. Print the key of local access."""
     from rota.web.site import site
     from rota.web.tokens_auth import LocalAccess
 
@@ -46,7 +46,7 @@ def health_site(app: Rota, auth: Auth, host: str) -> ASGIApp:
 
 
 def auth_option(command: Command) -> Command:
-    """`--auth tokens|local`, as `auth`; `rota.web.site.check_bind` says what goes with which address."""
+    """Add `--auth tokens|local`, as `auth`. `rota.web.site.check_bind` restricts the addresses for each."""
     return click.option(
         "--auth",
         type=click.Choice(["tokens", "local"]),

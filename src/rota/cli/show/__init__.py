@@ -1,1 +1,1 @@
-"""The command `rota show`: one module for each kind of thing that it shows."""
+"""Command `rota show`, with one module for each kind of object."""

@@ -1,4 +1,4 @@
-"""`rota show`: one run, whatever it is: of a task, of a flow, of calls a job has made, or a job of one."""
+"""`rota show`: a run of a task or flow, the calls of a job, or a single job."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 @click.option("--all", "show_all", is_flag=True, help="Every job of a flow, every step of a job.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON document, for programs.")
 def show(target: Target, run: int, show_all: bool, as_json: bool) -> None:
-    """Show one RUN: where it is and why, what went in and came out, its steps and attempts.
+    """Show one RUN: its state and the reason, arguments and result, steps and attempts.
 
-    A flow's is drawn as the graph of its jobs; #17 behind a name is the job's id, and `rota show 17` shows
-    that job.
+    A flow's run is drawn as the graph of its jobs; #17 after a name is the job's id, and `rota show 17`
+    shows that job.
     """
 
     async def query(app: Rota) -> flow.FlowReport | job.JobReport:

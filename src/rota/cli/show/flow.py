@@ -1,4 +1,4 @@
-"""A run of a flow, or of the calls a job has made: the graph of its jobs, with what became of each."""
+"""Report on a run of a flow, or of the calls of a job: the graph of its jobs with their states."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 __all__ = ["MAX_SIMILAR", "FlowReport", "load_report"]
 
 MAX_TRACEBACKS = 2
-"""Failures that are shown in full."""
+"""Failures shown with their traceback."""
 MAX_NAMED_JOBS = 5
-"""Further ones that are named."""
+"""Further failures listed by name."""
 MAX_CHECKED_KINDS = 20
-"""Kinds of ready jobs for which workers are looked for."""
+"""Kinds of queued jobs that are checked for a worker."""
 MAX_DOCUMENT_BYTES = 2_000
-"""Characters of input or result; a larger one is for programs."""
+"""Size up to which input and result are printed. Larger ones are only in the JSON output."""
 
 
 class FlowReport(msgspec.Struct, frozen=True):
-    """What there is to say about a flow's run."""
+    """Data of a report on a flow's run."""
 
     run: FlowDetailRow
     jobs: list[JobRow]
@@ -49,7 +49,7 @@ class FlowReport(msgspec.Struct, frozen=True):
     caller: RunDetailRow | None
     results: list[JobResultRow]
     unserved: set[tuple[str, str]]
-    """Queues and tasks of ready jobs that no worker would take."""
+    """(queue, task) of queued jobs that no worker can run."""
     now: datetime
 
     def print_json(self) -> None:
@@ -75,7 +75,7 @@ class FlowReport(msgspec.Struct, frozen=True):
 
 
 async def load_report(database: Database, id: int, *, with_values: bool) -> FlowReport | None:
-    """None: it is no flow's run. `whole`: with everything that went in and came out."""
+    """Load the report; None if the run is not one of a flow. `with_values` includes all values."""
     from rota.store import runs
     from rota.store.read import job_detail
     from rota.store.read import runs as read_runs
@@ -103,7 +103,7 @@ async def load_report(database: Database, id: int, *, with_values: bool) -> Flow
 
 
 def _queued_kinds(jobs: list[JobRow]) -> list[tuple[str, str]]:
-    queued = ((job.queue, job.task) for job in jobs if job.state == "ready")
+    queued = ((job.queue, job.task) for job in jobs if job.state == "queued")
     return list(dict.fromkeys(queued))
 
 
@@ -128,7 +128,7 @@ def _print(report: FlowReport, max_similar: int | None) -> None:
     print_child_runs(report.children)
 
 
-# What is said above the graph
+# Text above the graph
 
 
 def _properties(report: FlowReport) -> list[tuple[str, Text | str]]:
@@ -147,7 +147,7 @@ def _properties(report: FlowReport) -> list[tuple[str, Text | str]]:
     )
     if run.finished is not None:
         ended = f"{output.format_time(run.finished)}, {output.format_age(run.finished, now)} ago"
-        if run.attempt == 1:  # else it lay there for a while, and nobody knows how long
+        if run.attempt == 1:  # after a retry the total duration is unknown
             ended += (
                 f", after {output.format_duration((run.finished - run.created).total_seconds())}"
             )
@@ -171,7 +171,7 @@ def _describe_caller(report: FlowReport) -> str:
 
 
 def _documents(report: FlowReport) -> list[tuple[str, bytes]]:
-    """What went into a flow and what came out. Calls have it job by job."""
+    """Return the input and result of a flow. Calls have theirs on each job."""
     found: list[tuple[str, bytes]] = []
     if report.run.flow and report.run.input != b"{}":
         found.append(("input", report.run.input))
@@ -182,7 +182,7 @@ def _documents(report: FlowReport) -> list[tuple[str, bytes]]:
 
 
 def results_by_name(flow: str, results: list[JobResultRow]) -> dict[str, msgspec.Raw]:
-    """What the last tasks of a flow returned, as it was stored; null for one that was skipped."""
+    """Return the stored results of the final tasks by name; null for a skipped one."""
     return {
         each.task.removeprefix(f"{flow}."): msgspec.Raw(each.result or b"null") for each in results
     }
@@ -206,7 +206,7 @@ def _print_document(title: str, document: bytes) -> None:
 
 
 def _state_counts(jobs: list[JobRow]) -> Text:
-    """How many there are, and in which states."""
+    """Return the number of jobs, in total and by state."""
     words = output.cell("1 job" if len(jobs) == 1 else f"{output.format_count(len(jobs))} jobs")
     counted = Counter(job.state for job in jobs)
     for index, state in enumerate(sorted(counted, key=_STATE_ORDER.index)):
@@ -222,7 +222,7 @@ _STATE_ORDER = ("succeeded", *(state for state in STATES if state != "succeeded"
 
 
 def _graph(report: FlowReport) -> tuple[Graph, dict[str, NodeLabel]]:
-    last_attempts = {each.job: each for each in report.attempts}  # the last one of each
+    last_attempts = {each.job: each for each in report.attempts}  # the last one of each job
     running_children: dict[int, ChildRunRow] = {}
     for each in report.children:
         if each.state == "running" and each.jobs:
@@ -244,7 +244,7 @@ def _graph(report: FlowReport) -> tuple[Graph, dict[str, NodeLabel]]:
             str(job): [str(each.job) for each in before] for job, before in predecessors.items()
         }
         return Graph(names), labels
-    # Calls are the caller's; which of them waits for which is only a matter of how many run at a time.
+    # Calls are drawn below the caller. Edges between them only limit how many run at a time.
     caller = str(report.run.parent)
     labels[caller] = _caller_label(report)
     return Graph({caller: [], **{str(job.job): [caller] for job in report.jobs}}), labels
@@ -274,11 +274,11 @@ def _detail(
 ) -> str:
     words: list[str] = []
     match job.state:
-        case "running" | "asleep" | "quarantined":
+        case "running" | "sleeping" | "quarantined":
             words.append(f"for {output.format_age(job.since, report.now)}")
             if wait := wait_summary(job, report.now):
                 words.append(wait)
-        case "ready":
+        case "queued":
             since = job.since if queued_since is None else max(job.since, queued_since)
             words.append(f"for {output.format_age(since, report.now)}")
         case "skipped":
@@ -289,7 +289,7 @@ def _detail(
         words.append(f"attempt {job.attempt}")
     if child is not None and job.state == "running":
         words.append(f"waits for run {child.run}")
-    if job.state == "ready" and (job.queue, job.task) in report.unserved:
+    if job.state == "queued" and (job.queue, job.task) in report.unserved:
         words.append(f"no worker takes it from queue {job.queue}")
     return ", ".join(words)
 
@@ -302,7 +302,7 @@ def _skip_reason(job: JobRow) -> str:
 
 
 def _error(job: JobRow, last_attempt: JobAttemptRow | None) -> str:
-    """Its error, or the one it is being tried again for."""
+    """Return the error of the job, or of the failed attempt that is being retried."""
     if job.state in ("succeeded", "skipped"):
         return ""
     if job.error is not None:
@@ -314,7 +314,7 @@ def _error(job: JobRow, last_attempt: JobAttemptRow | None) -> str:
     )
 
 
-# What is said below the graph
+# Text below the graph
 
 
 def _print_failures(report: FlowReport) -> None:

@@ -1,4 +1,4 @@
-"""One job: a task's run, or a part of a flow's."""
+"""Report on one job: a task's run, or a job of a flow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class JobReport(msgspec.Struct, frozen=True):
-    """What there is to say about one job."""
+    """Data of a report on one job."""
 
     id: int
     job: RunDetailRow
@@ -40,12 +40,12 @@ class JobReport(msgspec.Struct, frozen=True):
     worker: WorkerRow | None
     eligible_workers: int
     flow_run: FlowDetailRow | None
-    """The run it is a part of."""
+    """Run that the job belongs to."""
     awaited_jobs: list[JobRow]
-    """What it waits for."""
+    """Predecessors that have not ended."""
     children: list[ChildRunRow]
     steps_report: StepsReport
-    """What its own code has come to."""
+    """Steps, signals, progress and log lines."""
     now: datetime
 
     def print_json(self) -> None:
@@ -62,7 +62,7 @@ class JobReport(msgspec.Struct, frozen=True):
 async def load_report(
     database: Database, id: int, *, all_steps: bool, with_values: bool
 ) -> JobReport | None:
-    """`every` step of it, not only the last ones; `whole`: with everything they came to."""
+    """Load the report. `all_steps` includes every step; `with_values` includes whole results."""
     from rota.store.read import runs
 
     job = await database.fetch_one(runs.run(id))
@@ -199,7 +199,7 @@ def _properties(report: JobReport) -> list[tuple[str, str]]:
 def _format_took(report: JobReport) -> str:
     job = report.job
     if job.finished is not None and any(each.until for each in report.steps_report.steps):
-        # It has slept: what it took after that is the least of it.
+        # It has slept: the duration of the last part alone would mislead.
         seconds = (job.finished - job.created).total_seconds()
         return f", {output.format_duration(seconds)} after its start"
     return "" if job.seconds is None else f", after {output.format_duration(job.seconds)}"
@@ -235,11 +235,11 @@ def _describe_worker(report: JobReport) -> str:
 
 
 def _reason(report: JobReport) -> str | None:
-    """Why it does not run now, or did not, if it could."""
+    """Return the reason why the job does not run, or did not."""
     match report.job.state:
-        case "asleep":
+        case "sleeping":
             return _sleeping_reason(report)
-        case "ready":
+        case "queued":
             return _queued_reason(report)
         case "waiting":
             return _waiting_reason(report)
@@ -289,7 +289,7 @@ def _queued_reason(report: JobReport) -> str:
 
 
 def _quarantine_reason(report: JobReport) -> str:
-    """Why it is there: its code has changed, or whom it was lost with."""
+    """Return the reason for the quarantine: changed code, or the lost workers."""
     if found := parse_replay_difference(report.job.error):
         return str(found)
     reason = "too many workers were lost while they ran it"
@@ -305,7 +305,7 @@ def _quarantine_reason(report: JobReport) -> str:
 
 
 MAX_NAMED = 5
-"""Jobs that are named where a job waits for many, and workers where it was lost with many."""
+"""Maximum number of predecessors, or of lost workers, that are listed by name."""
 
 
 def _waiting_reason(report: JobReport) -> str:
@@ -318,7 +318,7 @@ def _waiting_reason(report: JobReport) -> str:
 
 
 def _all_attempts(report: JobReport) -> list[AttemptRow]:
-    """Those that failed before, and the last one if it has ended."""
+    """Return the earlier attempts, and the last one if the job has ended."""
     from rota.store.read.runs import AttemptRow
 
     job = report.job

@@ -1,4 +1,4 @@
-"""What a job's own code has come to: its steps as a timeline, what was said to it, what it says."""
+"""Steps of a job as a timeline, its signals and its log lines."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ if TYPE_CHECKING:
     from rota.store.read.job_detail import JobProgressRow, LogRow, SignalRow, StepRow, WaitRow
 
 MAX_STEPS = 40
-"""Steps that are shown, the last ones; --all shows each."""
+"""Number of latest steps that are shown; --all shows every step."""
 MAX_LOG_LINES = 20
-"""Lines of the log."""
 
 
 class StepsReport(msgspec.Struct, frozen=True):
-    """What there is to say about one job's own code."""
+    """Data of a report on the steps of a job."""
 
     steps: list[StepRow]
     waits: list[WaitRow]
@@ -55,7 +54,7 @@ def signal_documents(signals: list[SignalRow]) -> list[dict[str, Any]]:
 async def load_steps_report(
     database: Database, job: int, run: int, *, all_steps: bool, with_values: bool = False
 ) -> StepsReport:
-    """`every` step and line, not only the last ones; `whole`: with all that they returned."""
+    """Load the report. `all_steps` includes every step and log line; `with_values` whole results."""
     from rota.store.read import job_detail
 
     limits = (job_detail.NO_LIMIT, job_detail.NO_LIMIT) if all_steps else (MAX_STEPS, MAX_LOG_LINES)
@@ -100,7 +99,7 @@ def print_steps(steps_report: StepsReport, now: datetime, *, is_finished: bool) 
 
 
 def _name(step: StepRow) -> str:
-    """Sleeps have none."""
+    """Return the name of a step with its number; sleeps have no name."""
     name = "" if step.kind == "sleep" else output.single_line(step.name)
     return name if step.number == 1 else f"{name} no. {step.number}".lstrip()
 
@@ -148,7 +147,7 @@ def _brief_text(brief: str | None) -> str:
 
 
 def print_signals(signals: list[SignalRow], now: datetime) -> None:
-    """What was said; what is waited for stands among the steps."""
+    """Print the signals that were sent. Open waits are listed among the steps."""
     sent = [each for each in signals if each.at is not None]
     if not sent:
         return

@@ -1,8 +1,8 @@
-"""`rota top`: queues, workers, runs and alerts as they are, again and again.
+"""`rota top`: live view of queues, workers, runs and alerts.
 
-command    options, keys, the loop
-glance     one look at the database, and what follows from several
-view       how it is drawn
+command     options, keys, the refresh loop
+snapshot    one reading of the database, and rates over several
+view        rendering
 """
 
 from rota.cli.top.command import top

@@ -1,4 +1,4 @@
-"""The command: how often it looks, in what form it tells, and how it is left."""
+"""Command `rota top`: options, refresh loop, output format and keys."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from rota.cli.top.snapshot import TopSnapshot
 
 PAUSE_FACTOR = 10
-"""A look that takes a second is followed by ten seconds of rest: watching must not be work."""
+"""Pause relative to the duration of a reading, so that watching does not load the database."""
 
 QUIT_KEYS = b"qQ\x03\x04"
 ESC = b"\x1b"
 
-# What a terminal sends for an arrow, a function key, a key together with Alt.
+# Bytes that a terminal sends for an arrow key, a function key, or a key with Alt.
 _ESCAPE_SEQUENCES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|[^\x1b])", re.DOTALL)
 
 
@@ -46,10 +46,10 @@ _ESCAPE_SEQUENCES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|[^\x1b])", re.DO
 @click.option("--once", is_flag=True, help="Look once, print it, and end.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON document a line, for programs.")
 def top(target: Target, interval: float, once: bool, as_json: bool) -> None:
-    """Watch queues, workers, running runs and open alerts as they change; q quits.
+    """Watch queues, workers, running runs and open alerts. Press q to quit.
 
-    Speeds are those of the last quarter of a minute. Where nobody looks at a terminal it prints one look,
-    or with --json one a line until it is stopped.
+    Rates cover the last 15 seconds. If the output is not a terminal, one snapshot is printed, or with
+    --json one per line until it is stopped.
     """
     console = output.console()
     is_live = not once and not as_json and console.is_terminal
@@ -140,7 +140,7 @@ def _stop_on_signal() -> Iterator[asyncio.Event]:
 
 
 def is_quit_key(pressed: bytes) -> bool:
-    """Whether these keys leave: q, Ctrl-C, Ctrl-D, ESC alone, and a terminal that has gone."""
+    """True if the keys quit: q, Ctrl-C, Ctrl-D, ESC alone, or end of file of a closed terminal."""
     if not pressed.strip(ESC):
         return True
     return any(key in QUIT_KEYS for key in _ESCAPE_SEQUENCES.sub(b"", pressed))
@@ -148,7 +148,7 @@ def is_quit_key(pressed: bytes) -> bool:
 
 @contextmanager
 def _quit_on_key(stopping: asyncio.Event) -> Iterator[None]:
-    """A key is heard when it is pressed; what the terminal was like it is again afterwards."""
+    """Read single key presses inside the block, and restore the terminal's mode afterwards."""
     if not sys.stdin.isatty():
         yield
         return

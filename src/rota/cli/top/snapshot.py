@@ -1,7 +1,7 @@
-"""One look at everything that moves: a few short questions in a few round trips.
+"""Snapshot of the fleet, read with a few short queries.
 
-How fast a queue goes is what workers have counted of it, which they write down every few seconds: between
-two looks nothing may have moved, so it is taken over the last quarter of a minute.
+The rate of a queue comes from the workers' counts. Workers write them every few seconds, so two
+snapshots may show no change; rates are therefore averaged over 15 seconds.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from rota.store.read.run_list import RunFilter
 from rota.store.read.runs import RunRow, WorkerDetailRow
 
 RATE_WINDOW_SECONDS = 15.0
-"""Seconds a speed is taken over."""
+"""Period over which rates are averaged."""
 
 MINUTE_FINAL_SECONDS = 600.0
-"""Seconds after which nothing more is told of a minute, and its figures are as they are."""
+"""Age after which the counts of a minute no longer change."""
 
 MAX_RUNS = 40
 MAX_ALERTS = 10
@@ -42,14 +42,14 @@ class QueueSnapshot(msgspec.Struct, frozen=True):
     is_exact: bool
     oldest: float | None
     workers: int
-    """Those that serve it."""
+    """Active workers that serve the queue."""
     ended_rate: float
-    """Jobs a second."""
+    """Jobs per second."""
     failed_rate: float
     retried_rate: float
     paused: bool
     mean_wait: float | None
-    """Seconds a job had waited to be taken, on average; None: none was taken lately."""
+    """Mean time in the queue of recently claimed jobs; None if there are none."""
 
 
 class TopSnapshot(msgspec.Struct, frozen=True):
@@ -60,12 +60,12 @@ class TopSnapshot(msgspec.Struct, frozen=True):
     runs: list[RunRow]
     alerts: list[AlertRow]
     dead_after: float
-    """Seconds without a beat, after which a worker is late."""
+    """Seconds without a heartbeat after which a worker is silent."""
 
 
 @dataclass(slots=True)
 class QueueTotals:
-    """What was counted of a queue, up to one moment."""
+    """Cumulative counts of a queue."""
 
     ended: int = 0
     failed: int = 0
@@ -92,11 +92,11 @@ class QueueTotals:
 
 @dataclass(slots=True)
 class ThroughputWindow:
-    """Keeps what was counted, minute by minute, so that what is forgotten later stays counted."""
+    """Counts by minute, kept so that totals do not shrink when old minutes are dropped."""
 
     _minutes: dict[tuple[str, int], MinuteRateRow] = field(default_factory=dict)
     _base: dict[str, QueueTotals] = field(default_factory=dict)
-    """What minutes came to that are not kept any more: sums never go back, or speeds would be below 0."""
+    """Sums of dropped minutes: totals never decrease, else rates would be negative."""
     _history: deque[tuple[float, dict[str, QueueTotals]]] = field(default_factory=deque)
 
     def add(self, now: float, rows: list[MinuteRateRow]) -> None:
@@ -112,12 +112,12 @@ class ThroughputWindow:
             self._history.popleft()
 
     def recent(self, queue: str) -> tuple[QueueTotals, float]:
-        """What was counted lately, and in how many seconds."""
+        """Return the counts within the window, and its length in seconds."""
         first, before = self._history[0]
         last, after = self._history[-1]
         latest = after.get(queue, QueueTotals())
         if len(self._history) == 1:
-            # The first look: what the minute before this one and this one have come to.
+            # First snapshot: the counts of the current and previous minutes.
             first_minute = min((minute for _, minute in self._minutes), default=last)
             return latest, max(last - first_minute, 1.0)
         return latest.minus(before.get(queue, QueueTotals())), max(last - first, 0.001)
@@ -161,7 +161,7 @@ class SnapshotReader:
         workers: list[WorkerDetailRow],
         paused: set[str],
     ) -> list[QueueSnapshot]:
-        """Every queue that anything waits in or came out of lately, that anybody serves or has paused."""
+        """Return every queue with queued or recently finished jobs, with a worker, or paused."""
         by_queue = {each.queue: each for each in depths}
         served = {name for each in workers for name in each.queues}
         found = []

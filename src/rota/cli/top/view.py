@@ -1,4 +1,4 @@
-"""How a look at everything is drawn: what does not fit is counted, and no colour is needed to read it."""
+"""Rendering of a snapshot. Rows that do not fit are counted, and no colour is needed to read it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from rota.store.read.runs import RunRow, WorkerDetailRow
 
 BAR_WIDTH = 10
-"""Letters of a bar that shows how busy a worker is."""
+"""Width of a worker's load bar in characters."""
 
 FIXED_LINES = 13
-"""Lines that are no rows: the first two, headings, and what separates."""
+"""Lines besides table rows: title, totals, headings and separators."""
 
 WIDE_TERMINAL_COLUMNS = 100
-"""Columns where there is room for what is said less often."""
+"""Terminal width from which less important columns are shown."""
 
 
 class TopView:
@@ -80,7 +80,7 @@ class TopView:
 
 
 def _share_lines(available: int, needed: Sequence[int]) -> list[int]:
-    """So many lines for each: none wants more than it has, and what one leaves the others get."""
+    """Divide lines among tables. No table gets more than it needs; the rest goes to the other ones."""
     shares = [0] * len(needed)
     remaining = max(available, len(needed))
     while remaining > 0 and any(share < need for share, need in zip(shares, needed, strict=True)):
@@ -111,9 +111,9 @@ def _totals(snapshot: TopSnapshot) -> Text:
             "running",
             "",
         ),
-        (output.format_count(queued), "ready", ""),
+        (output.format_count(queued), "queued", ""),
         (_format_rate(ended), "jobs/s", ""),
-        (output.format_count(totals.sleeping), "asleep", ""),
+        (output.format_count(totals.sleeping), "sleeping", ""),
         (
             output.format_count(totals.quarantined),
             "quarantined",
@@ -146,7 +146,7 @@ def _alerts(alerts: Sequence[AlertRow], total: int, now: datetime) -> list[Rende
 
 
 def _queues(queues: Sequence[QueueSnapshot], is_wide: bool) -> Table:
-    columns = ["queue", "ready", "oldest", "jobs/s", "failed/s", "mean wait", "workers"]
+    columns = ["queue", "queued", "oldest", "jobs/s", "failed/s", "mean wait", "workers"]
     if is_wide:
         columns.insert(5, "retried/s")
     grid = output.new_table(*columns, right=columns[1:], free=("queue",))
@@ -154,7 +154,7 @@ def _queues(queues: Sequence[QueueSnapshot], is_wide: bool) -> Table:
         is_unserved = each.workers == 0
         cells = {
             "queue": output.cell(each.queue),
-            "ready": output.cell(
+            "queued": output.cell(
                 f"{'' if each.is_exact else '~'}{output.format_count(each.queued)}"
             ),
             "oldest": output.cell(output.format_duration(each.oldest) if each.queued else ""),

@@ -1,10 +1,10 @@
-"""Tells the world outside of alerts: each that is raised and each that is over, to every address in
-`alert_webhook`, at least once.
+"""Delivery of alerts by webhook, at least once to every URL in `alert_webhook`.
 
-What is still to be told is on the alerts' rows, so it outlives whoever raised it and whoever was about to
-tell it. A courier takes some rows for a while, sends, and notes what has arrived; whoever dies in between
-has it done again by another, under the same Idempotency-Key. What does not arrive is tried again, later
-each time, for a day. To each address an alert's end is told after its beginning, never before.
+An alert is sent when it is raised and when it is cleared. Pending deliveries are stored on the alerts'
+rows, so they survive the instance that raised the alert and the one that was delivering it. A delivery
+loop claims some rows for a while, sends, and records the deliveries that succeeded. If its process dies
+in between, another one sends again under the same Idempotency-Key. Failed deliveries are retried for a
+day, with growing delays. Each receiver gets the end of an alert after its beginning, never before.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from rota.store.database import Database
 log = logging.getLogger("rota")
 
 TIMEOUT_SECONDS = 10.0
-"""Seconds that a receiver has for its answer."""
+"""Seconds that a receiver has to answer."""
 
 LEASE_SECONDS = 3 * TIMEOUT_SECONDS
-"""Seconds after which what a courier has taken is another's: two requests one after the other, and some."""
+"""Seconds after which another process may claim the rows: two requests in sequence, and a margin."""
 
 MAX_CONCURRENT_ALERTS = 10
-"""Alerts that are told side by side."""
+"""Alerts that are delivered concurrently."""
 
 FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 5.0, 900.0
-"""Seconds before the next try."""
+"""Seconds before the next attempt: the first delay and the longest."""
 
 RAISED, CLEARED = "raised", "cleared"
 
@@ -47,7 +47,7 @@ RAISED, CLEARED = "raised", "cleared"
 class AlertReceiver:
     url: str
     name: str
-    """What it is called in the rows: its URL may be a secret."""
+    """Name of the receiver in the rows: a hash, because its URL may be a secret."""
 
     @classmethod
     def from_settings(cls, settings: Settings) -> list[AlertReceiver]:
@@ -65,7 +65,7 @@ class AlertDelivery(Loop):
         self._hosts = WebhookHosts.parse(database.settings.webhook_hosts)
         self._receivers = AlertReceiver.from_settings(database.settings)
         self._paused_until: dict[str, float] = {}
-        """Until when, by this process's clock, a receiver has asked not to be told anything."""
+        """Time, by this process's monotonic clock, until which a receiver wants no requests."""
 
     async def tick(self) -> float | None:
         if not self._receivers:
@@ -76,7 +76,7 @@ class AlertDelivery(Loop):
         ]
         [[_, to_deliver]] = await self._database.pipeline([queries])
         if not to_deliver:
-            return None  # until somebody has something to tell
+            return None  # woken when a delivery is pending
         await asyncio.gather(*(self._deliver(each) for each in to_deliver))
         return 0
 
@@ -89,7 +89,10 @@ class AlertDelivery(Loop):
     async def _deliver_to(
         self, receiver: AlertReceiver, alert: AlertToDeliver
     ) -> tuple[list[str], float | None]:
-        """Answers what has arrived, and when to try the rest, if there is any."""
+        """Send the pending events of an alert to one receiver.
+
+        Return the deliveries that succeeded, and the seconds until the next attempt if one is needed.
+        """
         delivered: list[str] = []
         pause_seconds = self._paused_until.get(receiver.name, 0.0) - time.monotonic()
         for event in (RAISED, CLEARED) if alert.cleared is not None else (RAISED,):
@@ -126,7 +129,7 @@ class AlertDelivery(Loop):
 
 
 def document(alert: AlertToDeliver, event: str) -> dict[str, Any]:
-    """What is sent. `text` is for receivers that show what they are sent, as Slack's are."""
+    """Return the body that is sent. Receivers such as Slack display its `text`."""
     is_cleared = event == CLEARED
     by = f", closed by {alert.closed_by}" if is_cleared and alert.closed_by else ""
     return {

@@ -1,12 +1,15 @@
-"""Looks at the fleet for what somebody should know: every few seconds, one worker for all.
+"""Evaluation of the alert rules for the fleet: every few seconds, by one worker for all.
 
-Each worker asks whether it is time for a round; of those who ask, one gets it. It looks, decides by the
-rules, and writes down what has changed, unless a later round has begun: then what it saw is old. So an
-alert is opened once and closed once, whoever looks; and whoever dies of it is followed by the next one.
-What it has written it logs and announces; to tell it outside is the courier's. Where one question cannot be
-answered, the others are: of what it cannot see, nothing is raised and nothing is over.
+Each worker checks whether a round is due; one of them gets it. It reads the state of the fleet,
+evaluates the rules, and writes the changes. If a later round has begun meanwhile, its observations are
+outdated and are not written. So an alert is opened once and closed once, whichever worker evaluates, and
+if a worker dies during a round another takes the next.
 
-It costs each worker one short statement every `EVERY` seconds or so, and all of them together two more.
+The evaluator logs and publishes the changes that it has written; `AlertDelivery` sends them to webhooks.
+If one query fails, the remaining ones still run, and alerts that depend on the failed query are neither
+raised nor cleared.
+
+Each worker sends one short statement about every EVALUATE_SECONDS, and the fleet as a whole two more.
 """
 
 from __future__ import annotations
@@ -35,13 +38,13 @@ from rota.store.query import Query, Row
 log = logging.getLogger("rota")
 
 EVALUATE_SECONDS = 10.0
-"""Seconds from one round to the next, over the fleet; a worker asks a little less often."""
+"""Seconds between rounds of the fleet. Each worker checks slightly less often."""
 
 FIRST_EVALUATION_SECONDS = 3.0
-"""Seconds after a worker's start, about."""
+"""Seconds from a worker's start to its first check, before jitter."""
 
 STALE_SECONDS = 60.0
-"""Seconds without a round after which somebody who asks by hand makes one: no worker does."""
+"""Seconds without a round after which `rota alerts` runs one itself, because no worker does."""
 
 Process = tuple[str, int]
 
@@ -51,7 +54,7 @@ _HISTORY_DECODER = msgspec.json.Decoder(dict[str, tuple[int, float]])
 
 
 class RefusedCounter:
-    """Completions of this process that were refused, over all lives of its worker."""
+    """Refused completions of this process, over all registrations of its worker."""
 
     def __init__(self) -> None:
         self._jobs = 0
@@ -66,7 +69,7 @@ class RefusedCounter:
 
 
 class Evaluation:
-    """What one instance sees of the fleet, and what it makes of it."""
+    """State of the fleet as one instance observes it, and the alerts that follow from it."""
 
     def __init__(self, database: Database, process: Process) -> None:
         self._database = database
@@ -75,8 +78,10 @@ class Evaluation:
         self._unknown_kinds: frozenset[str] = frozenset()
 
     async def evaluate(self, interval: float) -> tuple[list[ChangedAlert], bool]:
-        """Make the next round, if it is time. Answers what has changed, and whether somebody outside is to
-        be told of something."""
+        """Run the next round if it is due.
+
+        Return the changed alerts, and True if deliveries are pending.
+        """
         [round_start] = await self._query_by_index(alerts.begin_round(interval))
         if round_start.round is None:
             return [], round_start.has_deliveries
@@ -101,7 +106,10 @@ class Evaluation:
         return changed, round_start.has_deliveries or bool(changed)
 
     async def _query_by_index(self, query: Query[Row]) -> list[Row]:
-        """Whatever statistics say: most alerts are over, and are read by nobody here."""
+        """Run a query with index scans forced.
+
+        Most alerts are closed and not read here, so the planner's statistics would favour full scans.
+        """
         [[_, rows]] = await self._database.pipeline([[ticks.set_short_timeouts(), query]])
         return rows
 
@@ -145,7 +153,7 @@ class Evaluation:
         return answers
 
     def _queries(self) -> Queries:
-        """What there is to ask, and for which alerts; of what nobody wants to be told, nothing is."""
+        """Return the queries and the alerts each is for, without those of disabled alerts."""
         limit, within = self._rules.limit, alert_decision.REFUSED_WINDOW_SECONDS
         late_seconds, min_failures = (
             limit(alert_rules.SCHEDULE_LATE),
@@ -215,5 +223,5 @@ class AlertEvaluator(Loop):
 
 
 def _with_jitter(seconds: float) -> float:
-    """Not all at the same moment, and never sooner."""
+    """Add jitter, so that workers do not check at the same time and none checks earlier."""
     return seconds * random.uniform(1.0, 1.4)

@@ -1,8 +1,9 @@
-"""Sends webhooks: one request to a host that is listed, and what its answer means.
+"""Webhook requests: one request to a listed host, and the meaning of its answer.
 
-The name is looked up once, every address that comes out is judged, and the connection goes to one of those
-very addresses, under the host's own name: a name that means something else a moment later changes nothing.
-Redirects are not followed, nothing of the answer is kept but its status, and all of it has a time limit.
+The name is resolved once, every address is checked, and the connection goes to one of the checked
+addresses under the host's own name. So a name that resolves differently a moment later has no effect.
+Redirects are not followed, only the status of the answer is kept, and the whole request has a time
+limit.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from rota.model import codec
 from rota.model.webhook_hosts import WebhookHosts, WebhookTarget
 
 MAX_RESPONSE_BYTES = 64 * 1024
-"""Bytes of an answer, as far as it is read: its status and its headers."""
+"""Bytes that are read of an answer: its status line and headers."""
 
 MAX_TIMEOUT_SECONDS = 60.0
-"""Seconds that a webhook may take."""
+"""Longest timeout of a webhook in seconds."""
 
 MAX_RETRY_AFTER_SECONDS = 3600
-"""Seconds that a receiver may ask us to wait."""
+"""Longest delay in seconds that a receiver may request by Retry-After."""
 
 METHODS = ("POST", "PUT", "PATCH", "GET", "DELETE")
 
@@ -55,7 +56,7 @@ S = TypeVar("S", bound=socket.socket)
 
 @dataclass(frozen=True, slots=True)
 class WebhookRequest:
-    """A request, as a schedule's config says it."""
+    """Request as configured by a schedule."""
 
     url: str
     body: Any = None
@@ -78,13 +79,13 @@ class WebhookRequest:
 
 
 def resolve(host: str, port: int) -> list[str]:
-    """All addresses of a host."""
+    """Return all addresses of a host."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def signature(secret: str, now: datetime, body: bytes) -> str:
-    """`t=1700000000,v1=…`: when it was sent, and that whoever knows the secret has sent this then."""
+    """Return `t=1700000000,v1=…`: the time of sending, and the HMAC of time and body under the secret."""
     at = str(int(now.timestamp()))
     digest = hmac.new(secret.encode(), at.encode() + b"." + body, hashlib.sha256)
     return f"t={at},v1={digest.hexdigest()}"
@@ -99,8 +100,11 @@ async def send(
     secret: str = "",
     resolve: Resolve = resolve,
 ) -> int:
-    """Send it; `key` is the same if it is sent again. Answers the status, which is 2xx. Raises
-    WebhookRefused for what another try would not change, else WebhookFailed or RetryLater."""
+    """Send a request and return its status, which is 2xx.
+
+    `key` is the same for every attempt. Raise WebhookRefused if a retry would not help, else
+    WebhookFailed or RetryLater.
+    """
     target = hosts.target_for(request.url)
     exchange = _HttpExchange(target, request, _headers(target, request, key, now, secret), resolve)
     thread = ThreadPoolExecutor(1, thread_name_prefix="rota webhook")
@@ -152,7 +156,7 @@ def _headers(
 
 
 class _HttpExchange:
-    """One request and its answer, in a thread; whoever waits for it can hang up."""
+    """Request and answer in a thread. `close` ends it from outside."""
 
     def __init__(
         self,
@@ -169,7 +173,7 @@ class _HttpExchange:
         self._closed = False
 
     def run(self) -> tuple[int, int | None]:
-        """The status, and after how many seconds to come again, if it says so."""
+        """Return the status, and the seconds of the Retry-After header if there is one."""
         target, request = self._target, self._request
         try:
             sock = self._connect()
@@ -192,7 +196,7 @@ class _HttpExchange:
             self.close()
 
     def _connect(self) -> socket.socket:
-        """To one of the addresses that were judged, whatever the name means by then."""
+        """Connect to one of the checked addresses, without resolving the name again."""
         target = self._target
         try:
             found = (
@@ -227,7 +231,7 @@ class _HttpExchange:
         return sock
 
     def _track_socket(self, sock: S) -> S:
-        """From here on whoever hangs up ends it; one who has, ends it here."""
+        """Register a socket for `close`. Raise OSError if the exchange is closed already."""
         self._socket = sock
         if self._closed:
             sock.close()
@@ -244,12 +248,12 @@ class _HttpExchange:
 
 @lru_cache(maxsize=1)
 def _context() -> ssl.SSLContext:
-    """The system's certificates. It takes its time to load them."""
+    """Return a context with the system's certificates, cached because loading them is slow."""
     return ssl.create_default_context()
 
 
 class _BoundedResponse(http.client.HTTPResponse):
-    """An answer whose head is as long as it may be, and whose body is nobody's business."""
+    """Response with a head of limited size and a body that is not read."""
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)

@@ -1,1 +1,1 @@
-"""Reports for operators: why a job does not run, and what is wrong with the database."""
+"""Reports for operators: reasons why a job does not run, and problems of the database."""

@@ -1,8 +1,8 @@
-"""Looks the server and the schema over, one check after the other.
+"""Checks of the server and the schema, run one after the other.
 
-Each check is a function that asks one question and says what it found: that it is well, with the figure it
-was judged by, or what is wrong and what mends it. One that may not look, or does not get an answer in time,
-says so, and keeps none of the others from looking.
+Each check is a function that sends one query or a few and returns results. A result is ok, with the
+figure it was judged by, or names the problem and its fix. A check without permission, or without an
+answer in time, is reported as unchecked, and the remaining checks still run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rota.store.read import runs
 Check = Callable[[CheckContext], Awaitable[list[CheckResult]]]
 
 QUERY_TIMEOUT_SECONDS = 2.0
-"""Seconds that one question may take."""
+"""Seconds that one query may take."""
 
 CHECKS: Sequence[tuple[str, Check]] = (
     ("schema", doctor_checks.check_schema),
@@ -46,7 +46,7 @@ CHECKS: Sequence[tuple[str, Check]] = (
 
 
 async def run_checks(database: Database, now: Callable[[], datetime]) -> AsyncIterator[CheckResult]:
-    """What each check found. `now`: what time it is on this machine."""
+    """Yield the results of each check. `now` returns the time of this machine."""
 
     async def fetch(query: Any) -> list[Any]:
         [[_, rows]] = await database.pipeline([[runs.set_timeout(QUERY_TIMEOUT_SECONDS), query]])

@@ -1,8 +1,10 @@
 """The checks of `rota doctor`: schema, server and work.
 
-Schema: whether it is the version this Rota works with, and the state of tables and indexes. Server:
-version, settings, and sessions that hold it up. Work: whether there are workers for the jobs, and jobs
-nobody claims.
+| area | checks |
+| --- | --- |
+| schema | version that this Rota works with; state of tables and indexes |
+| server | version, settings, and sessions that hold back cleanup |
+| work | workers for the jobs, and jobs that no worker claims |
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from rota.store.read import doctor, runs
 from rota.store.read.doctor import SnapshotHolderRow
 
 NOTICE_DEAD_ROWS, PROBLEM_DEAD_ROWS = 20_000, 500_000
-"""Rows that are gone and in the way, beside at least as many that are there."""
+"""Dead rows from which a table is reported, if it has no more live rows than dead ones."""
 
 
 async def check_schema(context: CheckContext) -> list[CheckResult]:
@@ -47,7 +49,7 @@ async def check_schema(context: CheckContext) -> list[CheckResult]:
 
 async def check_dead_rows(context: CheckContext) -> list[CheckResult]:
     tables = await context.fetch(doctor.tables(context.schema))
-    # A queue at speed has so many within a minute, and is well as long as autovacuum comes for them.
+    # A fast queue has this many within a minute, which is fine while autovacuum removes them.
     recent_seconds = 2 * (await context.fetch_one(doctor.autovacuum())).naptime_seconds
     results = []
     for each in tables:
@@ -116,17 +118,17 @@ MIN_SERVER_VERSION = 140000
 """The oldest PostgreSQL that Rota works with."""
 
 NOTICE_TRANSACTION_SECONDS, PROBLEM_TRANSACTION_SECONDS = 60.0, 900.0
-"""Seconds that a transaction may be open before it is worth a word, and before it does harm."""
+"""Seconds that a transaction may be open before it is a notice, and before it is a problem."""
 
 NOTICE_SLOT_TRANSACTIONS, PROBLEM_SLOT_TRANSACTIONS = 1_000_000, 20_000_000
-"""Transactions that a slot may be behind, for which there is no time."""
+"""Transactions that a replication slot may be behind; a slot has no age in seconds."""
 
 NOTICE_QUEUE_SHARE, PROBLEM_QUEUE_SHARE = 0.05, 0.5
-"""Parts of the queue of notifications."""
+"""Used share of the notification queue."""
 
 
 def quote_literal(text: str) -> str:
-    """As it is written in a statement that somebody is going to paste."""
+    """Quote a literal for a statement that an operator pastes."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -165,7 +167,7 @@ async def check_durability(context: CheckContext) -> list[CheckResult]:
     found = await context.fetch_one(doctor.server())
     settings: tuple[tuple[str, bool, Level, str], ...] = (
         ("fsync", found.fsync, "problem", "destroy all"),
-        # Storage that writes pages whole by itself is common, and then this is off for good reason.
+        # Storage that writes whole pages by itself is common; then this is off for good reason.
         ("full_page_writes", found.full_page_writes, "notice", "leave pages half written"),
     )
     results = []
@@ -221,7 +223,7 @@ async def check_clock(context: CheckContext) -> list[CheckResult]:
     before = context.now()
     found = await context.fetch_one(doctor.clock())
     after = context.now()
-    # It was read somewhere in between; what the way took is not held against it.
+    # The server read its clock between the two, so the time of the round trip is not counted as skew.
     early, late = (before - found.now).total_seconds(), (after - found.now).total_seconds()
     skew = 0.0 if early <= 0 <= late else early if early > 0 else late
     results = []
@@ -263,7 +265,7 @@ async def check_snapshots(context: CheckContext) -> list[CheckResult]:
 
 
 def _check_holder(holder: SnapshotHolderRow) -> CheckResult:
-    """What is gone stays in the way of every claim for as long as somebody could still see it."""
+    """Check one holder of a snapshot: it keeps dead rows from being removed, and these slow down claims."""
     if holder.kind == "slot":
         age = holder.xid_age or 0
         level = level_for(age, NOTICE_SLOT_TRANSACTIONS, PROBLEM_SLOT_TRANSACTIONS)
@@ -346,7 +348,7 @@ async def check_wraparound(context: CheckContext) -> list[CheckResult]:
 
 
 OVERDUE_SECONDS = 30.0
-"""Seconds after its time at which a sleeping job should have been woken, by any worker."""
+"""Seconds after its wake-up time from which a sleeping job counts as overdue."""
 
 
 async def check_workers(context: CheckContext) -> list[CheckResult]:
@@ -402,7 +404,9 @@ async def check_unclaimable(context: CheckContext) -> list[CheckResult]:
             )
         )
     return results or [
-        CheckResult("unclaimable", "ok", "all that is ready has somebody to take it", 0, "jobs")
+        CheckResult(
+            "unclaimable", "ok", "every queued job has a worker that can claim it", 0, "jobs"
+        )
     ]
 
 
@@ -437,7 +441,7 @@ async def check_overdue(context: CheckContext) -> list[CheckResult]:
 
 
 async def check_orphans(context: CheckContext) -> list[CheckResult]:
-    # Twice as long as it takes when somebody is there to do it.
+    # Twice as long as a live worker needs.
     found = await context.fetch_one(
         doctor.orphaned_claims(2 * context.database.settings.dead_after)
     )
@@ -472,9 +476,9 @@ class CheckContext:
     database: Database
     run_query: Callable[[Query[Any]], Awaitable[list[Any]]]
     pooled: bool
-    """A pooler is in between, in transaction mode."""
+    """True if the connection passes through a pooler in transaction mode."""
     now: Callable[[], datetime]
-    """What time it is on this machine."""
+    """Returns the time of this machine."""
 
     @property
     def schema(self) -> str:

@@ -1,8 +1,8 @@
-"""Why does it not run? For a job or a run, whatever it waits for, down to what holds all of it up.
+"""Explanation of a job or run that does not run: the causes of its wait, down to the root causes.
 
-A job that waits for others is held up by those of them that wait for nobody; one whose code has called
-others, by what holds up the calls. Both are followed, so far and no further, and what is found at the end
-comes first: that is what somebody has to see to, or to wait for.
+A job that waits for predecessors is held up by those of them that wait for no other job. A job that has
+started child runs is held up by the causes that hold up these runs. Both are followed up to a limit.
+Root causes are listed first, because an operator has to act on them or wait for them.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from rota.store.read import explain as read_explain
 from rota.store.read.explain import CallingRow, ExplainedJob, JobSituationRow, PredecessorRow
 
 Fetch = Callable[..., Awaitable[list[Any]]]
-"""Rows of each of the queries given, in one transaction."""
+"""Returns the rows of each query."""
 
 MAX_ROOT_JOBS = 50
-"""Jobs that are looked at, of all that hold something up."""
+"""Root jobs that are examined."""
 
 MAX_CALL_DEPTH = 5
-"""So many calls are followed, one of the other."""
+"""Levels of child runs that are followed."""
 
 MAX_NAMED_JOBS = 3
-"""Jobs that are named where a job waits for many."""
+"""Jobs that are named if a job waits for many."""
 
 MAX_LOCKS = 3
-"""Locks that somebody waits for, and perhaps a job that runs."""
+"""Awaited locks that are listed for a running job."""
 
 MAX_QUEUE_POSITIONS = 5
-"""Jobs whose turn is looked up: each costs a look through a part of its queue."""
+"""Jobs for which the queue position is computed: each scans a part of its queue."""
 
 
 async def explain(fetch: Fetch, id: int, settings: Settings) -> Explanation | None:
-    """None: there is no run and no job with this number."""
+    """Explain a run or job. Return None if there is none with this id."""
     [subjects] = await fetch(read_explain.subject(id))
     if not subjects:
         return None
@@ -56,7 +56,7 @@ async def explain(fetch: Fetch, id: int, settings: Settings) -> Explanation | No
     explainer = _Explainer(fetch, subject, settings)
     await explainer.run()
     if any(each.code == "ended" and each.job == id for each in explainer.found):
-        # Meanwhile: what it came to is asked for once more, with its error and what to do.
+        # It ended meanwhile: read its result again, with the error and the remedy.
         [subjects] = await fetch(read_explain.subject(id))
         if subjects and subjects[0].state is not None:
             return _explanation(subjects[0], [_ended_reason(subjects[0])], 0)
@@ -64,7 +64,7 @@ async def explain(fetch: Fetch, id: int, settings: Settings) -> Explanation | No
 
 
 def sequential_fetch(run: Callable[[Query[Any]], Awaitable[list[Any]]]) -> Fetch:
-    """Asks one after the other."""
+    """Return a `Fetch` that runs the queries one after the other."""
 
     async def fetch(*queries: Query[Any]) -> list[Any]:
         return [await run(each) for each in queries]
@@ -104,7 +104,7 @@ class _Explainer:
         await self._explain_jobs(roots, run if job is None else None, depth)
 
     async def _add_predecessors_reason(self, direct: Sequence[PredecessorRow], job: int) -> None:
-        """What the job waits for itself, which is not yet why."""
+        """Add the predecessors the job waits for directly, which are not yet the root cause."""
         named: list[JobSituationRow]
         [job_row], named = await self._fetch(
             read_explain.job_states([job]),
@@ -128,7 +128,7 @@ class _Explainer:
         )
 
     async def _explain_jobs(self, jobs: Sequence[int], run: int | None, depth: int) -> None:
-        """Why each of these does not run; `run`: the run they are of, whose parts are looked at, too."""
+        """Add the reasons for each of these jobs. With `run`, also those of the run's open child runs."""
         if not jobs and run is None:
             return
         job_rows, waits, children = await self._fetch(
@@ -158,7 +158,7 @@ class _Explainer:
     ) -> Situation:
         silent = self._settings.dead_after / 2
         pairs = sorted({(each.queue, each.task) for each in job_rows})
-        queued = [each.job for each in job_rows if each.state == "ready" and each.lost is None]
+        queued = [each.job for each in job_rows if each.state == "queued" and each.lost is None]
         eligibility, positions = await self._fetch(
             read_explain.eligible_workers(pairs, silent, MAX_LAG_SECONDS),
             read_explain.queue_positions(queued[:MAX_QUEUE_POSITIONS], MAX_COUNTED_JOBS),
@@ -197,7 +197,7 @@ class _Explainer:
         )
 
     async def _no_cause_reason(self) -> ExplanationReason:
-        """All that it waits for has ended, or is just being moved."""
+        """Return the reason if no cause was found: all predecessors have ended, or the job is moving."""
         [[pending_releases]] = await self._fetch(read_explain.has_pending_releases())
         message = (
             "all that it waited for has ended, and a worker that is there passes that on with its next beat"
@@ -214,7 +214,7 @@ class _Explainer:
 
 
 def _is_worker_alive(job: JobSituationRow, situation: Situation) -> bool:
-    """Whether the worker that holds it is there and heard of: then it is the calls that it waits for."""
+    """True if the job's worker is alive, so that the job waits for its child runs."""
     return (
         job.worker_state in ("active", "draining")
         and (job.silent_seconds or 0.0) < situation.dead_after / 2
@@ -261,7 +261,7 @@ def _explanation(
 
 
 def _merge_same(found: Sequence[ExplanationReason]) -> list[ExplanationReason]:
-    """Several jobs with the same reason are one, with the first of them for an example."""
+    """Merge the same reason of several jobs into one, with the first job as the example."""
     first: dict[tuple[object, ...], ExplanationReason] = {}
     for each in found:
         is_job_specific = each.kind == "job" and each.code not in ("parents", "limit", "ended")

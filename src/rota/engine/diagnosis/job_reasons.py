@@ -28,7 +28,7 @@ WORKER_COMMAND = "`rota worker MODULE:APP`"
 
 
 class Situation(msgspec.Struct, frozen=True):
-    """What is known beside the job itself."""
+    """Facts used for the reasons, apart from the job itself."""
 
     now: datetime
     dead_after: float
@@ -41,7 +41,7 @@ class Situation(msgspec.Struct, frozen=True):
 
 
 class ReasonBuilder:
-    """Makes reasons of one job."""
+    """Builds the reasons of one job."""
 
     def __init__(self, job: JobSituationRow, situation: Situation, name: str) -> None:
         self.job = job
@@ -85,13 +85,13 @@ def format_count(number: int, singular: str, plural: str) -> str:
 
 
 MAX_LAG_SECONDS = 5.0
-"""Seconds that a worker's event loop may be late before it counts for something."""
+"""Seconds of event loop lag from which a worker counts as blocked."""
 
 
 def reasons_for(
     job: JobSituationRow, situation: Situation, *, asked_about: int
 ) -> list[ExplanationReason]:
-    """Why the job there does not run; `of`: what was asked about, which needs no name."""
+    """Return why the job does not run. The job `asked_about` is called "it" instead of by its id."""
     builder = ReasonBuilder(
         job, situation, "it" if job.job == asked_about else f"job {job.job} ({job.task})"
     )
@@ -107,14 +107,14 @@ def reasons_for(
             return [_quarantined(builder)]
         case "running":
             return _held(builder)
-        case "asleep":
+        case "sleeping":
             return _sleeping(builder)
-        case "ready":
+        case "queued":
             return queued_reasons(builder)
     return []
 
 
-# In quarantine
+# Quarantined
 
 
 def _quarantined(builder: ReasonBuilder) -> ExplanationReason:
@@ -209,7 +209,7 @@ def _silent(
 
 
 def _needs_worker(builder: ReasonBuilder) -> dict[str, Any]:
-    """What only a worker does that is heard of, where there is none but the one that holds it."""
+    """Return the remedy, if no live worker but the one that holds the job could take it back."""
     is_registered = builder.job.worker_state in ("active", "draining")
     is_alive = (
         is_registered and (builder.job.silent_seconds or 0.0) < builder.situation.dead_after / 2
@@ -247,7 +247,7 @@ def _progress(done: float, total: float | None) -> str:
 
 
 def contended_lock(lock: AwaitedLockRow, job: int) -> ExplanationReason:
-    """Somebody waits for this lock; whether it is the code of that job, nobody writes down."""
+    """Return an uncertain reason: the database does not record which job's code waits for a lock."""
     lock_name = f"permit {lock.permit} of {lock.name!r}" if lock.permit else f"lock {lock.name!r}"
     holder = (
         f"{lock.label} ({lock.host}, process {lock.pid})"
@@ -267,7 +267,7 @@ def contended_lock(lock: AwaitedLockRow, job: int) -> ExplanationReason:
     )
 
 
-# Asleep
+# Sleeping
 
 
 def _sleeping(builder: ReasonBuilder) -> list[ExplanationReason]:
@@ -293,7 +293,7 @@ def _sleeping(builder: ReasonBuilder) -> list[ExplanationReason]:
             )
         ]
     waits = builder.situation.waits.get(job.job, [])
-    # Steps that a failed attempt left open are not what it sleeps for.
+    # Steps that a failed attempt left open are not the cause of the sleep.
     awaited = [each for each in waits if _is_awaited(each, job)]
     if awaited:
         return [_wait(builder, each) for each in awaited]
@@ -355,7 +355,7 @@ def _outcome_text(outcome: str) -> str:
 
 
 MAX_COUNTED_JOBS = 1000
-"""Jobs before one in its queue that are counted."""
+"""Jobs that are counted ahead of a job in its queue."""
 
 
 def queued_reasons(builder: ReasonBuilder) -> list[ExplanationReason]:
@@ -363,13 +363,13 @@ def queued_reasons(builder: ReasonBuilder) -> list[ExplanationReason]:
     if job.paused_since is not None:
         return [_paused(builder)]
     if not eligibility.workers:
-        return [no_worker_reason(builder, f"{builder.name} is ready, and no worker is there")]
+        return [no_worker_reason(builder, f"{builder.name} is queued, and no worker is there")]
     if not eligibility.serving:
         queues = ", ".join(sorted(eligibility.queues)[:5]) or "none"
         return [
             builder(
                 code="queue_unserved",
-                message=f"{builder.name} is ready, and no worker serves queue {job.queue!r}; "
+                message=f"{builder.name} is queued, and no worker serves queue {job.queue!r}; "
                 f"served: {queues}",
                 about=("queue", job.queue),
                 remedy=f"`rota worker MODULE:APP -q {shlex.quote(job.queue)}`",
@@ -382,7 +382,7 @@ def queued_reasons(builder: ReasonBuilder) -> list[ExplanationReason]:
         return [
             builder(
                 code="draining",
-                message=f"{builder.name} is ready, and all that would take it are about to leave: "
+                message=f"{builder.name} is queued, and all that would take it are about to leave: "
                 f"{_worker_list(eligibility)}",
                 about=("task", job.task),
                 remedy=f"start another with {WORKER_COMMAND}",
@@ -401,7 +401,7 @@ def _paused(builder: ReasonBuilder) -> ExplanationReason:
     detail = ": ".join(each for each in (job.paused_by, job.pause_reason) if each)
     return builder(
         code="paused",
-        message=f"{builder.name} is ready, and queue {job.queue!r} is paused: nobody takes from it",
+        message=f"{builder.name} is queued, and queue {job.queue!r} is paused: nobody takes from it",
         about=("queue", job.queue),
         since=job.paused_since,
         remedy=f"`rota queues resume {shlex.quote(job.queue)}`",
@@ -421,7 +421,7 @@ def _unknown_task(builder: ReasonBuilder) -> ExplanationReason:
     )
     return builder(
         code="task_unknown",
-        message=f"{builder.name} is ready, and of the "
+        message=f"{builder.name} is queued, and of the "
         f"{format_count(eligibility.serving, 'worker', 'workers')} that serve queue "
         f"{job.queue!r}{running}, none knows task {job.task!r}{elsewhere}",
         about=("task", job.task),
@@ -432,7 +432,7 @@ def _unknown_task(builder: ReasonBuilder) -> ExplanationReason:
 
 
 def _busy(builder: ReasonBuilder) -> ExplanationReason:
-    """Every worker that would take it is kept from it."""
+    """Return why every eligible worker cannot take the job."""
     eligibility = builder.eligibility
     kinds = Counter(each for each in eligibility.conditions if each != "draining")
     descriptions = {
@@ -452,7 +452,7 @@ def _busy(builder: ReasonBuilder) -> ExplanationReason:
     }
     return builder(
         code="suspect" if code == "lone" else code,
-        message=f"{builder.name} is ready; of the "
+        message=f"{builder.name} is queued; of the "
         f"{format_count(eligibility.eligible, 'worker', 'workers')} that would take "
         f"it: {summary} ({_worker_list(eligibility)})",
         about=("queue", builder.job.queue),
@@ -470,7 +470,7 @@ def _suspect(builder: ReasonBuilder) -> ExplanationReason:
     )
     return builder(
         code="suspect",
-        message=f"{builder.name} is ready and was lost with a worker, {handling}: "
+        message=f"{builder.name} is queued and was lost with a worker, {handling}: "
         f"{format_count(builder.eligibility.eligible, 'worker', 'workers')} would take it",
         about=("queue", builder.job.queue),
     )
@@ -483,7 +483,7 @@ def _queue_position(builder: ReasonBuilder) -> ExplanationReason:
     if position is None:
         return builder(
             code="behind",
-            message=f"{builder.name} is ready, and {eligible} would take it",
+            message=f"{builder.name} is queued, and {eligible} would take it",
             about=about,
         )
     if position.seq is None:
@@ -500,7 +500,7 @@ def _queue_position(builder: ReasonBuilder) -> ExplanationReason:
         )
     return builder(
         code="behind",
-        message=f"{builder.name} is ready behind {ahead} of queue {builder.job.queue!r}; "
+        message=f"{builder.name} is queued behind {ahead} of queue {builder.job.queue!r}; "
         f"{eligible} would take it",
         about=about,
     )

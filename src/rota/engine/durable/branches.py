@@ -1,8 +1,8 @@
-"""The lines of a job's code: its own, and the branches beside it (`asyncio.gather`, a TaskGroup).
+"""Branches of a job's code: the main branch, and concurrent ones (`asyncio.gather`, a TaskGroup).
 
-A branch is an asyncio task. It is known by which one it is of those that its parent has begun, in the order
-in which they first come to something: for branches that are begun together that is the order in which the
-code has them, whoever of them is done first.
+A branch is an asyncio task. Its key is its number among the branches that its parent has started, in the
+order in which they reach their first durable operation. For branches that are started together this is
+their order in the code, regardless of which one finishes first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from zlib import crc32
 
 BRANCH_CALL_OFFSET = 2**30
-"""From here on calls are numbered that branches make."""
+"""Lowest number of a child call that is made outside the main branch."""
 
 
 class Branch:
@@ -33,7 +33,7 @@ class Branch:
 
 
 _current: ContextVar[Branch | None] = ContextVar("rota line", default=None)
-"""Of the task this is, or of the one that has begun it."""
+"""Branch of the current asyncio task, or of the task that started it."""
 
 
 class Branches:
@@ -43,7 +43,10 @@ class Branches:
         self._call_counts: Counter[str] = Counter()
 
     def current_branch(self) -> str:
-        """The line that this code is in: "" is the job's own, "2.1." the first branch of its second."""
+        """Return the key of the branch this code is on; register the branch if it is new.
+
+        "" is the main branch, "2.1." the first branch of its second branch.
+        """
         if self._in_main_branch():
             return ""
         task = asyncio.current_task()
@@ -70,7 +73,7 @@ class Branches:
         return branch.key
 
     def next_call_number(self) -> int:
-        """Which of the job's calls the next one here is: the same again, whatever others do meanwhile."""
+        """Return the number of the next child call. It is the same in every replay of this branch."""
         branch = self.current_branch()
         nth = self._call_counts[branch]
         self._call_counts[branch] += 1

@@ -1,17 +1,19 @@
-"""What makes a job's code durable: steps, sleeps, waits and values, kept as the code comes to them.
+"""Durable functions of a job: steps, sleeps, signal waits and values, stored as the code reaches them.
 
-    asked for ──▶ kept before? ──▶ given again
-                      │ no
-                      ▼
-                  done, kept ──▶ given            a step; kept before the code goes on
-                  kept ──▶ the job leaves         a sleep, a wait: no place, no memory, no connection
+    operation ──▶ in the journal? ── yes ──▶ return the stored result
+                         │ no
+                         ▼
+                  step           run it, store the result, then return it to the code
+                  sleep, wait    store it and suspend the job, which then uses no slot, memory or connection
 
-A job that has left begins anew when it is woken, and is given everything it had come to. Short sleeps, and
-those of one branch while others are busy, are waited for here instead.
+When a suspended job is woken, its code runs again from the first line, and the journal replays every
+operation it had reached. Short sleeps, and sleeps of one branch while other branches are busy, wait in the
+worker instead.
 
-What costs nothing to find out again (a value, that a wait is over) is kept together with what comes next:
-before anything happens that could depend on it. So is a failure that the code has handled, which it shows
-by going on; one that it has not fails the attempt, and the next one tries the step again.
+Entries that cost nothing to recompute (a value, the end of a wait) are written together with the next
+entry, before anything happens that could depend on them. The same holds for a failed step whose error the
+code has handled, as a later operation shows. An error that the code does not handle fails the attempt, and
+the next attempt runs the step again.
 """
 
 from __future__ import annotations
@@ -65,13 +67,13 @@ class DurableExecution:
         self.branches = Branches(journal.in_main_branch)
         self._replay = Replay(job, stored or ())
         self._read_at = time.monotonic()
-        self._last_activity = self._read_at  # when the code last came to something
+        self._last_activity = self._read_at  # when the code last reached or ended an operation
         self._pending = PendingEntries(journal.write)
         self._busy_count = 0
         self._waits: list[JournalEntry] = []
         self._last_now: datetime | None = None
         self.forced_outcome: Suspended | Rejected | Restarted | None = None
-        """What the attempt comes to, whatever its code does from now on."""
+        """Outcome of the attempt once it is decided. Later results of the code are ignored."""
 
     # Steps
 
@@ -105,7 +107,7 @@ class DurableExecution:
                 remaining = self._remaining_seconds(stored)
                 if remaining is not None and remaining > 0:
                     await self._wait_or_leave(entry, remaining, is_stored=True)
-            # Else it was tried by an earlier attempt, which failed: this one has all its tries again.
+            # Else an earlier attempt tried the step and failed: this attempt has all tries again.
         while True:
             with self.busy():
                 await self.flush()
@@ -122,7 +124,8 @@ class DurableExecution:
                         self._pending.add_failed(entry, branch)
                         raise durable_journal.step_failed(entry, entry.error) from error
                 except asyncio.CancelledError:
-                    # By the code itself, if it goes on: what it did not wait for must not be new next time.
+                    # If the code continues, it has cancelled the step itself. The entry keeps the step
+                    # from running in a replay.
                     self._pending.add_failed(
                         durable_journal.abandoned_entry(entry, tries + 1, began), branch
                     )
@@ -139,7 +142,7 @@ class DurableExecution:
         timeout: float | None,
         tries: int,
     ) -> Any:
-        """Run a step's code, and keep what it came to: in the transaction it made, if it made one."""
+        """Run a step's code and store its result, in the step's own transaction if it has opened one."""
         began = time.perf_counter()
         async with self._journal.step(entry) as step:
             try:
@@ -150,7 +153,7 @@ class DurableExecution:
                 raise StepRaised(error) from error
             try:
                 entry.result = codec.encode(value, entry, self._limit)
-                # As it will be read when it is given again: if it cannot be, it is not kept.
+                # Return the value as a replay will read it. A result that cannot be read is not stored.
                 value = read(entry.result)
             except (ArgumentError, ResultError) as error:
                 raise ResultUnstorable(str(error)) from None
@@ -163,7 +166,7 @@ class DurableExecution:
         return value
 
     async def _wait_until_cancelled(self) -> NoReturn:
-        """The code did not wait for this step (a timeout of its own, a race), and will not again."""
+        """Wait for the code to cancel this step again, as it did before: by a timeout or a lost race."""
         while True:
             await self._journal.pause(self._journal.inline_wait_seconds, idle=not self._busy_count)
 
@@ -219,13 +222,16 @@ class DurableExecution:
     async def _wait_or_leave(
         self, entry: JournalEntry, delay: float | None, *, is_stored: bool = False
     ) -> str | None:
-        """Come back when so many seconds have passed, or with what was said to somebody who waits for that.
-        Mostly it does not come back: the job leaves, and comes here anew when it is woken."""
+        """Wait `delay` seconds, or for a signal; return the signal's payload, or None after the delay.
+
+        Usually the job is suspended instead, and this call does not return: the code runs again from its
+        first line when the job is woken.
+        """
         self._journal.check_no_transaction()
         inline_wait = self._journal.inline_wait_seconds
         entry.seconds = delay
         if self._is_only_branch and (delay is None or delay > inline_wait):
-            # A branch that was begun just now shows itself first.
+            # Let branches that were just started reach their first operation.
             await asyncio.sleep(0)
             if self._is_only_branch:
                 await self._suspend([] if is_stored else [entry], [entry])
@@ -264,7 +270,10 @@ class DurableExecution:
         await self._journal.end_attempt()
 
     async def _refuse_to_continue(self) -> NoReturn:
-        """Its code has swallowed what ended it: it comes no further, and does not keep others from it."""
+        """Stop code that has caught the exception that ended its attempt.
+
+        The pause keeps such code from blocking other jobs in a busy loop.
+        """
         await self._journal.pause(1, idle=True)
         raise asyncio.CancelledError
 
@@ -274,7 +283,7 @@ class DurableExecution:
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """While something of the job does something it does not leave, whatever else waits."""
+        """Prevent suspension of the job while one of its branches is active."""
         self._busy_count += 1
         try:
             yield
@@ -287,7 +296,7 @@ class DurableExecution:
         self._journal.check_no_transaction()
         text = self._encode((), dict(args), self._limit)
         self.confirm_failures()
-        # What it has heard must be known, to be forgotten.
+        # Signals that the code has received must be in the journal: the restart deletes those it finds.
         await self.flush()
         self.forced_outcome = Restarted(text)
         await self._journal.end_attempt()
@@ -304,7 +313,7 @@ class DurableExecution:
         return value
 
     def now(self) -> datetime:
-        """The time, which never goes back, whatever worker this is."""
+        """Return the time. It never goes back within a job, also if the job moves to another worker."""
 
         def read_clock() -> str:
             now = self._journal.now().astimezone(UTC)
@@ -323,25 +332,25 @@ class DurableExecution:
 
     @property
     def is_replaying(self) -> bool:
-        """Whether the code has not come as far as it had before: what it says was said."""
+        """True while the code repeats stored operations. Its progress and logs were written before."""
         return self._replay.is_replaying
 
-    # Keeping
+    # Journal
 
     async def flush(self) -> None:
-        """Keep what has been put off: something is about to happen that may depend on it."""
+        """Write the pending entries, before anything happens that may depend on them."""
         await self._pending.flush()
 
     def confirm_failures(self) -> None:
         """Confirm failed steps before a durable operation that has no journal entry of its own.
 
-        An operation inside a step confirms nothing: the step has done so when it began.
+        An operation inside a step confirms no failure: the step itself did so when it began.
         """
         if self._pending.has_failed and current_step.get() is None:
             self._pending.confirm_failures(self.branches.known_branch())
 
     async def end(self) -> None:
-        """The code has returned."""
+        """Check, after the code has returned, that the replay is complete. Write a pending wait."""
         self._check_allowed()
         try:
             self._replay.check_complete()
@@ -351,7 +360,7 @@ class DurableExecution:
         if self._pending.has_wait:
             await self.flush()
 
-    # What all of them have in common
+    # Shared
 
     def _next_entry(self, kind: EntryKind, name: str) -> tuple[JournalEntry, StoredEntry | None]:
         self._check_allowed()
@@ -379,7 +388,7 @@ class DurableExecution:
         self.forced_outcome = Rejected("quarantined", codec.encode_error(error, self._attempt, ""))
 
     def _remaining_seconds(self, stored: StoredEntry) -> float | None:
-        """Seconds until something that waits is over."""
+        """Return the seconds until the wait of a stored entry ends; None if it has no end."""
         return (
             None
             if stored.remaining is None
@@ -388,4 +397,4 @@ class DurableExecution:
 
 
 _ATTEMPT_ERRORS = (ClaimLost, RetryLater, Requeue, ReplayMismatch)
-"""What is meant for the whole attempt, also out of a step."""
+"""Errors that apply to the whole attempt, also when they are raised inside a step."""

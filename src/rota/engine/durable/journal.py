@@ -1,8 +1,8 @@
-"""The journal of a durable function: how entries are stored, when they are read again, and how a job waits.
+"""Journal of a durable function: writes entries, reads signals, pauses and ends an attempt.
 
-`Journal` has two implementations: one that a worker uses, and one in memory for simulation. An entry is
-written when a wait begins and when it ends. A plain function leaves its attempt by SuspendAttempt,
-raised in its thread where it waits.
+`Journal` has two implementations: `WorkerJournal`, and one in memory for simulation. An entry is written
+when a wait begins and when it ends. A plain function is suspended by SuspendAttempt, raised in its thread
+where it waits.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 
 class SuspendAttempt(BaseException):
-    """Not for catching: whatever the code does with it, the attempt is over."""
+    """End of the attempt of a plain function. The attempt ends even if the code catches this exception."""
 
 
 ABANDONED_ERROR = '{"type":"Abandoned","message":"","traceback":"","attempt":0}'
-"""Of a step that the code did not wait for: a timeout of its own, a race that another branch has won."""
+"""Error of a step that the code cancelled: by a timeout, or because another branch won a race."""
 
 SIGNAL_TIMEOUT_ERROR = '{"type":"SignalTimeout","message":"","traceback":"","attempt":0}'
 
@@ -56,7 +56,7 @@ def close_entry(entry: JournalEntry, tries: int, began: float) -> None:
 
 
 def abandoned_entry(entry: JournalEntry, tries: int, began: float) -> JournalEntry:
-    """Another one: what was meant to be kept may be on its way."""
+    """Return a copy of the entry, marked as abandoned. The entry itself may be in a write in flight."""
     other = msgspec.structs.replace(entry, result=None, error=ABANDONED_ERROR)
     close_entry(other, tries, began)
     return other
@@ -85,27 +85,27 @@ INLINE_WAIT_SECONDS = 1.0
 
 class Journal(Protocol):
     inline_wait_seconds: float
-    """Seconds that are waited for here rather than elsewhere."""
+    """Longest wait that does not suspend the job."""
 
     def in_main_branch(self) -> bool:
-        """Whether this is the job's own line of code, not a branch beside it."""
+        """True if the current code is on the job's main branch."""
 
     def now(self) -> datetime: ...
 
     async def write(self, entries: Sequence[JournalEntry]) -> None:
-        """Keep things. Raises ClaimLost."""
+        """Write entries. Raise ClaimLost if this worker no longer holds the job."""
 
     async def read_signal(self, name: str) -> str | None:
-        """What was said to the run under a name."""
+        """Return the payload of a signal to the run, or None if there is none so far."""
 
     def check_no_transaction(self) -> None:
-        """Raise if the job must not leave: it is inside a transaction."""
+        """Raise RotaError if the job is inside a transaction and cannot be suspended."""
 
     async def pause(self, seconds: float, *, idle: bool) -> None:
-        """Wait here. `idle`: nothing of the job does anything meanwhile."""
+        """Wait in the worker. `idle` is true if no branch of the job is active meanwhile."""
 
     async def end_attempt(self) -> NoReturn:
-        """End this attempt's code, here and now."""
+        """End the code of this attempt at once."""
 
     def step(self, entry: JournalEntry) -> AbstractAsyncContextManager[RunningStep]: ...
 
@@ -113,7 +113,7 @@ class Journal(Protocol):
 
 
 class WorkerJournal:
-    """The worker's."""
+    """Journal of a job in a worker."""
 
     inline_wait_seconds = INLINE_WAIT_SECONDS
 
@@ -124,7 +124,7 @@ class WorkerJournal:
 
     def in_main_branch(self) -> bool:
         main_task = self._services.main_task
-        # Plain functions have one line, in their thread.
+        # A plain function has one branch, in its thread.
         return main_task is None or asyncio.current_task() is main_task
 
     def now(self) -> datetime:
@@ -162,11 +162,11 @@ class WorkerJournal:
         main_task.cancel()
         outcome = self._services.forced_outcome
         assert outcome is not None
-        # Code may take its time, and need not heed it.
+        # The code may take time to end, or ignore the cancellation.
         main_task.get_loop().call_later(
             TIMEOUT_MARGIN_SECONDS, self._session.slots.finish_detached, self._job, outcome
         )
-        # Here if this is the job's own line; else when it cancels its branches.
+        # The cancellation arrives here on the main branch; on another one, when the main branch cancels it.
         await asyncio.sleep(1)
         raise asyncio.CancelledError
 
@@ -176,7 +176,7 @@ class WorkerJournal:
         )
 
     async def run_in_thread(self, fn: Callable[[], Any]) -> Any:
-        """Run plain code: in the job's own thread, if it has one and waits there."""
+        """Run a plain function: in the job's own thread if it waits for this coroutine, else in a pool."""
         call = self._services.thread_runner()
         if call is not None:
             return await call(fn)

@@ -4,7 +4,7 @@
 
 A failed step is written only when the code has handled the failure. Otherwise the failure ends the attempt,
 and the next attempt runs the step again. `confirm_failures` is called when a durable operation begins. It
-takes a failure as handled if the operation can be a consequence of it:
+considers a failure handled if the operation can be a consequence of it:
 
     the operation is on the branch of the failed step, or on one that this branch was started from
     the operation is on a branch that was started after the failure

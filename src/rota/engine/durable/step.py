@@ -1,8 +1,8 @@
-"""One step while its code runs: what it does through `ctx.transaction()` is committed with its own record.
+"""Running step: its `ctx.transaction()` is committed together with its journal entry.
 
-The transaction is opened when the code first asks for it, and stays open until the code has returned; each
-`with` block in between is a savepoint. So what the step has written and that it is done are true together,
-or not at all.
+The transaction begins with the first `ctx.transaction()` and stays open until the step's code has returned.
+Each `with` block is a savepoint. So the data that the step has written and its journal entry are committed
+together, or not at all.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from rota.engine.execution.job_transaction import JobTransaction
 
 current_step: ContextVar[RunningStep | None] = ContextVar("rota step", default=None)
-"""The step whose code this is."""
+"""Step whose code is running, or None outside a step."""
 
 
 class StepRaised(Exception):
-    """A step's own code has raised this."""
+    """Carrier of an error that the step's code has raised."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
 
 
 class RunningStep:
-    """While a step's code runs, and until it is kept."""
+    """Step from the start of its code until its entry is stored."""
 
     __slots__ = (
         "_connection",
@@ -69,7 +69,7 @@ class RunningStep:
         self._job_transaction: JobTransaction | None = None
         self._connection: AsyncConnection[Any] | None = None
         self._sync_connection: Connection[Any] | None = None
-        # Made when they are needed: most steps open no transaction.
+        # Created on demand: most steps open no transaction.
         self._exit_stack: AsyncExitStack | None = None
         self._sync_exit_stack: ExitStack | None = None
 
@@ -94,7 +94,7 @@ class RunningStep:
         current_step.reset(self._token)
 
     async def run(self, fn: Callable[[], Any], timeout: float | None) -> Any:
-        """Its code: a plain function's in a thread."""
+        """Run the step's code, a plain function in a thread. Raise TaskTimeout after `timeout` seconds."""
         if timeout is not None:
             try:
                 async with asyncio.timeout(timeout) as scope:
@@ -109,7 +109,7 @@ class RunningStep:
         return await value if isinstance(value, Awaitable) else value
 
     def _call(self, fn: Callable[[], Any]) -> Any:
-        """What it returns or raises, but for the one error that nobody who awaits could be told of."""
+        """Call the function. Replace StopIteration, which cannot be raised into a future."""
         with self._thread_lock:
             try:
                 return fn()
@@ -152,14 +152,18 @@ class RunningStep:
             )
 
     def _refuse_after_end(self) -> None:
-        """Said once there is something to undo: a thread may come here while the step is given up."""
+        """Raise if the step has ended.
+
+        Called after the exit stack is created: a thread may open a transaction while the step is abandoned,
+        and either this check or the rollback must find it.
+        """
         if self._has_ended:
             raise RotaError(
                 f"{self.label} was given up: what it writes now would be kept by nobody"
             )
 
     async def commit(self, entry: JournalEntry) -> None:
-        """Keep what the step came to, and commit."""
+        """Write the step's entry in its transaction, and commit."""
         job_transaction = self._job_transaction
         assert job_transaction is not None
         written = False
@@ -183,7 +187,7 @@ class RunningStep:
         except Exception as error:
             if not written or not pg_errors.is_transient(error):
                 raise
-            # Cut off while it committed: did it?
+            # The connection broke during the commit, which may have succeeded.
             if not await job_transaction.is_stored(entry):
                 raise
 
@@ -195,7 +199,7 @@ class RunningStep:
             elif self._sync_exit_stack is not None:
                 await self._run_in_thread(lambda: self._roll_back_sync(exc_info))
         except Exception:
-            # What went wrong first is what the code is told.
+            # The code receives the first error.
             return
         except BaseException as raised:
             if raised is not error:
@@ -203,7 +207,7 @@ class RunningStep:
 
     def _roll_back_sync(self, exc_info: tuple[Any, Any, Any]) -> None:
         assert self._sync_exit_stack is not None
-        # A thread that was given up may be at it still: what it writes must be undone as well.
+        # An abandoned thread may still be running: wait for it, so that its writes are rolled back, too.
         with self._thread_lock:
             self._sync_exit_stack.__exit__(*exc_info)
 

@@ -1,10 +1,12 @@
-"""Writes down what the code of all jobs comes to: steps, progress, what it says.
+"""Writer of journal entries, progress and log lines for all jobs of a worker.
 
-Steps are waited for. What piles up during one round trip goes out in the next, in one transaction, so that
-many jobs share the price of a commit and none waits for company. Progress and lines of a log are not waited
-for: of progress only the last is kept, and both are written a little later.
+Jobs wait until their entries are written. Entries that accumulate during one round trip are sent with the
+next, in one transaction. So many jobs share the cost of a commit, and no entry waits for a batch to fill.
 
-A write whose answer never came is made again: what is there already stands.
+Jobs do not wait for progress and log lines, which are written after FLUSH_SECONDS. Only the last progress
+of a job is written.
+
+A write with a lost answer is sent again. Entries that already exist are not changed.
 """
 
 from __future__ import annotations
@@ -27,17 +29,17 @@ from rota.store.steps import ProgressUpdate, UnwrittenEntry
 log = logging.getLogger("rota")
 
 MAX_BATCH_ENTRIES = 1000
-"""Steps in one transaction."""
+"""Entries after which a transaction takes no further write."""
 
 FLUSH_SECONDS = 0.25
-"""Seconds after which progress and logs are written."""
+"""Delay after which progress and log lines are written."""
 
 MAX_LOG_LINES = 10_000
-"""Lines that wait to be written: beyond that the oldest are dropped."""
+"""Limit of log lines that wait to be written; beyond it the oldest are dropped."""
 
 
 class _Write(NamedTuple):
-    """What one job waits to have written."""
+    """Entries of one job, and the future that the job waits for."""
 
     job: ClaimedJob
     entries: Sequence[JournalEntry]
@@ -60,7 +62,10 @@ class StepWriter:
     # Steps
 
     async def write(self, job: ClaimedJob, entries: Sequence[JournalEntry]) -> list[JournalEntry]:
-        """Keep steps. Answers those of which there is one already, which stands. Raises ClaimLost."""
+        """Write entries of a job. Return those that already exist, which are not changed.
+
+        Raise ClaimLost if this worker no longer holds the job.
+        """
         done: asyncio.Future[list[JournalEntry]] = self._loop.create_future()
         self._pending.append(_Write(job, entries, done))
         if self._write_task is None:
@@ -85,7 +90,7 @@ class StepWriter:
             unwritten = await self._record_with_retry(entries)
         except Exception as error:
             if len(writes) > 1 and not pg_errors.is_transient(error):
-                # One of them cannot be stored: the others need not suffer for it.
+                # One write cannot be stored: send each by itself, so that the rest succeed.
                 for write in writes:
                     await self._send([write])
                 return
@@ -111,7 +116,7 @@ class StepWriter:
                 continue
             if any(each is not None and not each.is_held for each in not_written):
                 if write.job.claim != claim:
-                    # It was given a claim of its own meanwhile.
+                    # The job received its own claim meanwhile: send the write again with it.
                     self._pending.append(write)
                     continue
                 write.done.set_exception(
@@ -144,10 +149,10 @@ class StepWriter:
             await asyncio.sleep(pause)
             pause = min(pause * 2, 1.0)
 
-    # What is not waited for. Called from any thread.
+    # Progress and logs, which jobs do not wait for. Thread-safe.
 
     def progress(self, job: ClaimedJob, done: float, total: float | None, note: str | None) -> None:
-        # As it is held now: when it is written the job may have left.
+        # Use the present claim: when this is written, the job may no longer be in this worker.
         update = ProgressUpdate(
             job.claim, job.job, done, total, None if note is None else codec.escape_unstorable(note)
         )
@@ -190,7 +195,7 @@ class StepWriter:
             await self._database.run_with_retry(steps.write_logs(entries))
 
     async def close(self) -> None:
-        """Write what there still is."""
+        """Write everything that is pending, and close the connection."""
         if self._write_task is not None:
             await asyncio.wait([self._write_task])
         if not self._closing.done():

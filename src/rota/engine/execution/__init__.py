@@ -1,1 +1,1 @@
-"""Execution of one attempt: in the event loop, in a thread or in a process of its own."""
+"""Execution of attempts: in the event loop, in a thread or in a child process."""

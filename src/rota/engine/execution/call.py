@@ -1,4 +1,4 @@
-"""A start that has not happened yet: checked, encoded, ready to go with others."""
+"""Bound tasks and flows: starts that are validated and encoded, but not sent yet."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class BoundFlow(msgspec.Struct, frozen=True, gc=False):
 def results_by_task(
     results: list[JobResultRow], tasks: Mapping[str, TaskDefinition]
 ) -> dict[str, Any]:
-    """What the last tasks of a flow came to, by their names in the flow; None for one that was skipped."""
+    """Return the results of a flow's last tasks by their names in the flow; None for a skipped task."""
     return {
         each.task.rpartition(".")[2]: (
             tasks[each.task].read_result(each.result)
@@ -62,7 +62,7 @@ def results_by_task(
 
 
 def run_failed(subject: str, document: bytes | None) -> RunFailed:
-    """The error that says what failed and how."""
+    """Return the error for a run that failed with the stored error `document`."""
     error = codec.decode_error(document)
     return RunFailed(
         f"{subject} failed at attempt {error.attempt}: {error.type}: {error.message}",

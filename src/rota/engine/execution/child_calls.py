@@ -1,7 +1,7 @@
-"""Calls a job makes: other jobs and flows, started for it and waited for.
+"""Child calls: tasks and flows that a job starts with `ctx.run` or `ctx.map` and waits for.
 
-They are a run of their own that knows its parent and which of its calls it is. So a job that is tried
-again finds the calls it has made before, keeps what they came to, and has only those run again that failed.
+The calls form a run that stores its parent job and the number of the call. So a later attempt of the job
+finds the calls made before, reuses their results, and retries only those that failed.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ChildCalls:
                 run = await self._start(job, number, bound, concurrency, span)
                 outcome = await self._results.outcome(run, or_failure=not return_exceptions)
             if outcome.state is None:
-                # What still runs is of no use any more. It is not waited for: it may take its time to stop.
+                # A call has failed: cancel the rest, without waiting for them to stop.
                 await self._database.transact_with_retry(
                     [claims.assert_held(job.claim, job.job), runs.cancel(run)]
                 )
@@ -92,7 +92,7 @@ class ChildCalls:
         concurrency: int | None,
         span: ActiveSpan,
     ) -> int:
-        """Start the calls, or find those made before."""
+        """Start the calls, or find those of an earlier attempt. Return their run."""
         calls_digest = digest(calls)
         caller = CallingJob(job.job, job.claim, self._worker, number, job.attempt)
         start_runs = _start_runs(calls, concurrency, calls_digest)
@@ -124,7 +124,7 @@ class ChildCalls:
             )
         failed = previous.is_failing or previous.state not in (None, "succeeded")
         if failed and previous.attempt < job.attempt:
-            # It failed in an earlier attempt: what failed of it is part of this attempt.
+            # The calls failed in an earlier attempt: retry the failed ones as part of this attempt.
             await self._results.outcome(previous.run)
             _, [retried_queues] = await self._database.transact_with_retry(
                 [claims.assert_held(job.claim, job.job), runs.retry(previous.run, job.attempt)]
@@ -154,7 +154,7 @@ class ChildCalls:
                 continue
             error = await self._error_of(call, number, each)
             results.append(error)
-            # A call that was cancelled because another failed is not why.
+            # A call that was cancelled because another one failed is not the cause.
             if first_error is None or isinstance(first_error, RunCancelled):
                 first_error = error
         if first_error is not None and not return_exceptions:
@@ -230,7 +230,7 @@ def validate_calls(
 
 
 def digest(calls: list[BoundTask[Any] | BoundFlow]) -> str:
-    """What is called with what, in short."""
+    """Return a hash of the names and arguments of the calls."""
     hasher = hashlib.sha256()
     for call in calls:
         text = call.start.args if isinstance(call, BoundTask) else call.run.input
@@ -241,8 +241,10 @@ def digest(calls: list[BoundTask[Any] | BoundFlow]) -> str:
 def _start_runs(
     calls: list[BoundTask[Any] | BoundFlow], concurrency: int | None, digest: str
 ) -> list[StartRun]:
-    """The run that waits for the calls, and the flows that are parts of it. With a limit, each call waits
-    for the one that many before it."""
+    """Return the run that contains the calls, and the runs of called flows as its parts.
+
+    With `concurrency`, each call waits for the call that is `concurrency` positions before it.
+    """
     tasks = [call.start for call in calls if isinstance(call, BoundTask)]
     concurrency = len(tasks) if concurrency is None else concurrency
     count = len(tasks)

@@ -1,7 +1,7 @@
-"""Coroutines, on the worker's own event loop.
+"""Executor for coroutines, on the worker's event loop.
 
-Told to stop, or at its deadline, a coroutine is cancelled. One that does not heed its deadline is given up
-a margin later: the attempt has failed, its place is free, and what it still does counts for nothing.
+A coroutine is cancelled on a request to stop, and at its timeout. If it runs on after its timeout, it is
+abandoned TIMEOUT_MARGIN_SECONDS later: the attempt fails, its slot is free, and its result is ignored.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class CoroutineExecutor:
         context: Context | None = None
         try:
             if self._stop_reasons and job in self._stop_reasons:
-                raise asyncio.CancelledError  # told to stop before it began
+                raise asyncio.CancelledError  # stopped before it began
             arguments = task.arguments_decoder.decode(job.args)
             if task.skip_if is not None and should_skip(job, task.skip_if):
                 outcome = SKIPPED
@@ -109,7 +109,7 @@ class CoroutineExecutor:
             outcome = outcome_after_leaving(context.forced_outcome, self._stop_reasons.get(job))
         if self._stop_reasons and self._stop_reasons.pop(job, None) is StopReason.CLAIM_LOST:
             outcome = DISCARDED
-        if self._tasks.pop(job, None) is not None:  # else it was given up
+        if self._tasks.pop(job, None) is not None:  # else the attempt was abandoned
             self._on_finished(job, outcome, time.perf_counter() - began)
 
     async def _run_with_timeout(
@@ -128,7 +128,7 @@ class CoroutineExecutor:
             async with asyncio.timeout(timeout) as scope:
                 value = await call
         except asyncio.CancelledError:
-            raise  # not by the deadline
+            raise  # cancelled by a stop request, not by the timeout
         except BaseException as error:
             if not scope.expired():
                 raise
@@ -164,7 +164,8 @@ class CoroutineExecutor:
         task = self._tasks.get(job)
         if task is not None:
             self._stop_reasons[job] = reason
-            # A coroutine cancelled before its first step would never get to say so.
+            # A coroutine that is cancelled before its first step would never report an outcome.
+            # It checks the stop reason when it begins.
             coroutine = task.get_coro()
             assert inspect.iscoroutine(coroutine)
             if inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED:

@@ -1,9 +1,12 @@
-"""One claimed job → an outcome: what all ways of running code have in common.
+"""Interface of executors, and the functions they share: an executor turns a claimed job into an outcome.
 
-How code is run is an interface: coroutines on the loop, plain functions in threads, isolated ones in
-processes. Whatever the code does, what comes out is an `Outcome`, handed to `finished` in the worker's
-loop, once for each job that was started. Jobs are told apart by the claim's object, not by their number:
-an attempt that was given up may still run when the same job's next one does.
+    coroutines         on the worker's event loop    `CoroutineExecutor`
+    plain functions    in threads                    `ThreadExecutor`
+    isolated tasks     in child processes            `ProcessExecutor`
+
+Every executor calls `on_finished` in the worker's event loop, once for each started job, with an
+`Outcome`. Jobs are compared by their `ClaimedJob` object, not by id: an abandoned attempt may still run
+while the next attempt of the same job does.
 """
 
 from __future__ import annotations
@@ -42,20 +45,20 @@ SKIPPED = FinalOutcome("skipped", None)
 DISCARDED = Discarded()
 
 REQUEUE_DELAY_SECONDS = 1.0
-"""Seconds until the next attempt after a Requeue that nothing asked for."""
+"""Pause before the next attempt after a `Requeue` that was raised while the worker is not draining."""
 
 
 class StopReason(Enum):
-    """Why a running job is told to stop."""
+    """Reason for stopping a running job."""
 
     CANCELLED = "cancelled"
     DRAINED = "drained"
     CLAIM_LOST = "lost"
-    """The claim is somebody else's now."""
+    """This worker no longer holds the claim."""
 
 
 class Executor(Protocol):
-    """Runs jobs of one kind."""
+    """Executor for one kind of task."""
 
     def start(
         self,
@@ -65,10 +68,10 @@ class Executor(Protocol):
         timeout: float | None,
         context: Surroundings | None = None,
     ) -> None:
-        """Begin an attempt, with variables of its own."""
+        """Start an attempt in `context`, its own context variables."""
 
     def stop(self, job: ClaimedJob, reason: StopReason) -> None:
-        """Ask a job to stop; it may take its time, and it may not listen."""
+        """Ask a job to stop. Its code may take time to stop, or ignore the request."""
 
     def close(self) -> None: ...
 
@@ -76,8 +79,10 @@ class Executor(Protocol):
 def outcome_of_error(
     error: BaseException, job: ClaimedJob, retry: Retry, context: Context | None = None
 ) -> Outcome:
-    """What a failed attempt comes to: another one later, or the end. Never raises: an error that cannot
-    be judged is recorded as one that could not."""
+    """Return the outcome of a failed attempt: a retry, or the final failure.
+
+    Never raise: if the error cannot be handled or encoded, the job fails with the error of that.
+    """
     try:
         return _outcome_of_error(error, job, retry, context)
     except Exception as raised:
@@ -91,11 +96,11 @@ def _outcome_of_error(
         return RETURNED
     trace = error.__traceback__
     text = "".join(
-        # The first frame is ours and says nothing about the user's code.
+        # Leave out the first frame: it is Rota's, not the user's code.
         traceback.format_exception(type(error), error, trace.tb_next if trace else None)
     )
     if isinstance(error, StepFailed) and error.__cause__ is not None:
-        # What went wrong is what counts, not where; the text says that.
+        # Retry rules apply to the cause. The traceback already names the step.
         error = error.__cause__
     document = codec.encode_error(error, job.attempt, text)
     delay = None if isinstance(error, _NON_RETRYABLE) else retry.delay_after(job.attempt, error)
@@ -104,13 +109,15 @@ def _outcome_of_error(
     return FinalOutcome("failed", document) if delay is None else Retried(delay, document)
 
 
-# What another attempt would come to as well: that nobody sent a signal in time is kept.
+# Errors that another attempt would raise again. A signal timeout is in the journal and would be replayed.
 _NON_RETRYABLE = (ResultUnstorable, SignalTimeout)
 
 
 def timeout_error(timeout: float, error: BaseException | None = None) -> BaseException:
-    """What an attempt fails with that has missed its deadline, whatever it answered or raised in the end;
-    only what a task asks for by name is heard all the same."""
+    """Return the error of an attempt that exceeded its timeout, also if it then returned or raised `error`.
+
+    `RetryLater` and `Requeue` are kept: the task asked for them explicitly.
+    """
     if isinstance(error, RetryLater | Requeue):
         return error
     timed_out = TaskTimeout(f"it took longer than its timeout of {timeout:g} s")
@@ -136,7 +143,10 @@ def outcome_of_stop(reason: StopReason) -> Outcome:
 
 
 def outcome_after_leaving(forced_outcome: Outcome, reason: StopReason | None) -> Outcome:
-    """What an attempt comes to whose job has left, whatever its code did then."""
+    """Return the outcome of an attempt whose outcome was forced, for example by suspending it.
+
+    The result of its code is ignored. Only a cancellation takes precedence.
+    """
     return outcome_of_stop(reason) if reason is StopReason.CANCELLED else forced_outcome
 
 
@@ -163,7 +173,7 @@ _OPTIONS_DECODER = msgspec.json.Decoder(_JobOptions)
 
 
 def effective_policy(job: ClaimedJob, task: TaskDefinition) -> tuple[Retry, float | None]:
-    """The task's policy, with what this job's start said instead."""
+    """Return the task's retry rules and timeout, overridden by the options of this job."""
     if job.options is None:
         return task.policy.retry, task.policy.timeout
     options = _OPTIONS_DECODER.decode(job.options)

@@ -1,4 +1,4 @@
-"""How one job's context reaches the worker it runs in."""
+"""Backend of a job's context: connects `ctx` with the worker session that runs the job."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _ThreadCalls = queue.SimpleQueue[Callable[[], None] | None]
 
 _waiting_thread: ContextVar[_ThreadCalls | None] = ContextVar("rota thread", default=None)
-"""Where the thread that waits for this coroutine takes calls meanwhile."""
+"""Queue of calls for the thread that waits for the current coroutine; None if no thread waits."""
 
 
 class JobServices:
@@ -58,7 +58,7 @@ class JobServices:
         self.main_task = (
             asyncio.current_task() if task.is_async and not task.policy.isolation else None
         )
-        """The job's own line of code; None: it is a plain function's thread."""
+        """Asyncio task of the job's main branch; None for a plain function or a child process."""
 
     @property
     def draining(self) -> bool:
@@ -77,10 +77,10 @@ class JobServices:
                 f"{step.label} cannot call tasks: when it is replayed nobody would know what it called. "
                 "Call them outside of it, which is kept as well"
             )
-        # A branch that sleeps does not take the job away from what another waits for here.
+        # While this branch waits for calls, a sleep in another branch must not suspend the job.
         with self.durable.busy():
             number = self.durable.branches.next_call_number()
-            # A claim of its own first: pinning one that others are in would hold up their ends.
+            # Get a separate claim first: locking a claim shared with other jobs would delay their outcomes.
             await self.fence()
             return await self._session.child_calls.run_calls(
                 self._job, number, calls, concurrency, return_exceptions
@@ -89,7 +89,7 @@ class JobServices:
     async def failures(self) -> list[Failure]:
         return await self._session.child_calls.failures(self._job)
 
-    # What its code comes to
+    # Durable functions
 
     @property
     def durable(self) -> DurableExecution:
@@ -112,7 +112,7 @@ class JobServices:
         return None if self._durable is None else self._durable.forced_outcome
 
     async def end(self) -> None:
-        """The code has returned."""
+        """Finish the durable execution after the code has returned."""
         if self.is_durable:
             await self.durable.end()
 
@@ -124,7 +124,7 @@ class JobServices:
         if not (self.is_durable and self.durable.is_replaying):
             self._session.step_writer.log(self._job, message)
 
-    # Holding on to the job
+    # Checkpoint, fence and transaction
 
     async def checkpoint(self, state: str) -> None:
         worker, job = self._session.id, self._job
@@ -169,10 +169,13 @@ class JobServices:
             self._durable.confirm_failures()
             await self._durable.flush()
 
-    # Waiting in a thread
+    # Plain functions, which wait in a thread
 
     def run_sync(self, coroutine: Any) -> Any:
-        """Wait for a coroutine, in a thread, and do there what it wants done there meanwhile."""
+        """Run a coroutine in the event loop and wait for it in this thread.
+
+        Meanwhile, the thread runs the functions that the coroutine sends to it with `thread_runner`.
+        """
         if threading.get_ident() == self._loop_thread:
             coroutine.close()
             raise RuntimeError(
@@ -190,7 +193,7 @@ class JobServices:
                 task.cancel()
             task.add_done_callback(lambda _: calls.put(None))
 
-        # The coroutine sees the variables of this thread, as they are here.
+        # The coroutine inherits the context variables of this thread, including `_waiting_thread`.
         token = _waiting_thread.set(calls)
         try:
             self._loop.call_soon_threadsafe(start_task)
@@ -199,7 +202,7 @@ class JobServices:
             raise
         finally:
             _waiting_thread.reset(token)
-        # Until it has ended: also what it undoes when it is cancelled is done here.
+        # Serve calls until the task has ended: a cancelled one may still roll back in this thread.
         while (call := calls.get()) is not None:
             call()
         [task] = tasks
@@ -209,7 +212,7 @@ class JobServices:
         return task.result()
 
     def thread_runner(self) -> Callable[[Callable[[], Any]], Awaitable[Any]] | None:
-        """How to have something done in the thread that waits for this; None: none does."""
+        """Return a function that runs code in the thread that waits for this coroutine, or None."""
         calls = _waiting_thread.get()
         if calls is None:
             return None
@@ -233,7 +236,7 @@ class JobServices:
 
     def interrupt(self) -> None:
         self._interrupted = True
-        with suppress(RuntimeError):  # the loop is gone, and with it what was waited for
+        with suppress(RuntimeError):  # the loop is closed, so no task is left to cancel
             self._loop.call_soon_threadsafe(self._cancel_blocked)
 
     def _cancel_blocked(self) -> None:

@@ -1,10 +1,12 @@
-"""A transaction of a job's own code, under its fence: `async with ctx.transaction() as connection`.
+"""Transaction of a job's code, under its fence: `async with ctx.transaction() as connection`.
 
-The job gets a claim of its own first, so that nobody else's jobs wait for this transaction. The claim is
-pinned until the transaction ends: nobody takes the job away meanwhile, and if somebody has, nothing
-begins. With `ctx.complete(…)` the job's end is recorded in the same transaction, just before its commit:
-what it wrote and that it is done are true together, or not at all. Inside a step the transaction is the
-step's: it is committed with the step's own record.
+The job gets its own claim first, so that no other job of the batch waits for this transaction. The claim is
+locked until the transaction ends, so the job cannot be taken back meanwhile. If it was taken back before,
+the transaction does not begin.
+
+With `ctx.complete(…)` the job's success is recorded in the same transaction, just before the commit. So the
+data that the code wrote and the outcome are committed together, or not at all. Inside a step, the
+transaction belongs to the step: it is committed together with the step's journal entry.
 """
 
 from __future__ import annotations
@@ -37,8 +39,11 @@ _UNSET = object()
 def split_claim(
     worker: int, job: ClaimedJob, nonce: UUID, seconds: float | None = None
 ) -> list[Query[Any]]:
-    """The transaction that gives a job a claim of its own, for so many seconds or as long as the worker
-    lives; its last answer is the claim. None: the job has been taken away."""
+    """Return the transaction that gives a job its own claim.
+
+    The claim expires after `seconds`, or with None lasts as long as the worker lives. The last statement
+    returns the claim's id, or no row if this worker no longer holds the job.
+    """
     return [
         claims.lock(worker, [job.claim]),
         claims.split(worker, job.claim, job.job, nonce, seconds),
@@ -47,7 +52,7 @@ def split_claim(
 
 
 class JobTransaction:
-    """One attempt's hold on its job."""
+    """Claim and transaction of one attempt."""
 
     def __init__(
         self, session: WorkerSession, job: ClaimedJob, flush: Callable[[], Awaitable[None]]
@@ -63,12 +68,15 @@ class JobTransaction:
         self._tracing = session.tracing
         self._task = session.tasks[job.task]
         self._began = time.perf_counter()
-        self._has_own_claim = False  # whether the job has a claim of its own
+        self._has_own_claim = False
         self.is_open = False
         self._result: Any = _UNSET
 
     async def acquire_own_claim(self) -> int:
-        """A claim of the job's own. Raises ClaimLost."""
+        """Give the job its own claim, write its pending journal entries, and return the claim's id.
+
+        Raise ClaimLost if this worker no longer holds the job.
+        """
         job = self.job
         if job.claim == RECORDED_CLAIM:
             raise RotaError(f"job {job.job} has recorded its end: there is nothing to hold on to")
@@ -85,7 +93,7 @@ class JobTransaction:
             finally:
                 self._expected_nonces.discard(nonce)
             self._has_own_claim = True
-        # What the code was told before must be known before anything comes of it.
+        # Values that the code has read must be stored before it acts on them.
         await self._flush()
         return job.claim
 
@@ -105,11 +113,11 @@ class JobTransaction:
         label = f"what task {self._task.name!r} completed with"
         self._result = None if result is None else codec.encode(result, label, limit)
 
-    # Inside the event loop
+    # In the event loop
 
     @asynccontextmanager
     async def locked_transaction(self) -> AsyncIterator[PgConnection]:
-        """A transaction in which the job is pinned."""
+        """Open a transaction that locks the job's claim, so that the job cannot be taken back."""
         await self.acquire_own_claim()
         async with self._raw_connections.transaction() as connection:
             locked = run_on(connection, self._lock_query(), self.schema)
@@ -153,7 +161,7 @@ class JobTransaction:
         except Exception as error:
             if move is None or not pg_errors.is_transient(error):
                 raise
-            # Cut off while it committed: did it?
+            # The connection broke during the commit, which may have succeeded.
             if not await self._is_recorded():
                 raise
         finally:
@@ -164,7 +172,7 @@ class JobTransaction:
             self.job.claim = RECORDED_CLAIM
             await self._notify(move)
 
-    # In a thread. `wait` runs a coroutine in the loop and waits for it.
+    # In a thread. `run_sync` runs a coroutine in the event loop and waits for it.
 
     @contextmanager
     def sync_locked_transaction(self, run_sync: Any) -> Iterator[SyncPgConnection]:
@@ -221,7 +229,7 @@ class JobTransaction:
             self.job.claim = RECORDED_CLAIM
             run_sync(self._notify(move))
 
-    # What both have in common
+    # Shared
 
     def _enter(self) -> None:
         if self.is_open:
@@ -243,7 +251,7 @@ class JobTransaction:
         )
 
     def _trace_link_query(self) -> Query[int] | None:
-        """What tells whoever waits for the job where it was in a trace."""
+        """Return the query that stores the job's span for the jobs that wait for it."""
         span = self.job.span
         if span is None or self.job.run is None or not is_sampled(span):
             return None
@@ -260,7 +268,7 @@ class JobTransaction:
         return bool(await self._database.run_with_retry(query))
 
     async def is_stored(self, entry: JournalEntry) -> bool:
-        """Whether a step was kept as it came to here."""
+        """True if the journal holds this entry with the same result."""
         rows = await self._database.run_with_retry(steps.read([self.job]))
         return any(
             (each.entry.kind, each.entry.name, each.entry.number)
@@ -276,7 +284,7 @@ class JobTransaction:
         try:
             await self._database.run(listeners.notify_waiters([job.job, *run, *move.runs]))
         except Exception as error:
-            # Of no consequence: who waits also looks.
+            # Losing this notification is safe: waiters also poll.
             if not pg_errors.is_transient(error):
                 raise
 
@@ -286,7 +294,7 @@ class JobTransaction:
         )
 
 
-# What the completion's statement relies on; nothing of the user's comes after it.
+# Planner settings for the completion's statement. The user's code runs no statement after it.
 _PLAN_SETTINGS = (
     "select set_config(name, 'off', true) "
     "from unnest(array['enable_seqscan', 'enable_bitmapscan', 'enable_mergejoin', 'jit']) as s (name)"

@@ -1,5 +1,7 @@
-"""Which executor runs which task: coroutines on the loop, plain functions in threads, isolated ones in
-processes."""
+"""Executors of a worker, chosen by task.
+
+Coroutines run on the event loop, plain functions in threads, isolated tasks in child processes.
+"""
 
 from __future__ import annotations
 
@@ -53,13 +55,13 @@ class ExecutorPool:
             on_finished, payload_limit, services_for, max_processes, worker
         )
         self.started: defaultdict[str, int] = defaultdict(int)
-        """How often the code of each task began."""
+        """Number of started attempts by task."""
         self._executor_by_task: dict[TaskDefinition, Executor] = {}
         self._worker = worker
         self._tracing = tracing
         self._tracer: OtelTracer | None = None
         self._open_spans: dict[ClaimedJob, Span] = {}
-        # Each job sees the variables of the worker's start, and none that another job has set.
+        # Each job runs with the context variables of the worker's start, and none set by another job.
         self._context = copy_context()
         self._context.run(current_job.worker.set, worker)
 
@@ -81,7 +83,7 @@ class ExecutorPool:
         executor.start(job, task, retry, timeout, context)
 
     def refresh_tracing(self) -> None:
-        """Find out whether attempts are traced from now on."""
+        """Update the tracer: attempts that start from now on are traced only if tracing is active."""
         if self._tracing is not None:
             self._tracer = self._tracing.active_spans()
 
@@ -92,7 +94,7 @@ class ExecutorPool:
             report_lost_span(error)
 
     def end_span(self, job: ClaimedJob, outcome: Outcome) -> None:
-        """An attempt that is traced has come to something."""
+        """End the span of an attempt, if it has one, with its outcome."""
         span = self._open_spans.pop(job, None)
         if span is None or self._tracer is None:
             return
@@ -105,12 +107,12 @@ class ExecutorPool:
         self._executor_for(task).stop(job, reason)
 
     def drain(self) -> None:
-        """The worker is about to stop: isolated code is told, the rest sees it by itself."""
+        """Notify child processes that the worker drains. Other code reads `draining` from the session."""
         self._processes.drain()
 
     def close(self) -> None:
         for job in list(self._open_spans):
-            self.end_span(job, RETURNED)  # it would not stop, and was given up
+            self.end_span(job, RETURNED)  # the job did not stop, and was returned to the queue
         self._threads.close()
         self._processes.close()
 

@@ -1,8 +1,8 @@
-"""Plain functions, in threads.
+"""Executor for plain functions, in threads.
 
-A thread cannot be stopped from outside: it is told, through its context, and its place is taken until it
-ends. At its deadline it is told as well; one that runs on is given up a margin later, and left to end by
-itself.
+A thread cannot be stopped from outside. On a request to stop, and at its timeout, `ctx.cancelled` becomes
+true, and the job keeps its slot until its code ends. A job that exceeds its timeout is abandoned
+TIMEOUT_MARGIN_SECONDS later: the attempt fails, and the thread ends by itself.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class ThreadExecutor:
         self._payload_limit = payload_limit
         self._services_for = services_for
         self._loop = asyncio.get_running_loop()
-        # The desk knows how many may run. A thread whose job only waits for others takes none of its
-        # places, so there may be more; one is made only when no other is idle.
+        # JobSlots limits the number of running jobs. A parked job uses a thread but no slot, so there may
+        # be more threads than slots. A thread is created only if no other is idle.
         self._threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="rota")
         self._contexts: dict[ClaimedJob, Context] = {}
         self._stop_reasons: dict[ClaimedJob, StopReason] = {}
@@ -106,7 +106,7 @@ class ThreadExecutor:
             if context.cancelled and job in self._stop_reasons:
                 outcome = outcome_of_stop(self._stop_reasons[job])
             elif context.forced_outcome is not None:
-                outcome = DISCARDED  # its fate is looked at below
+                outcome = DISCARDED  # replaced by the forced outcome below
             elif timeout is not None and self._is_timed_out(job, began, timeout):
                 outcome = outcome_of_error(timeout_error(timeout, error), job, retry, context)
             else:
@@ -117,7 +117,7 @@ class ThreadExecutor:
         try:
             self._loop.call_soon_threadsafe(self._on_attempt_ended, job, outcome, seconds)
         except RuntimeError:
-            # The loop is gone: the worker gave up waiting for this thread, and gave the job back.
+            # The loop is closed: the worker has stopped waiting for this thread and returned the job.
             return
 
     def _is_timed_out(self, job: ClaimedJob, began: float, timeout: float) -> bool:
@@ -126,7 +126,7 @@ class ThreadExecutor:
     def _on_attempt_ended(self, job: ClaimedJob, outcome: Outcome, seconds: float) -> None:
         if self._contexts.pop(job, None) is None:
             self._timed_out.discard(job)
-            return  # it was given up
+            return  # the attempt was abandoned
         if self._stop_reasons and self._stop_reasons.pop(job, None) is StopReason.CLAIM_LOST:
             outcome = DISCARDED
         if self._deadlines and (deadline := self._deadlines.pop(job, None)) is not None:

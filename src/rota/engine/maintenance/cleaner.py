@@ -1,8 +1,10 @@
-"""Removes what is old beside runs: alerts that are over, what was done by hand, idle rates and locks,
-schedules of run time that have ended.
+"""Deletion of old rows apart from runs.
 
-Of all workers that are there one does this, as with runs. It goes through rates and locks a page at a time,
-and begins again after the last; a page that was mostly old is soon followed by the next.
+Deleted are cleared alerts, audit rows, idle rate limits and locks, and ended schedules that were created
+at run time.
+
+One worker of the fleet does this, as for runs. It reads rate limits and locks page by page and starts
+over after the last. After a page with mostly old rows, the next one follows soon.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ log = logging.getLogger("rota")
 FIRST_CLEAN_SECONDS = 20.0
 IDLE_PAUSE_SECONDS = 300.0
 MORE_PAUSE_SECONDS = 1.0
-"""Seconds, about."""
+"""Seconds before the first page, between pages, and between pages while there is more; before jitter."""
 
 UNUSED_RETENTION_SECONDS = 30 * 86400.0
-"""Seconds after which nobody remembers a lock that nobody holds, or a schedule that has ended."""
+"""Seconds after which a lock that is not held, or a schedule that has ended, is deleted."""
 
 
 async def clean(
@@ -34,7 +36,7 @@ async def clean(
     worker: int | None = None,
     limit: int = retention.PAGE_ROWS,
 ) -> CleanResult | None:
-    """One page of each, in a transaction of its own. None: it is not our turn."""
+    """Clean one page of each table in one transaction. Return None if it is another worker's turn."""
     settings = database.settings
     async with database.transaction() as connection:
         [may_clean] = await run(
@@ -79,5 +81,5 @@ class Cleaner(Loop):
 
 
 def _with_jitter(seconds: float) -> float:
-    """Not all at the same moment."""
+    """Add jitter, so that workers do not start at the same time."""
     return seconds * random.uniform(0.75, 1.25)

@@ -1,13 +1,13 @@
-"""Removes finished runs that are older than the settings say.
+"""Deletion of finished runs that are older than the retention settings allow.
 
-Of all workers that are there one does this, the one that has been there longest. It goes up through what
-has ended, a batch at a time, each in a short transaction that waits for nobody and that nobody waits for,
-and rests several times as long as a batch took. When it comes to what is too young it stays there, and
-goes on from there at the next look.
+One worker of the fleet does this, the one that was registered first. It reads ended runs in ascending
+order, batch by batch. Each batch is a short transaction that neither waits for locks nor makes other
+transactions wait. Then the pruner pauses several times as long as the batch took. At the first run that
+is too young it stops, and continues from there at the next poll.
 
-What it passed by, because its time is longer or it ended late, is found by beginning again from the first.
-That is done as often as it is cheap: at every look while there is little to pass by, once an hour beside
-millions. A worker that takes over begins so, too.
+Runs that were passed over, because their retention is longer or they ended late, are found by starting
+over from the first run. That happens as often as it is cheap: at every poll while few runs are passed
+over, once an hour with millions. A worker that takes over also starts from the first run.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from rota.store.retention import PrunableRow
 log = logging.getLogger("rota")
 
 FIRST_PRUNE_SECONDS = 5.0
-"""Seconds after a worker's start, about: it has better things to do first."""
+"""Seconds from a worker's start to the first batch, before jitter: starting jobs comes first."""
 
 IDLE_PAUSE_SECONDS = 60.0
-"""Seconds between looks, about, while there is nothing to do."""
+"""Seconds between polls while there is nothing to delete, before jitter."""
 
 PAUSE_FACTOR = 6.0
-"""While there is more, it rests so many times as long as it worked."""
+"""Pause after a batch, as a multiple of its duration, while there is more."""
 
 RESTART_SECONDS_PER_BATCH = 20.0
-"""Seconds until it begins again from the first, for each batch that took the last time."""
+"""Seconds until the pruner starts over, for each batch of the last pass."""
 
 MAX_RESTART_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class PrunedBatch:
-    """What one batch came to."""
+    """Result of one batch."""
 
     position: int
     has_more: bool
@@ -62,7 +62,10 @@ async def prune(
     dry_run: bool = False,
     limit: int = retention.BATCH_JOBS,
 ) -> PrunedBatch | None:
-    """One batch, going up from an id, in a transaction of its own. None: it is not our turn."""
+    """Delete one batch of runs above the id `after`, in one transaction.
+
+    Return None if it is another worker's turn.
+    """
     async with database.transaction() as connection:
         [may_prune] = await run(
             connection, retention.try_lock(database.schema, worker), database.schema
@@ -85,8 +88,8 @@ class Pruner(Loop):
         self._worker = worker
         self._retention = Retention.parse(database.settings.retention)
         self._position = 0
-        self._batches = 0  # since it began from the first
-        self._restart_at: float | None = None  # None: it is on its way from there
+        self._batches = 0  # since it started over
+        self._restart_at: float | None = None  # None: the pass has not reached its end
         self._next_at = time.monotonic() + _with_jitter(FIRST_PRUNE_SECONDS)
 
     async def tick(self) -> float | None:
@@ -124,5 +127,5 @@ class Pruner(Loop):
 
 
 def _with_jitter(seconds: float) -> float:
-    """Not all at the same moment."""
+    """Add jitter, so that workers do not start at the same time."""
     return seconds * random.uniform(0.75, 1.25)

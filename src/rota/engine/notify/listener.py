@@ -1,10 +1,11 @@
-"""Listens on one connection, and wakes whoever it concerns.
+"""Listener on one connection that dispatches notifications to subscribers.
 
-The connection is a convenience: everybody who can be woken also looks by himself. What must hold is
-that deafness is noticed: a half-open socket gives no error, so the connection is probed, and after a
-loss everybody is woken once, for what was missed.
+Notifications only reduce latency: every subscriber also polls. But a lost connection must be noticed. A
+half-open socket raises no error, so the connection is probed, and after a loss all subscribers are
+called once because they may have missed notifications.
 
-Through a pooler in transaction mode there is nothing to hear: nobody is woken, and it is said once.
+Through a pooler in transaction mode no notification arrives: subscribers are not called, and this is
+logged once.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Listener(Loop):
         self.received = 0
 
     def subscribe(self, channel: str, on_notify: OnNotify) -> Callable[[], None]:
-        """Hear what is said on a channel, until the answer is called."""
+        """Call `on_notify` for notifications on a channel, until the returned function is called."""
         self._subscribers.setdefault(channel, []).append(on_notify)
         self._on_subscriptions_changed()
 
@@ -55,17 +56,17 @@ class Listener(Loop):
         return unsubscribe
 
     def is_listening(self, channel: str) -> bool:
-        """Whether the server has been told that we listen."""
+        """True if LISTEN was executed for the channel on the current connection."""
         return channel in self._channels
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection on which something may be heard."""
+        """True if there is a connection with at least one channel."""
         return bool(self._channels)
 
     @property
     def unavailable(self) -> bool:
-        """Whether nothing can be heard here: a pooler is in between, and there is no way past it."""
+        """True if no notification can arrive: there is a pooler and no direct URL."""
         return self._unavailable
 
     async def tick(self) -> float | None:
@@ -78,7 +79,7 @@ class Listener(Loop):
                 self._give_up()
                 return 0
             await self._update_channels(connection)
-            # Interrupted when the subscriptions change, else probed.
+            # Interrupted if the subscriptions change; otherwise the connection is probed after the timeout.
             self._subscriptions_changed = False
             async with asyncio.timeout(PROBE_SECONDS):
                 await self._receive(connection)
@@ -99,7 +100,7 @@ class Listener(Loop):
         if self._connection is None or self._connection.closed:
             self._connection = await self._database.connect(direct=True)
             self._connection.answer_timeout = PROBE_TIMEOUT_SECONDS
-            # What arrives while a statement of ours runs is handed over here.
+            # Receives notifications that arrive during a statement.
             self._connection.add_notify_handler(lambda n: self._dispatch(n.channel, n.payload))
             self._channels.clear()
         return self._connection
@@ -126,8 +127,11 @@ class Listener(Loop):
             self._channels.discard(channel)
 
     async def _receive(self, connection: PgConnection) -> None:
-        """Hear until interrupted. Below psycopg's own generator, which cannot be interrupted without
-        losing what it has read, and in the reader itself: each detour would be felt as latency."""
+        """Dispatch notifications until interrupted.
+
+        This bypasses psycopg's generator, which cannot be interrupted without losing data it has read.
+        Notifications are dispatched in the reader callback, because each extra hop adds latency.
+        """
         loop = asyncio.get_running_loop()
         interrupt = self._interrupt = loop.create_future()
 

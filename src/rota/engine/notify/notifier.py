@@ -1,11 +1,11 @@
-"""News that a queue has work.
+"""Notifications that a queue has jobs.
 
-The first after a silence rides in the transaction that makes the work, so an idle worker hears of it with
-the commit. What follows is sent after its commits, and not waited for: a NOTIFY in every transaction would
-make all of them queue for one lock at commit. Where there is much of it, that of a few milliseconds goes
-together.
+The first notification after a silence is part of the transaction that inserts the jobs, so an idle
+worker receives it with the commit. Later ones are sent after their commits, without waiting: a NOTIFY in
+every transaction would make all of them wait for one lock at commit. Under load, the notifications of a
+few milliseconds are sent together.
 
-Nothing depends on it: a worker that hears nothing looks by itself.
+Losing a notification is safe: workers also poll.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from rota.store.query import in_schema
 log = logging.getLogger("rota")
 
 MIN_SILENCE_SECONDS = 0.02
-"""Seconds without news after which the next may ride in its transaction."""
+"""Seconds without a notification after which the next may be part of its transaction."""
 
 MIN_BATCH_SECONDS = 0.001
 MAX_BATCH_SECONDS = 0.005
-"""Seconds over which news is gathered: where it comes one at a time, as from somebody who waits for each
-result, and where it comes in numbers."""
+"""Seconds over which notifications are collected: while they come one at a time, as from a client that
+waits for each result, and while they come in numbers.
+"""
 
 
 class Notifier:
@@ -35,14 +36,14 @@ class Notifier:
         self._database = database
         self._channel = in_schema(listeners.WAKE_CHANNEL, database.schema)
         self._queues: set[str] = set()
-        self._notify_calls = 0  # times somebody had news since it last went out
+        self._notify_calls = 0  # calls of `notify` since the last one was sent
         self._send_task: asyncio.Task[None] | None = None
         self._last_sent = 0.0
         self.sent = 0
-        """How often news went out by itself."""
+        """Notifications sent outside of a transaction."""
 
     def may_notify_in_transaction(self) -> bool:
-        """Whether news may ride in a transaction that starts now."""
+        """True if the notification may be part of a transaction that starts now."""
         now = time.monotonic()
         if not self._database.settings.notify or now - self._last_sent < MIN_SILENCE_SECONDS:
             return False
@@ -50,7 +51,7 @@ class Notifier:
         return True
 
     def notify(self, queues: Iterable[str]) -> None:
-        """Send news of what has been committed."""
+        """Notify of jobs that have been committed, without waiting."""
         if not self._database.settings.notify:
             return
         self._queues.update(queues)
@@ -75,6 +76,6 @@ class Notifier:
             self._send_task = None
 
     async def close(self) -> None:
-        """Send what has not been sent."""
+        """Wait until pending notifications are sent, a second at most."""
         if self._send_task is not None:
             await asyncio.wait([self._send_task], timeout=1.0)

@@ -1,8 +1,8 @@
-"""Waiting for outcomes.
+"""Waiter for the outcomes of runs.
 
-A waiter registers first and looks second; whoever records an outcome commits first and tells second.
-One of the two always sees the other. If the telling is lost all the same, a look now and then finds
-the outcome: at first often, then once a second.
+A waiter registers first and polls second. A worker commits an outcome first and notifies second. So one
+of the two always notices the other. If the notification is lost, polling finds the outcome: at short
+intervals first, then once a second.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ class ResultWaiter:
         self._listener = listener
         self._channel = f"{database.schema}.{uuid4().hex[:20]}"
         self._events: dict[int, list[asyncio.Event]] = {}
-        self._registered: set[int] = set()  # runs that we are registered for and not told of yet
+        self._registered: set[int] = set()  # runs registered for, and not notified of yet
         self._subscribed = False
 
     async def outcome(
         self, run: int, timeout: float | None = None, *, or_failure: bool = False
     ) -> RunOutcome:
-        """The outcome of a run, once it has one; with `or_failure`, or once something in it has failed.
-        Raises TimeoutError."""
+        """Return the outcome of a run once it has one; with `or_failure`, also once a job in it has failed.
+
+        Raise TimeoutError after `timeout` seconds.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         notified = asyncio.Event()
         self._events.setdefault(run, []).append(notified)
@@ -44,7 +46,7 @@ class ResultWaiter:
         pause = FIRST_POLL_SECONDS
         try:
             while True:
-                # Whoever was told looks first, and asks to be told again only if that was not the end.
+                # After a notification, poll first, and register again only if the run has not ended.
                 unregistered = listening and run not in self._registered
                 register = unregistered and not notified.is_set()
                 notified.clear()
@@ -96,7 +98,7 @@ class ResultWaiter:
         try:
             await self._database.run(listeners.unregister(self._channel, [run]))
         except Exception:
-            # The row goes when the job ends; until then it costs one word to nobody.
+            # The row is deleted when the job ends; until then it costs one unused notification.
             return
 
     def _subscribe(self) -> bool:
@@ -113,7 +115,7 @@ class ResultWaiter:
                 for event in events:
                     event.set()
             return
-        # Who is told is no longer registered; and it need not have been the end.
+        # A notification ends the registration, and the run need not have ended.
         self._registered.discard(int(payload))
         for event in self._events.get(int(payload), ()):
             event.set()

@@ -1,1 +1,1 @@
-"""Schedules: which ticks are due, and starting the runs of each tick once."""
+"""Schedules: finding the ticks that are due, and starting the runs of each tick once."""

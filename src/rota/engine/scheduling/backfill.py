@@ -1,7 +1,7 @@
-"""Runs of schedules that somebody starts himself: one now, or those of ticks that had none.
+"""Manual runs of schedules: one now, or one for each past tick that has none.
 
-Under the schedule's lock, as the scheduler does it: nothing is started by hand that the clock has started,
-or the other way round.
+They start under the schedule's lock, as in the scheduler, so that a tick is never started both manually
+and by the clock.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_BACKFILL_TICKS = 10_000
 
 MAX_BATCH_RUNS = 500
 MAX_BATCH_JOBS = 20_000
-"""What one transaction of a backfill starts, at most."""
+"""Runs and jobs that one transaction of a backfill starts at most."""
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -48,7 +48,7 @@ async def trigger(
     build_factory: TickFactoryBuilder,
     audit_entry: AuditEntry | None = None,
 ) -> tuple[int, Sequence[str]]:
-    """Start a run now, whatever the time and the state. Answers it, and the queues that have news."""
+    """Start a run now, at any time and in any state. Return its id and the queues to notify."""
 
     async def triggering(connection: PgConnection) -> tuple[int, Sequence[str]]:
         locked = await lock_schedule(connection, database.schema, name)
@@ -65,7 +65,7 @@ async def trigger(
 
 
 def _free_tick(locked: LockedSchedule, known: RecordedTicks) -> datetime:
-    """Now, or next to it: not a time at which the clock will start a run, or somebody has."""
+    """Return the current time, or the next microsecond that is no tick of the schedule and has no run."""
     taken, timetable = set(known.ticks), locked.definition.timetable
     tick = locked.now
     while tick in taken or timetable.after(tick - MICROSECOND, locked.anchor) == tick:
@@ -74,15 +74,15 @@ def _free_tick(locked: LockedSchedule, known: RecordedTicks) -> datetime:
 
 
 class BackfillBatch(msgspec.Struct, frozen=True):
-    """What one transaction of a backfill came to."""
+    """Result of one transaction of a backfill."""
 
     runs: list[int]
     queues: set[str]
-    """Those that have news."""
+    """Queues to notify."""
     done_ticks: int
-    """So many ticks are seen to, with those before."""
+    """Ticks handled so far, by this transaction and the earlier ones."""
     total_ticks: int
-    """… of so many."""
+    """Ticks of the whole backfill."""
 
 
 async def backfill(
@@ -93,10 +93,10 @@ async def backfill(
     build_factory: TickFactoryBuilder,
     audit_entry: AuditEntry | None = None,
 ) -> AsyncIterator[BackfillBatch]:
-    """Start a run for each tick from one time until before another that had none.
+    """Start a run for each tick in [`begin`, `end`) that has none.
 
-    Many are started in several transactions. Where one fails those before it stand, and all of it can be
-    done again: what has had a run gets no other.
+    Many runs are started in several transactions. If one fails, the earlier ones stay committed, and the
+    backfill can be repeated: a tick that has a run gets no second one.
     """
 
     async def list_ticks(connection: PgConnection) -> list[datetime]:
@@ -131,7 +131,7 @@ def _ticks(locked: LockedSchedule, begin: datetime, end: datetime) -> Iterator[d
     if definition.starts is not None:
         begin = max(begin, definition.starts)
     elif definition.every is not None:
-        begin = max(begin, locked.anchor + MICROSECOND)  # from then on it is counted
+        begin = max(begin, locked.anchor + MICROSECOND)  # ticks are counted from the anchor
     tick = timetable.after(begin - MICROSECOND, locked.anchor)
     count = 0
     while tick is not None and tick < end and not is_past_end(definition, tick):
@@ -147,7 +147,7 @@ def _ticks(locked: LockedSchedule, begin: datetime, end: datetime) -> Iterator[d
 
 
 def _check_history(name: str, ticks: Sequence[datetime], known: RecordedTicks) -> None:
-    """Refuse ticks of which nobody knows any more whether they have had a run."""
+    """Raise ArgumentError for ticks without a record, if records that old may have been deleted."""
     existing = set(known.ticks)
     if known.forgotten_until is not None and any(
         tick <= known.forgotten_until and tick not in existing for tick in ticks
@@ -168,7 +168,7 @@ async def _fill_batch(
     ticks: Sequence[datetime],
     build_factory: TickFactoryBuilder,
 ) -> tuple[int, list[int], set[str]]:
-    """The first of these ticks, as many as one transaction takes."""
+    """Start the runs of the first ticks, as many as fit into one transaction."""
     locked = await lock_schedule(connection, schema, name)
     factory = build_factory(locked.definition)
     size = getattr(factory(ticks[0], True).start, "size", 1)
@@ -189,12 +189,12 @@ async def _start(
     *,
     backfilled: bool,
 ) -> list[int]:
-    """Start runs for ticks that have none, and write them down."""
+    """Start the runs of ticks that have none, and record both."""
     if not planned:
         return []
     process = (socket.gethostname(), os.getpid())
     name = locked.definition.name
-    # What is backfilled comes between two ticks, and is forgotten when the one before it is.
+    # A backfilled tick gets the number of the latest tick, and its record is deleted together with it.
     number = locked.ticks if backfilled else locked.ticks + 1
     reason = None if backfilled else "by hand"
     records = [TickRecord(name, tick, number, "started", reason, backfilled) for tick, _ in planned]

@@ -1,7 +1,8 @@
-"""What one worker cannot start, and others perhaps can.
+"""Schedules that one worker cannot start, but another perhaps can.
 
-In a rolling deploy a schedule's input may fit the new code and not the old; a time zone may be missing on
-one machine. So what cannot be started here is left to others for a while before it is refused or put off.
+In a rolling deploy a schedule's input may fit the new code and not the old; a time zone may be missing
+on one machine. So a schedule that cannot be started is left to other workers for a while, before its
+tick is refused or postponed.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from datetime import datetime
 log = logging.getLogger("rota")
 
 DEFER_SECONDS = 15.0
-"""Seconds that others have for what does not fit here, before it is refused."""
+"""Seconds that other workers have to start a schedule before it is refused."""
 
 TickState = tuple[datetime | None, datetime | None]
-"""The next tick of a schedule and the one that waits: others who see to it move it on."""
+"""The next tick of a schedule and its queued one; another worker that fires the schedule changes them."""
 
 
 class DeferredSchedules:
-    """Schedules that do not fit what is here, and since when that is known."""
+    """Schedules that this worker cannot start, and since when this is known."""
 
     def __init__(self) -> None:
         self._deferred_since: dict[str, tuple[TickState, float]] = {}
@@ -30,8 +31,10 @@ class DeferredSchedules:
         return [name for name, (_, since) in self._deferred_since.items() if since > cutoff]
 
     def defer(self, name: str, tick_state: TickState, reason: str) -> bool:
-        """Whether others have still to be given the time; no: none of them has taken it, for it is where it
-        was."""
+        """Return True if the schedule is left to other workers from now on.
+
+        False means that their time has passed: the tick state is still the same.
+        """
         previous, _ = self._deferred_since.get(name, (None, 0.0))
         if previous == tick_state:
             return False

@@ -1,7 +1,7 @@
-"""What is done to schedules by code and by people: declared, made, changed, paused.
+"""Changes of schedules by code and by operators: declare, create, update, pause, resume, delete.
 
-Each is one transaction under the schedule's lock, and what is locked the scheduler passes over: no tick is
-fired that is about to be moved. Several are locked in the order of their names.
+Each is one transaction under the schedule's lock. The scheduler skips locked schedules, so it fires no
+tick that is about to change. Several schedules are locked in the order of their names.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ async def declare(
     targets: Sequence[str],
     worker: int | None = None,
 ) -> None:
-    """Have the database know what the code declares, and disable what no code declares any more. Any number
-    of instances may do so at once; where nothing has changed, nothing is locked.
+    """Write the schedules that the code declares, and disable those that no code declares any more.
 
-    Before a worker starts (None) its code has the say. Later on the youngest has that is there, so that one
-    which started and is gone has not changed anything for good; and while anybody declares a schedule, no
-    other disables it.
+    Any number of instances may do so at once; if nothing has changed, nothing is locked.
+
+    Before a worker starts (`worker` is None), its own code decides. Later the code of the youngest live
+    worker decides, so that a worker that started and stopped again has no lasting effect. While any
+    worker declares a schedule, no other disables it.
     """
     declared = {each.name: each for each in sorted(definitions, key=lambda each: each.name)}
     found = await database.run_with_retry(schedules.declared(list(declared), targets, worker))
@@ -65,7 +66,8 @@ async def declare(
         found = list(changed)
         for name in new:
             if not await _insert(connection, database.schema, declared[name], now):
-                found.append(name)  # somebody else did so meanwhile, perhaps in other words
+                # Another instance created it meanwhile, perhaps with another definition.
+                found.append(name)
         undeclared = []
         for locked in await run(connection, schedules.lock(found), database.schema):
             if definition := declared.get(locked.definition.name):
@@ -126,10 +128,10 @@ async def _redefine(
         if state in ("active", "ended"):
             state = "ended" if next is None and locked.queued is None else "active"
     if reschedule or reason is not None:
-        # What waits for a run to end does not wait for a time.
+        # A queued tick waits for a run to end, not for a time.
         due = _due(definition, next) if locked.queued is None else locked.now
     if state in ("active", "ended"):
-        reason = None  # what was in its way may be gone
+        reason = None  # its cause may be gone
     await run(connection, schedules.replace(definition, anchor, next, due, state, reason), schema)
 
 
@@ -138,7 +140,7 @@ def is_past_end(definition: ScheduleDefinition, tick: datetime) -> bool:
 
 
 def _has_reached_max_runs(definition: ScheduleDefinition, locked: LockedSchedule) -> bool:
-    """Whether it has had all the runs that it may have."""
+    """True if the schedule has had as many runs as it may have."""
     return definition.max_runs is not None and locked.runs >= definition.max_runs
 
 
@@ -151,7 +153,7 @@ def _first_allowed_tick(
 
 
 def _anchor(definition: ScheduleDefinition, now: datetime) -> datetime:
-    """From when on `every` is counted."""
+    """Return the time from which `every` is counted."""
     return definition.starts or now
 
 
@@ -161,13 +163,13 @@ def _due(definition: ScheduleDefinition, next: datetime | None) -> datetime | No
     return next + timedelta(seconds=definition.jitter * random.random())
 
 
-# By people
+# By operators
 
 
 async def create(
     database: Database, definition: ScheduleDefinition, audit_entry: AuditEntry | None = None
 ) -> bool:
-    """Answers whether it was made; no: there is one of that name."""
+    """Create a schedule. Return False if there is one with that name."""
 
     async def creating(connection: PgConnection) -> bool:
         [now] = await run(connection, runs.database_time(), database.schema)
@@ -224,7 +226,7 @@ async def pause(
 async def _skip_queued_tick(
     connection: PgConnection, schema: str, locked: LockedSchedule, state: str
 ) -> None:
-    """A tick that waited for the run before it to end does not start any more, and its record says so."""
+    """Mark a tick as skipped that was queued behind the run before it."""
     if locked.queued is not None:
         name = locked.definition.name
         record = TickRecord(name, locked.queued, 0, "skipped", f"the schedule was {state}")
@@ -233,8 +235,10 @@ async def _skip_queued_tick(
 
 
 async def resume(database: Database, name: str, audit_entry: AuditEntry | None = None) -> None:
-    """Go on from the next tick after now: what it missed while it was paused it has missed. One that was
-    moved on by a clock that has gone back since comes again from now on, too."""
+    """Continue with the next tick after now. Ticks missed during the pause are not made up.
+
+    A schedule that is ahead of the clock, because the clock was set back, also continues from now.
+    """
 
     async def resuming(connection: PgConnection) -> bool:
         locked = await lock_schedule(connection, database.schema, name)
@@ -283,7 +287,8 @@ async def delete(database: Database, name: str, audit_entry: AuditEntry | None =
                 f"schedule {name!r} is declared by the code of a worker that is there, and would begin "
                 "anew with the next one: take it out of the code first, or pause it"
             )
-        attempted = True  # it may be done, whatever is heard of it: then it is gone the next time
+        # the delete may have committed although its answer was lost; the next attempt then finds no row
+        attempted = True
         [deleted] = await run(connection, schedules.delete(name), database.schema)
         return deleted
 

@@ -1,20 +1,21 @@
-"""Sees to what is due, in one transaction.
+"""Firing of due schedules, in one transaction.
 
-What is due is locked, its ticks written down, their runs started and the schedules moved on, or nothing of
-it: there is no moment at which a tick is taken and its run not started, nor the other way round. Each of
-three things by itself keeps a tick from being started twice: the lock on its schedule, the key of the
-tick, and that a schedule is moved on only from where it was read to be. None of them is about who does it,
-so there is no harm in two who believe that it is their turn, in one that was declared dead, or in one that
-wakes up after a long time: its locks are its own still, or the server has ended its transaction.
+The transaction locks the due schedules, records their ticks, starts the runs and advances the schedules.
+All of it commits or none of it: a tick is never recorded without its run, nor a run started without its
+tick. Each of three things by itself prevents that a tick is started twice: the lock on its schedule, the
+key of the tick, and that a schedule advances only from the position that was read. None of them depends
+on which worker fires. So two workers that both fire are harmless, and so is a worker that was declared
+dead or wakes up after a long time: it still holds its locks, or the server has ended its transaction.
 
-Locks are taken in one order: schedules, without waiting for those that others have in hand; then what
-cancelling a run takes. Nobody who holds any of the latter asks for a schedule. Runs are cancelled one to a
-transaction, for two could wait for each other crosswise: where several are open the last of them is
-cancelled in the transaction that starts the next, and the others before it.
+Locks are taken in one order: first schedules, skipping those that other transactions hold, then the
+locks for cancelling a run. A transaction that holds any of the latter never locks a schedule. Each
+transaction cancels one run at most, because two that cancel several could deadlock. If several runs are
+open, all but the last are cancelled before, and the last in the transaction that starts the next run.
 
-A schedule that cannot be decided on here (somebody has changed its row, a time zone is gone) or whose input
-does not fit the code here is first left to others: in a rolling deploy it may fit theirs. Where they do not
-take it, the one is put off and the other refused, and says why; the others of its batch are seen to.
+Two kinds of schedules cannot be fired by a worker: the next tick cannot be computed (the row was edited,
+a time zone is missing), or the input does not fit the code. Both are first left to other workers, which
+may have different code in a rolling deploy. If none fires the schedule, the first kind is postponed and
+the ticks of the second are refused, with the reason recorded. The rest of the batch is fired.
 """
 
 from __future__ import annotations
@@ -44,43 +45,44 @@ if TYPE_CHECKING:
 log = logging.getLogger("rota")
 
 MAX_BATCH_RUNS = 2000
-"""Runs in one transaction, about. A schedule has a thousand at most."""
+"""Runs in one transaction, approximately. A schedule starts a thousand at most."""
 
 MAX_BATCH_JOBS = 20_000
-"""Jobs in one transaction, about: to make and to write them takes time, and the server ends it if it takes
-long. No schedule catches up with more than that, unless one run of it is more."""
+"""Jobs in one transaction, approximately: creating and writing them takes time, and the server ends a
+transaction that takes long. No schedule catches up with more jobs, unless a single run has more.
+"""
 
 POSTPONE_SECONDS = 60.0
-"""Seconds until somebody tries again what cannot be decided on."""
+"""Seconds for which a schedule is postponed if its next tick cannot be computed."""
 
 TickKey = tuple[str, datetime]
-"""A schedule and one of its ticks."""
+"""Name of a schedule, and one of its ticks."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunToStart:
-    """A run to be started for a tick: of a task or of a flow."""
+    """Run of a task or flow to be started for a tick."""
 
     start: StartJob | StartRun
     queues: Sequence[str]
     trace: str | None = None
-    """Where who starts it by hand is in a trace."""
+    """Trace context of a manual start."""
 
 
 RunFactory = Callable[[DueSchedule, datetime, bool], RunToStart]
-"""Makes the run of a tick; raises where the input does not fit any more."""
+"""Makes the run of a tick; raises if the input does not fit any more."""
 
 
 class _CannotStartHere(RotaError):
-    """To be left to others."""
+    """The schedule is left to other workers."""
 
 
 class Overtaken(RotaError):
-    """Somebody else has moved a schedule on meanwhile: nothing has happened here."""
+    """Another transaction has advanced a schedule meanwhile; this one was rolled back."""
 
 
 class _SeveralRunsToCancel(RotaError):
-    """More than one run is to be cancelled: nothing has happened yet."""
+    """More than one run has to be cancelled; this transaction was rolled back."""
 
     def __init__(self, runs: Sequence[int]) -> None:
         super().__init__("several runs are to be cancelled")
@@ -89,18 +91,18 @@ class _SeveralRunsToCancel(RotaError):
 
 @dataclass(slots=True)
 class FireResult:
-    """What has come of it."""
+    """Result of one transaction."""
 
     handled: int = 0
-    """Schedules seen to."""
+    """Number of schedules handled."""
     has_more: bool = False
-    """Whether there are others that were left for the next time."""
+    """True if further schedules were left for the next transaction."""
     one_by_one: list[str] = field(default_factory=list)
-    """… and those to be seen to each by itself."""
+    """Schedules that have to be fired each in a transaction of its own."""
     started: dict[TickKey, int] = field(default_factory=dict)
     queues: set[str] = field(default_factory=set)
     lateness: list[float] = field(default_factory=list)
-    """Of each that was started, how many seconds after its tick."""
+    """Seconds between the tick and the start, for each run started."""
 
 
 @dataclass(slots=True)
@@ -109,7 +111,7 @@ class _FirePlan:
     decision: TickDecision
     runs: list[tuple[datetime, RunToStart]]
     open_runs: list[int]
-    """Runs of it that have not ended."""
+    """Runs of the schedule that have not ended."""
 
 
 async def fire(
@@ -120,7 +122,7 @@ async def fire(
     name: str | None = None,
     tracing: Tracing | None = None,
 ) -> FireResult:
-    """See to what is due of these targets, or to one schedule if it is."""
+    """Fire the due schedules of these targets, or only the schedule `name` if it is due."""
     cancelled: set[int] = set()
     while True:
         try:
@@ -156,17 +158,18 @@ class _FireTransaction:
         self._deferred = deferred
         self._tracing = tracing
         self.spans: list[SpanScope] = []
-        """Spans of what was started, each the first of a trace; told of once that has committed."""
+        """Spans of the started runs, each the root of a trace; ended after the commit."""
 
     async def run(self, name: str | None, cancelled: Collection[int] = ()) -> FireResult:
-        """`cancelled`: runs that are on their way out."""
+        """Fire the due schedules. The runs in `cancelled` are being cancelled already."""
         await self._query(ticks.set_short_timeouts())
         deferred = self._deferred.deferred_names()
         due = await self._query(ticks.lock_due(list(self._targets), deferred, name))
         fired = FireResult()
         if not due:
             return fired
-        # One time for all of it, as it was when these were due, whatever the clock does meanwhile.
+        # One time for the whole transaction: that of the lock statement, even if the clock changes
+        # meanwhile.
         self._now = due[0].now
         plans = await self._plans(due, fired, in_batch=name is None)
         new_ticks = await self._record_ticks(plans)
@@ -179,11 +182,11 @@ class _FireTransaction:
     async def _plans(
         self, due: list[DueSchedule], fired: FireResult, *, in_batch: bool
     ) -> list[_FirePlan]:
-        """Decide on each. What is left out stays as it is, and due."""
+        """Decide on each due schedule. One that is left out stays unchanged and due."""
         plans: list[_FirePlan] = []
         errors: dict[str, str] = {}
         run_count = job_count = 0
-        # After the locks, so that nothing is older than they are.
+        # Read after the locks were taken, so that it is not older than they are.
         found = await self._query(ticks.record_outcomes([each.name for each in due]))
         statuses = {each.name: each for each in found}
         for each in due:
@@ -236,7 +239,7 @@ class _FireTransaction:
                 raise _CannotStartHere(reason)
             log.error("schedule %r cannot start %r: %s", due.name, due.target, reason)
             if not startable:
-                # What starts nothing uses up none of the runs that it may have.
+                # Ticks that start nothing do not count against `max_runs`.
                 policy = replace(policy, max_runs=None)
                 decision = decide(due.timetable, policy, position, due.now)
                 rejected = [(tick, reason) for tick in decision.start]
@@ -245,7 +248,7 @@ class _FireTransaction:
         return _FirePlan(due, decision, startable, open_runs)
 
     def _make_run(self, due: DueSchedule, tick: datetime) -> RunToStart | str:
-        """The run of a tick, or why there can be none."""
+        """Return the run of a tick, or the reason why it cannot be made."""
         try:
             return self._targets[due.target](due, tick, False)
         except Exception as error:
@@ -254,8 +257,11 @@ class _FireTransaction:
     async def _cancel_previous_runs(
         self, plan: _FirePlan, new_ticks: set[TickKey], cancelled: Collection[int]
     ) -> None:
-        """A tick that was there already has been seen to, by hand or before the clock went back: no run is
-        cancelled for it, and it does not wait for one."""
+        """Cancel the open runs if the decision requires it.
+
+        A tick that was recorded before, by a manual start or before the clock was set back, cancels no
+        run and is not queued behind one.
+        """
         due, decision = plan.due, plan.decision
         if decision.cancel_open_runs and any(
             (due.name, tick) in new_ticks for tick in decision.start
@@ -273,7 +279,7 @@ class _FireTransaction:
             decision.due = decision.next
 
     async def _record_ticks(self, plans: list[_FirePlan]) -> set[TickKey]:
-        """Write every tick down. Answers those that nobody had seen to before."""
+        """Record every tick. Return those that were not recorded before."""
         records: list[TickRecord] = []
         queued_ticks: set[TickKey] = set()
         changed_records: list[TickRecord] = []
@@ -285,7 +291,7 @@ class _FireTransaction:
                     number += 1
                     records.append(TickRecord(due.name, tick, number, state, reason))
                 elif state == "started":
-                    queued_ticks.add((due.name, tick))  # it was written down when it had to wait
+                    queued_ticks.add((due.name, tick))  # recorded when it was queued
                 else:
                     changed_records.append(TickRecord(due.name, tick, 0, state, reason))
             if (
@@ -335,7 +341,7 @@ class _FireTransaction:
             await self._query(ticks.record_runs(started, self._process, self._now))
 
     def _open_spans(self, started: list[tuple[TickKey, str, str]]) -> list[str | None] | None:
-        """A trace for each, where there are any."""
+        """Open a span for each run. Return their traces, or None if nothing is traced."""
         spans = [
             self._tracing.start(name, kind=kind, schedule=schedule)
             for (schedule, _), name, kind in started
@@ -381,13 +387,13 @@ def _includes(plan: _FirePlan, tick: datetime) -> bool:
 
 
 def short_error(error: Exception) -> str:
-    """What an error says, short enough to be kept."""
+    """Return the message of an error, short enough to be stored."""
     name = "" if isinstance(error, RotaError) else f"{type(error).__name__}: "
     return f"{name}{pg_errors.first_line(error)}"[:500]
 
 
 def _job_count(planned: RunToStart | str) -> int:
-    """So many jobs it has; what cannot be made is as little as there can be."""
+    """Return the number of jobs of a run; 1 if the run cannot be made."""
     start = planned.start if isinstance(planned, RunToStart) else None
     return max(start.size, 1) if isinstance(start, StartRun) else 1
 
@@ -397,5 +403,5 @@ def _tick_state(due: DueSchedule) -> TickState:
 
 
 def tick_options(tick: datetime, backfilled: bool) -> str:
-    """What the job of a tick is started with, so that its code can know."""
+    """Return the options of a tick's job, which its code can read."""
     return msgspec.json.encode({"tick": tick, "backfilled": backfilled}).decode()

@@ -1,12 +1,13 @@
-"""Starts the runs of schedules when their ticks come. Any worker does it; `firing` says how, and why no
-tick is started twice.
+"""Loop that starts the runs of schedules when their ticks are due.
 
-When to look is told by the worker's polls, which ask for the next due time on their way; this loop rests
-until then, and has no query of its own while nothing is due. If nothing is heard of the polls, as when
-the worker is full and asks for no jobs, it looks by itself.
+Any worker does it. `fire.py` describes the transaction, and why no tick is started twice.
 
-A poll speaks of all schedules that there are. What is due and cannot be started here, because another
-has it in hand or because nobody here knows its target, is not looked at again at once, but later each time.
+The worker's polls also return when the next schedule is due. This loop sleeps until then, and sends no
+query of its own while nothing is due. Without polls, as when the worker is full and claims no jobs, the
+loop polls by itself.
+
+A poll covers all schedules. A due schedule that this worker cannot start, because another transaction
+holds its lock or the worker does not know its target, is retried with growing delays.
 """
 
 from __future__ import annotations
@@ -40,26 +41,27 @@ log = logging.getLogger("rota")
 Row = TypeVar("Row")
 
 MIN_FALLBACK_POLL_SECONDS = 2.0
-"""Seconds without word from the polls after which this loop looks by itself, at least."""
+"""Minimum of the seconds without a claim poll after which this loop polls by itself."""
 
 FIRST_RETRY_SECONDS = 0.02
 MAX_CONTENDED_RETRY_SECONDS = 0.5
 MAX_UNKNOWN_RETRY_SECONDS = 5.0
-"""Seconds before something that is due and was not ours to start is looked at again: at first, at last if
-another has it in hand, and at last if nobody here knows it."""
+"""Seconds before a due schedule that could not be started is retried: the first delay, the longest if its
+lock is contended, and the longest if its target is unknown to this worker.
+"""
 
 CONTENDED_POSTPONE_SECONDS = 5.0
-"""Seconds for which a schedule is put off that somebody was in the way of."""
+"""Seconds for which a contended schedule is postponed."""
 
 SWEEP_SECONDS = 5.0
 IDLE_SWEEP_SECONDS = 30.0
-"""Seconds between looks at what has become of runs, while some are open and while none is."""
+"""Seconds between checks of the outcomes of runs, while some are open and while none is."""
 
 FIRST_DECLARE_SECONDS = 3.0
 DECLARE_SECONDS = 60.0
-"""Seconds, about, after which it is seen to that schedules are as the code says which is there: first, for
-nobody knew of this worker while it started, and again and again, for another may have started, changed
-them, and gone.
+"""Seconds, before jitter, after which the declared schedules are written again. The first time, because the
+worker was not registered while it started. Then repeatedly, because another worker may have started,
+changed them, and stopped.
 """
 
 
@@ -93,18 +95,17 @@ class Scheduler(Loop):
         self._poll_at = 0.0
         self._sweep_at = time.monotonic() + random.uniform(0, SWEEP_SECONDS)
         self._declare_at = time.monotonic() + _with_jitter(FIRST_DECLARE_SECONDS)
-        self._misses = 0  # in a row: looks at something due that was not ours to start
+        self._misses = 0  # consecutive polls that found a due schedule and could not start it
         self._missed_at = 0.0
-        self._overdue = False  # whether something was due when a poll asked
+        self._overdue = False  # True if a schedule was due at a poll
         self._warned_unstartable: set[str] = set()
-        self._slow: set[str] = set()  # those over which it took too long here, the last time
+        self._slow: set[str] = set()  # schedules that timed out the last time they were fired here
         self._deferred = DeferredSchedules()
 
-    # What others say
+    # Notifications
 
     def on_next_schedule(self, due_in: float | None) -> None:
-        """A poll has asked when the next schedule is due, of all there are: in so many seconds; None: there
-        is none."""
+        """Receive the seconds until the next schedule is due, of all schedules; None if there are none."""
         now = time.monotonic()
         if due_in is None or due_in > 0:
             self._misses = 0
@@ -122,11 +123,11 @@ class Scheduler(Loop):
         self.wake()
 
     def on_schedules_changed(self) -> None:
-        """There is news of schedules."""
+        """Poll at once, because schedules have changed."""
         self._schedules_changed = True
         self.wake()
 
-    # The loop
+    # Loop
 
     async def tick(self) -> float | None:
         if not self._targets:
@@ -141,7 +142,7 @@ class Scheduler(Loop):
         return max(min(self._poll_at, self._sweep_at, self._declare_at) - time.monotonic(), 0.001)
 
     async def _poll(self) -> None:
-        # Before anything is asked: what is heard meanwhile may be newer than the answer.
+        # Set before the query: a notification during the query may be newer than its answer.
         now = time.monotonic()
         self._poll_at = now + self._fallback_poll_seconds
         if self._schedules_changed:
@@ -164,7 +165,7 @@ class Scheduler(Loop):
         self._poll_at = min(self._poll_at, time.monotonic() + due_in)
 
     async def _seconds_until_due(self) -> float:
-        """Seconds until the next one is due that can be started here."""
+        """Return the seconds until the next schedule is due that this worker can start."""
         deferred = self._deferred.deferred_names()
         [seconds] = await self._query(ticks.next_due(list(self._targets), deferred))
         return math.inf if seconds is None else seconds
@@ -173,16 +174,16 @@ class Scheduler(Loop):
         [[_, rows]] = await self._database.pipeline([[ticks.set_short_timeouts(), query]])
         return rows
 
-    # What is due
+    # Due schedules
 
     async def fire(self) -> bool:
-        """See to what is due. Answers whether there was something to see to."""
+        """Fire the due schedules. Return True if there were any."""
         try:
             fired = await self._fire()
         except Exception as error:
             if _is_database_down(error):
                 raise
-            # One is in the way of the others, and nobody says which.
+            # One schedule makes the batch fail, and the error does not name it.
             log.warning("schedules that are due are seen to one by one: %s", short_error(error))
             deferred = self._deferred.deferred_names()
             fired = FireResult(
@@ -200,7 +201,7 @@ class Scheduler(Loop):
             if _is_database_down(error):
                 raise
             log.error("schedule %r is put off: %s", name, short_error(error))
-            # Once, it may have been this process that stood still, whatever the schedule.
+            # A first timeout may be due to this process being frozen, not to the schedule.
             is_first_timeout = _is_timeout(error) and name not in self._slow
             (self._slow.add if is_first_timeout else self._slow.discard)(name)
             is_transient = is_first_timeout or pg_errors.is_contended(error)
@@ -229,10 +230,10 @@ class Scheduler(Loop):
                 )
         return fired
 
-    # What has become of it
+    # Outcomes
 
     async def _sweep(self) -> None:
-        """Note what has become of runs, and tell of schedules that nobody can start."""
+        """Record the outcomes of runs, and warn of schedules that no worker can start."""
         now = time.monotonic()
         self._sweep_at = now + SWEEP_SECONDS
         if self._overdue:
@@ -253,7 +254,10 @@ class Scheduler(Loop):
                 log.warning("schedule %r is paused: it has failed too often", each.name)
 
     async def _warn_unstartable(self) -> None:
-        """They are kept as they are: the worker that knows them may be on its way."""
+        """Warn of due schedules with a target that no worker knows.
+
+        The schedules stay as they are: a worker that knows the target may be starting.
+        """
         for each in await self._database.run(schedules.unstartable(list(self._targets))):
             if each.name not in self._warned_unstartable:
                 self._warned_unstartable.add(each.name)
@@ -265,9 +269,9 @@ class Scheduler(Loop):
 
 
 def _is_database_down(error: Exception) -> bool:
-    """Whether it is the database that fails, not what was asked of it: then nothing has happened."""
+    """True if the database failed rather than the statement, so that nothing has happened."""
     if _is_timeout(error):
-        return False  # over one of them
+        return False  # caused by one of the schedules
     return pg_errors.is_transient(error) and not pg_errors.is_contended(error)
 
 
@@ -276,5 +280,5 @@ def _is_timeout(error: Exception) -> bool:
 
 
 def _with_jitter(seconds: float) -> float:
-    """Not all at the same moment."""
+    """Add jitter, so that workers do not act at the same time."""
     return seconds * random.uniform(0.75, 1.25)

@@ -1,8 +1,8 @@
-"""One attempt of a job's code where no worker is: what a worker would answer it, somebody else does.
+"""Attempt of a job's code without a worker.
 
-The code is run by the executors of a worker, and what it comes to goes through the same Durable and Replay.
-Only where things are kept, and what time it is, is another: a subclass of Stage says so. An attempt that is
-stopped ends there and then and counts for nothing; cleaning up (`finally`) is all that its code still does.
+The code is run by a worker's executors, with the same DurableExecution and WorkerJournal. Only the
+storage and the clock differ: a subclass of SimulatedAttempt provides them. An attempt that is discarded
+ends at once and has no outcome; only the cleanup of its code (`finally`) still runs.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from rota.engine.worker.session import WorkerSession
 
 QUIET_SECONDS = 0.02
-"""Real seconds in which nothing happens in any branch, until the run is taken to be asleep."""
+"""Real seconds without activity in any branch after which the run counts as sleeping."""
 
 
 Error = BaseException | type[BaseException]
 
 
 class ScriptedErrors:
-    """What a step raises before it does anything: one after another, or always the same."""
+    """Errors that a step raises before it runs: one after another, or always the same."""
 
     def __init__(self, errors: Error | Sequence[Error | None]) -> None:
         self._remaining = list(errors) if isinstance(errors, Sequence) else None
@@ -65,14 +65,14 @@ class ScriptedErrors:
 
 @dataclass(slots=True)
 class Stubs:
-    """Who stands in for whom: by name, a function, or what it would have returned."""
+    """Replacements of steps and calls by name: a function, or the value it would return."""
 
     steps: Mapping[str, Any] = field(default_factory=dict)
     calls: Mapping[str, Any] = field(default_factory=dict)
     errors: Mapping[str, ScriptedErrors] = field(default_factory=dict)
 
     def stub_for(self, name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """The function that is run for a step of this name."""
+        """Return the function that is run for a step of this name."""
         scripted = self.errors.get(name)
         if scripted is None and name not in self.steps:
             return fn
@@ -83,7 +83,7 @@ class Stubs:
             if scripted is not None:
                 scripted.raise_next()
 
-        # Like the function it stands for: what it returns is read in the same way.
+        # Wrapped like the original function, so that its result is decoded in the same way.
         if iscoroutinefunction(implementation):
 
             @wraps(fn)
@@ -101,11 +101,11 @@ class Stubs:
         return called
 
 
-# Where it happens
+# Attempt
 
 
 class SimulatedAttempt:
-    """One attempt, and what stands around it where a worker would be."""
+    """Attempt, and its environment in place of a worker session."""
 
     draining = False
     step_threads = None
@@ -116,22 +116,22 @@ class SimulatedAttempt:
         self.stubs = stubs
         self.limit = limit
         self.is_discarded = False
-        """It counts for nothing any more, whatever its code does."""
+        """True if the attempt has no outcome, even if its code continues."""
         self.raised: BaseException | None = None
         self.activity_count = 0
-        """How often something has happened."""
+        """Number of operations so far."""
         self.task = copy(task)
         self.task.fn = self._wrap_function(task)
         self.is_isolated = task.policy.isolation is not None
         self.task.policy = replace(task.policy, isolation=None)
         self.tasks = {task.name: self.task}
-        # All that a worker's life has, and that is asked for here.
+        # This object serves as each part of a worker session that is used here.
         self.child_calls = self.step_writer = self.slots = self
         self.journal: SimulatedJournal | None = None
         self._done: asyncio.Future[Outcome]
 
     def _wrap_function(self, task: TaskDefinition) -> Callable[..., Any]:
-        """The task's function; what comes out of it is remembered."""
+        """Return the task's function, wrapped to remember the exception it raises."""
         if task.is_async:
 
             @wraps(task.fn)
@@ -155,7 +155,7 @@ class SimulatedAttempt:
         return wrapped
 
     async def run(self) -> Outcome:
-        """Run the code, until it has come to something."""
+        """Run the code until it has an outcome."""
         self._done = asyncio.get_running_loop().create_future()
 
         def on_finished(job: ClaimedJob, outcome: Outcome, _: float) -> None:
@@ -177,32 +177,32 @@ class SimulatedAttempt:
             executor.close()
 
     def finish_detached(self, _: ClaimedJob, outcome: Outcome) -> None:
-        """The attempt has come to this, whatever its code still does."""
+        """Set the outcome of the attempt, even if its code continues."""
         if not self._done.done():
             self._done.set_result(outcome)
 
     async def discard(self) -> NoReturn:
-        """End this attempt here, and let it count for nothing."""
+        """End this attempt here, without an outcome."""
         assert self.journal is not None
         self.is_discarded = True
         await self.journal.end_attempt()
 
-    # What its code is answered
+    # Operations of the code
 
     def now(self) -> datetime:
         raise NotImplementedError
 
     def advance_clock(self, since: datetime, seconds: float) -> None:
-        """Time has really passed, in a branch beside others."""
+        """Advance the clock by real time that passed while branches waited."""
 
     async def write(self, entries: Sequence[JournalEntry]) -> None:
         raise NotImplementedError
 
     async def on_step_begin(self, entry: JournalEntry) -> None:
-        """A step's code is about to run."""
+        """Called before a step's code runs."""
 
     def on_step_end(self, entry: JournalEntry) -> None:
-        """It has run, and was kept or not."""
+        """Called after a step's code has run, whether or not its result was stored."""
 
     async def read_signal(self, name: str) -> str | None:
         raise NotImplementedError
@@ -221,7 +221,7 @@ class SimulatedAttempt:
         return []
 
     async def on_return(self) -> None:
-        """The code has returned."""
+        """Called when the code has returned."""
 
     def store_checkpoint(self, state: str) -> None:
         pass
@@ -233,7 +233,7 @@ class SimulatedAttempt:
         pass
 
     def refuse(self, operation: str) -> NoReturn:
-        """Something that needs a database is asked for."""
+        """Raise RotaError for an operation that needs a database."""
         step = current_step.get()
         remedy = "test it in one (rota_harness)"
         if step is not None:
@@ -242,7 +242,7 @@ class SimulatedAttempt:
 
 
 class SimulatedJournal(WorkerJournal):
-    # A sleep is never waited for where the clock can be set instead.
+    # The clock is set instead of waiting for a sleep.
     inline_wait_seconds = 0.0
 
     def __init__(self, simulated: SimulatedAttempt, services: JobServices) -> None:
@@ -262,7 +262,7 @@ class SimulatedJournal(WorkerJournal):
         return await self._simulated.read_signal(name)
 
     async def pause(self, seconds: float, *, idle: bool) -> None:
-        """Only branches wait here: until the others have come to rest as well."""
+        """Wait until the other branches are idle. Only branches wait in real time."""
         before, began = self._simulated.now(), time.monotonic()
         activity_count = -1
         while activity_count != self._simulated.activity_count:
@@ -288,7 +288,7 @@ class SimulatedJournal(WorkerJournal):
 
 
 class _SimulatedExecution(DurableExecution):
-    """The real one; steps may have stand-ins."""
+    """DurableExecution with stubs in place of steps."""
 
     def __init__(self, simulated: SimulatedAttempt, journal: SimulatedJournal) -> None:
         job = simulated.job
@@ -320,7 +320,7 @@ class _SimulatedExecution(DurableExecution):
         self._value_counts[name] += 1
 
         def fixed_value() -> Any:
-            """Chance is the same in every rehearsal, so that one can be compared with another."""
+            """Return the same random values in every simulation, so that simulations can be compared."""
             generator = Random(f"{name} {self._value_counts[name]}")
             match name:
                 case "random":
@@ -337,7 +337,7 @@ class _SimulatedExecution(DurableExecution):
 
 
 class SimulatedServices(JobServices):
-    """How a context reaches the stage it runs on; what it waits for in a thread, it waits for as ever."""
+    """Services of a job's context that use a simulated attempt."""
 
     def __init__(self, simulated: SimulatedAttempt) -> None:
         super().__init__(cast("WorkerSession", simulated), simulated.job)
@@ -365,7 +365,7 @@ class SimulatedServices(JobServices):
         self._simulated.store_checkpoint(state)
 
     async def fence(self) -> int:
-        # Asked for before calls are made, too; there is nobody to hold the job against.
+        # Also called before child calls; there is no claim to check.
         await self._flush()
         return 0
 
@@ -380,5 +380,5 @@ class SimulatedServices(JobServices):
 
 
 def without_jitter(retry: Retry) -> Retry:
-    """Without chance, so that one can say how long it took."""
+    """Return the policy without jitter, so that durations are predictable."""
     return replace(retry, jitter=0.0)

@@ -1,8 +1,8 @@
-"""Whether a job that is under way goes on with this code: a look at where the code goes, and no further.
+"""Check whether a job in progress can continue with this code, without any effect.
 
-The job's arguments are read as a worker would read them. Then its function runs with what the job has come
-to, until it asks for something new: there the glance ends, before anything happens. So nothing is started,
-kept or written, and no step runs; but what the function does between its steps, it does here, too.
+The job's arguments are decoded as in a worker. Then its function replays the job's journal until it
+reaches a new operation; there the check ends, before the operation begins. So nothing is started or
+stored, and no step runs. But code of the function between its steps does run.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ from rota.store.query import Query
 Row = TypeVar("Row")
 
 REPLAY_TIMEOUT_SECONDS = 10.0
-"""Seconds in which the code has to come to where it was."""
+"""Seconds for the code to replay the journal."""
 
 ProblemKind = Literal["arguments", "replay", "error"]
 
 
 class ReplayProblem(msgspec.Struct, frozen=True):
-    """Why a job would not go on."""
+    """Reason why a job could not continue."""
 
     kind: ProblemKind
     reason: str
     timed_out: bool = False
-    """The code runs on, if it runs in a thread."""
+    """True if the code took too long; it keeps running if it runs in a thread."""
 
 
 class ReadOnlyDatabase(Protocol):
-    """Asks the database, and writes nothing."""
+    """Database access that only reads."""
 
     async def run_with_retry(self, query: Query[Row]) -> list[Row]: ...
 
@@ -68,15 +68,18 @@ _ID_DECODER = msgspec.json.Decoder(dict[str, int])
 
 
 def input_job_ids(inputs: str | None) -> dict[str, int]:
-    """The jobs whose results a job takes, by the words it takes them by."""
+    """Return the ids of the jobs that provide a job's inputs, by parameter name."""
     return _ID_DECODER.decode(inputs) if inputs else {}
 
 
 def check_arguments(
     task: TaskDefinition, args: str, inputs: str | None, results: Mapping[int, str | None]
 ) -> ReplayProblem | None:
-    """Whether a job's arguments fit no longer, with the results it takes, as far as these are known: what
-    jobs that have not ended will come to is taken to be right."""
+    """Return a problem if a job's arguments no longer fit the task.
+
+    They include the results the job takes, if known. Results of jobs that have not ended are assumed to
+    fit.
+    """
     ids = input_job_ids(inputs)
     parts = [
         f'"{parameter}":{results[id] or "null"}' for parameter, id in ids.items() if id in results
@@ -109,7 +112,7 @@ def _decoder(task: TaskDefinition, pending: set[str]) -> msgspec.json.Decoder[di
 
 
 async def stop_here() -> NoReturn:
-    """For what would have an effect, where code is only looked at."""
+    """Stop the replay check at an operation that would have an effect."""
     check = _current_check.get()
     if check is None:
         raise RotaError("nothing is started while code is only looked at")
@@ -123,7 +126,7 @@ async def check_replay(
     database: ReadOnlyDatabase,
     limit: int,
 ) -> ReplayProblem | None:
-    """Where the code goes with what the job has come to. None: on."""
+    """Replay the job's journal with the code. Return None if the job can continue."""
     check = _ReplayCheck(task, job, clock, database, limit)
     _current_check.set(check)
     try:
@@ -158,7 +161,7 @@ async def check_replay(
 
 
 class _ReplayCheck(SimulatedAttempt):
-    """Gives what was kept, and stops at whatever was not."""
+    """Attempt that returns stored results, and stops at the first operation without one."""
 
     def __init__(
         self,
@@ -171,7 +174,7 @@ class _ReplayCheck(SimulatedAttempt):
         super().__init__(task, job, Stubs(), limit)
         self._clock = clock
         self._database = database
-        # It only asks what calls came to.
+        # Only used to read the results of calls.
         unused: Any = None
         self._child_calls = ChildCalls(cast(Database, database), unused, unused, 0, unused)
 
@@ -207,7 +210,7 @@ class _ReplayCheck(SimulatedAttempt):
                 f"makes other calls than it had made (run {previous.run}), as its call {number + 1}"
             )
         if previous.state is None or (previous.state != "succeeded" and not return_exceptions):
-            await self.discard()  # they are waited for, or made once more
+            await self.discard()  # the job waits for them, or makes them again
         children = await self._database.run_with_retry(runs.call_results(previous.run))
         return await self._child_calls.results(bound, children, return_exceptions)
 
@@ -215,6 +218,6 @@ class _ReplayCheck(SimulatedAttempt):
         return await self._child_calls.failures(job)
 
     def refuse(self, operation: str) -> NoReturn:
-        # It would happen again each time: from here on nothing was kept that could be given.
+        # The operation runs again in every attempt: no result of it is stored.
         self.is_discarded = True
         raise asyncio.CancelledError if self.task.is_async else SuspendAttempt

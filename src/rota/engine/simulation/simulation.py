@@ -1,10 +1,10 @@
-"""A run without a database and without a worker: kept in memory, by a clock that moves when the run sleeps.
+"""Simulated run in memory, without a database or a worker; its clock advances when the run sleeps.
 
-    code ──▶ what a worker runs it with (stage.py) ──▶ a script in memory
-      ▲                                                     │ asleep: the clock is set to when
-      └──────── begins anew, with what it has come to ◀─────┘ it would be woken
+    code ──▶ simulated worker (attempt.py) ──▶ journal in memory
+      ▲                                            │ sleeping: the clock is set
+      └──────── runs again, with its journal ◀─────┘ to the wake-up time
 
-What is given again, what runs again and what does not fit is decided by the same code as in a worker.
+Replay, retries and mismatches are decided by the same code as in a worker.
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ from rota.store.jobs import ClaimedJob
 EntryKey = tuple[str, str, int]
 
 CrashCondition = Callable[[Sequence[JournalEntry]], bool]
-"""Whether the process dies, now that these were kept. None of them: calls were made, or the code has
-returned."""
+"""True if the process crashes after these entries were stored. Without entries: child calls were made, or
+the code has returned.
+"""
 
 MAX_WAKEUPS = 10_000
-"""How often a run may be woken, or begin anew."""
+"""Attempts of one run, including wake-ups and restarts, after which the simulation gives up."""
 
 
 @dataclass(slots=True)
 class SimulatedEntry:
-    """One thing a run has come to, and when."""
+    """Journal entry of a run, and its time."""
 
     entry: JournalEntry
     at: datetime
@@ -57,7 +58,7 @@ class SimulatedEntry:
 
 @dataclass(slots=True)
 class SimulatedCalls:
-    """Calls a run has made, and what each has come to."""
+    """Child calls of a run, and their results."""
 
     digest: str
     attempt: int
@@ -65,7 +66,7 @@ class SimulatedCalls:
 
 
 class InMemoryJournal:
-    """What a run has come to, what is said to it, and what time it is."""
+    """Journal, signals and clock of a simulated run."""
 
     def __init__(self, now: datetime) -> None:
         self.started_at = self.now = now
@@ -76,13 +77,13 @@ class InMemoryJournal:
         self.logs: list[str] = []
         self.progress: tuple[float, float | None, str | None] | None = None
         self.executions: Counter[EntryKey] = Counter()
-        """How often the code of each step was begun."""
+        """Number of times the code of each step was started."""
         self.interruptions: Counter[EntryKey] = Counter()
-        """… and of these, how often the process died while it ran."""
+        """Number of times the process crashed while the step ran."""
         self.called_names: list[str] = []
 
     def copy(self) -> InMemoryJournal:
-        """For another run, which goes on from here."""
+        """Return a copy for another run that continues from this state."""
         other = InMemoryJournal(self.started_at)
         other.now = self.now
         other.entries = dict(self.entries)
@@ -92,7 +93,7 @@ class InMemoryJournal:
         return other
 
     def write(self, entries: Sequence[JournalEntry]) -> None:
-        """What is there already stands, unless it was open."""
+        """Store entries. An existing entry is kept unless it was open."""
         for entry in entries:
             key = _entry_key(entry)
             known = self.entries.get(key)
@@ -103,7 +104,7 @@ class InMemoryJournal:
                 until = datetime.fromisoformat(entry.until)
             elif entry.seconds is not None:
                 until = self.now + timedelta(seconds=entry.seconds)
-            # A copy: whoever asked for it may still write in his.
+            # A copy, because the caller may still change its entry.
             self.entries[key] = SimulatedEntry(msgspec.structs.replace(entry), self.now, until)
 
     def stored_entries(self) -> list[StoredEntry]:
@@ -129,12 +130,12 @@ class InMemoryJournal:
         )
 
     def read_signal(self, name: str) -> str | None:
-        """What was said to the run under a name, by now."""
+        """Return the payload of a signal that has been sent by now."""
         at, payload = self.signals.get(name, (None, None))
         return payload if at is not None and at <= self.now else None
 
     def wake_time(self, waits: Sequence[JournalEntry]) -> datetime | None:
-        """When the first of these is over; None: never."""
+        """Return when the first of these waits ends, or None if none does."""
         times = [self.entries[_entry_key(each)].until for each in waits]
         times += [
             self.signals[each.name][0]
@@ -145,7 +146,7 @@ class InMemoryJournal:
         return max(min(known), self.now) if known else None
 
     def reset(self) -> None:
-        """The run begins anew: what it has heard is forgotten as well."""
+        """Clear the journal for a restart, including the signals that were consumed."""
         for simulated in self.entries.values():
             entry = simulated.entry
             if entry.kind == "wait" and not entry.is_open and entry.error is None:
@@ -161,26 +162,26 @@ def _entry_key(entry: JournalEntry) -> EntryKey:
 
 @dataclass(slots=True)
 class SimulationOutcome:
-    """What a rehearsed run came to."""
+    """Outcome of a simulated run."""
 
     state: str = "running"
     result: str | None = None
     error: str | None = None
     raised: BaseException | None = None
-    """What came out of its code in the last attempt."""
+    """Exception that its code raised in the last attempt."""
     waits: tuple[JournalEntry, ...] = ()
     wakes_at: datetime | None = None
     restart_args: str | None = None
-    """What it began anew with, where that was not followed."""
+    """Arguments of a restart that was not followed."""
     attempts: int = 1
     crashes: int = 0
     restarts: int = 0
     started_times: list[datetime] = field(default_factory=list)
-    """When its code began to run, each time."""
+    """Times at which its code started to run."""
 
 
 class Simulation:
-    """One run of a task. Until it has ended, or sleeps and will not be woken."""
+    """Run of a task, until it has ended, or sleeps without being woken."""
 
     def __init__(
         self,
@@ -262,7 +263,7 @@ class Simulation:
 
     def _wait_until(self, wakes_at: datetime | None, simulation_outcome: SimulationOutcome) -> None:
         if wakes_at is None or (self._until is not None and wakes_at > self._until):
-            simulation_outcome.state, simulation_outcome.wakes_at = "asleep", wakes_at
+            simulation_outcome.state, simulation_outcome.wakes_at = "sleeping", wakes_at
             if self._until is not None:
                 self.journal.now = max(self.journal.now, self._until)
         else:
@@ -316,7 +317,7 @@ class _InMemoryAttempt(SimulatedAttempt):
     def log(self, job: ClaimedJob, message: str) -> None:
         self._memory_journal.logs.append(message)
 
-    # Calls
+    # Child calls
 
     async def run_calls(
         self,
@@ -349,7 +350,7 @@ class _InMemoryAttempt(SimulatedAttempt):
         calls_digest: str,
         previous: SimulatedCalls | None,
     ) -> SimulatedCalls:
-        """All at the same time: it is over when the last of them is."""
+        """Run the calls as if at the same time: they end when the last of them ends."""
         started_at = finished_at = self._memory_journal.now
         results: list[Any] = []
         for number, call in enumerate(calls, 1):

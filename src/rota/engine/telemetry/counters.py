@@ -1,9 +1,9 @@
-"""What one program's workers count: plain numbers, added to by the batch wherever there is one.
+"""Counters of one program's workers, updated once per batch where there are batches.
 
-Every life of a worker counts by itself, for the database wants to know who counted what; the program keeps
-the sum, over lives that have ended and those that go on. Nobody locks: who reads may be a batch behind.
+Each worker session has its own counters, because the database stores counts by worker. The program sums
+them over ended and open sessions. There is no locking: a reader may be one batch behind.
 
-What is counted is what the database has said: a job counts as finished when its outcome was accepted.
+Counts follow the database's answers: a job counts as finished when its outcome was accepted.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from rota.store.jobs import ClaimedJob
 
 QueueTask = tuple[str, str]
-"""A queue and a task."""
+"""Queue and task."""
 
 MAX_QUEUE_TASKS = 100
-"""Beyond so many, places are counted together."""
+"""Queue and task pairs that are counted separately. Further ones are counted together as OTHER."""
 
 OTHER: QueueTask = ("other", "other")
 
@@ -31,7 +31,7 @@ COUNTS = ("claimed", "returned", *OUTCOMES, "retried", "suspended")
 
 
 class TaskCounters:
-    """What became of the jobs of one place."""
+    """Counters of the jobs of one queue and task."""
 
     __slots__ = (*COUNTS, "durations", "wait_times")
 
@@ -41,9 +41,9 @@ class TaskCounters:
         self.expired = self.skipped = self.quarantined = 0
         self.retried = self.suspended = 0
         self.durations = Histogram()
-        """Of every stretch of code that ran and came to an end, also to sleep or to be tried again."""
+        """Durations of executions, including those that ended in a sleep or a retry."""
         self.wait_times = Histogram()
-        """Of jobs that were ready from the start, until they were claimed."""
+        """Seconds from start to claim, of jobs that were queued from the start."""
 
     def merge(self, other: TaskCounters) -> None:
         for name in COUNTS:
@@ -53,19 +53,19 @@ class TaskCounters:
 
 
 class Counters:
-    """Of one life of a worker, or the sum of several."""
+    """Counters of one worker session, or the sum of several."""
 
     def __init__(self) -> None:
         self.by_task: dict[QueueTask, TaskCounters] = {}
         self.started: defaultdict[str, int] = defaultdict(int)
-        """Attempts whose code began, by task."""
+        """Attempts that started to run code, by task."""
         self.claims_with_jobs = self.empty_claims = 0
-        """Claims that brought jobs, and that brought none."""
+        """Claims that returned jobs, and claims that returned none."""
         self.claim_sizes = Histogram(SIZE_BOUNDS)
         self.round_trips = Histogram()
         self.reaped = self.declared_dead = self.refused = 0
         self.lateness = Histogram()
-        """Of runs that schedules have started."""
+        """Lateness of the runs that schedules have started."""
 
     def task_counters(self, queue: str, task: str) -> TaskCounters:
         found = self.by_task.get((queue, task))
@@ -75,7 +75,7 @@ class Counters:
         return found
 
     def count_claim(self, jobs: Sequence[ClaimedJob]) -> None:
-        """A claim was answered."""
+        """Count one answered claim."""
         if not jobs:
             self.empty_claims += 1
             return
@@ -84,12 +84,13 @@ class Counters:
         for (queue, task), waited in _by_queue_task(jobs, [job.queued_seconds for job in jobs]):
             counters = self.task_counters(queue, task)
             counters.claimed += len(waited)
-            if min(waited) < 0:  # nobody knows since when it was ready
+            # Negative means that the time of queueing is unknown.
+            if min(waited) < 0:
                 waited = [each for each in waited if each >= 0]
             counters.wait_times.add_all(waited)
 
     def count_outcomes(self, batch: OutcomeBatch, refused: Collection[int] = ()) -> None:
-        """A batch was recorded, but for those of its jobs that were refused."""
+        """Count a recorded batch, without the jobs in `refused`."""
         self.refused += len(refused)
         succeeded = batch.succeeded
         if succeeded and refused:
@@ -108,7 +109,7 @@ class Counters:
             if job.job not in refused:
                 counters = self.task_counters(job.queue, job.task)
                 setattr(counters, outcome.state, getattr(counters, outcome.state) + 1)
-                if seconds:  # else it never began
+                if seconds:  # 0: the job never started
                     counters.durations.add(seconds)
         for job, _, seconds in batch.retried:
             if job.job not in refused:
@@ -141,8 +142,11 @@ class Counters:
 def _by_queue_task(
     jobs: Sequence[ClaimedJob], values: list[float]
 ) -> Iterable[tuple[QueueTask, list[float]]]:
-    """A value of each job, by where the jobs are. On the way of every job: most batches are of one place,
-    and to find that out costs less than to sort them."""
+    """Group one value per job by queue and task.
+
+    This runs for every job. Most batches have one queue and task, and checking that is cheaper than
+    grouping.
+    """
     tasks = [job.task for job in jobs]
     queues = [job.queue for job in jobs]
     if tasks.count(tasks[0]) == queues.count(queues[0]) == len(jobs):
@@ -154,22 +158,22 @@ def _by_queue_task(
 
 
 class ProcessCounters:
-    """What a whole program has counted, since it began."""
+    """Counters of the whole program since it started."""
 
     def __init__(self) -> None:
         self.enqueued: dict[QueueTask, int] = {}
-        """Jobs that were started from here."""
+        """Jobs started by this program."""
         self._ended_sessions = Counters()
         self._open_sessions: list[Counters] = []
 
     def begin_session(self) -> Counters:
-        """Count one more life."""
+        """Return counters for a new worker session."""
         counters = Counters()
         self._open_sessions.append(counters)
         return counters
 
     def end_session(self, counters: Counters) -> None:
-        """It counts no more; what it has counted stays."""
+        """Close the counters of a session and keep their counts."""
         if counters in self._open_sessions:
             self._open_sessions.remove(counters)
             self._ended_sessions.merge(counters)

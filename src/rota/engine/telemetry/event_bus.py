@@ -1,4 +1,4 @@
-"""Events → subscribers. One that raises is logged, not felt."""
+"""Publishing of events to subscribers. A subscriber that raises is logged and affects nothing else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class EventBus:
         return lambda: self._subscribers.remove(subscriber)
 
     def __bool__(self) -> bool:
-        """Whether anybody listens: where nobody does, no event need be made."""
+        """True if there is a subscriber; without one, no event needs to be created."""
         return bool(self._subscribers)
 
     def publish(self, event: Event) -> None:

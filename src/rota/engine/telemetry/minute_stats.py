@@ -1,12 +1,11 @@
-"""Writes down, minute by minute, what a worker has counted: for plots, and for whoever decides how many
-workers there are to be.
+"""Loop that writes a worker's counters per minute: for charts, and for scaling decisions.
 
-What was counted of a minute so far is written every few seconds, if something was; nobody who has nothing
-to do writes anything. An answer that never came is no harm: the same is written again, and counts once.
-A worker that dies takes a few seconds of its counts with it, and nothing else.
+The counts of the current minute are written every few seconds if they have changed; an idle worker
+writes nothing. A lost answer is harmless: the same totals are written again and count once. A worker
+that dies loses a few seconds of its counts and nothing else.
 
-At the beginning of every minute one worker of all writes down how deep the queues are. Now and then what is
-old is folded together, and what is too old removed.
+At the beginning of every minute, one worker of the fleet records the depth of the queues. At intervals,
+old minutes are merged, and minutes beyond the retention are deleted.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ log = logging.getLogger("rota")
 
 WRITE_SECONDS = 5.0
 COMPACT_SECONDS = 600.0
-"""Seconds."""
+"""Seconds between writes, and between compactions before jitter."""
 
 MAX_COMPACT_STATEMENTS = 20
-"""Statements that one tidying takes, at most: the rest can wait."""
+"""Statements of one compaction at most; the rest is left for the next."""
 
 REMEMBERED_MINUTES = 30
-"""Minutes of which it is known what was written."""
+"""Minutes for which the written totals are kept in memory."""
 
 Sums = dict[str, float]
 
@@ -47,8 +46,8 @@ class MinuteStats(Loop):
         self._worker = worker
         self._clock = clock
         self._counters = counters
-        self._last_sums: dict[QueueTask, Sums] = {}  # as it was when it was last looked at
-        self._sums_by_minute: dict[int, dict[QueueTask, Sums]] = {}  # what each has come to
+        self._last_sums: dict[QueueTask, Sums] = {}  # as of the last collection
+        self._sums_by_minute: dict[int, dict[QueueTask, Sums]] = {}  # totals of each minute
         self._unwritten: set[tuple[int, QueueTask]] = set()
         self._sampled_minute: int | None = None
         self._compact_at = time.monotonic() + COMPACT_SECONDS * random.uniform(0.1, 1.0)
@@ -59,7 +58,7 @@ class MinuteStats(Loop):
         if self._unwritten:
             await self._write()
         if self._sampled_minute is None:
-            self._sampled_minute = minute  # it has begun without us
+            self._sampled_minute = minute  # it began before this worker
         if minute != self._sampled_minute:
             await self._database.run(store.sample_queues(self._worker))
             self._sampled_minute = minute
@@ -69,7 +68,7 @@ class MinuteStats(Loop):
         return min(WRITE_SECONDS, remaining)
 
     async def close(self) -> None:
-        """Write down what is left, if that can be done: nobody stays for it."""
+        """Write the remaining counts, without a retry if that fails."""
         self._collect(self._current_minute()[0])
         if self._unwritten:
             try:
@@ -78,12 +77,12 @@ class MinuteStats(Loop):
                 log.debug("what was counted last is not written down: %s", error)
 
     def _current_minute(self) -> tuple[int, float]:
-        """The minute it is, and how many seconds are left of it."""
+        """Return the current minute, and the seconds left of it."""
         minute, elapsed = divmod(self._clock.now().timestamp(), 60.0)
         return int(minute), max(60.0 - elapsed, 0.01)
 
     def _collect(self, minute: int) -> None:
-        """What was counted since the last look belongs to this minute."""
+        """Add the counts since the last collection to this minute."""
         for queue_task, counters in list(self._counters.by_task.items()):
             now, previous = _sums(counters), self._last_sums.get(queue_task)
             if now == previous:

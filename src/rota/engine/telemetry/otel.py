@@ -1,6 +1,6 @@
-"""Spans, made with OpenTelemetry's API: the one place that knows it. It is imported when the first is made.
+"""Spans created with OpenTelemetry's API. No other module uses it, and it is imported with the first span.
 
-Where a span is goes into the database, and from process to process, as a W3C traceparent.
+The context of a span is stored in the database and passed between processes as a W3C traceparent.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SAMPLED = 1
 
 
 class OtelTracer:
-    """Makes spans with a tracer."""
+    """Creates spans with a tracer."""
 
     def __init__(self, tracer: Tracer) -> None:
         from opentelemetry import context, trace
@@ -55,7 +55,7 @@ class OtelTracer:
         kind: str,
         schedule: str | None,
     ) -> OpenSpan:
-        """A start: below what is current; of a schedule, a trace of its own."""
+        """Open a span for a start: a child of the current span, or the root of a trace for a schedule."""
         attributes: dict[str, Any] = {
             span_names.SYSTEM: "rota",
             span_names.OPERATION: "start",
@@ -81,7 +81,7 @@ class OtelTracer:
     def child_span(
         self, name: str, attributes: Mapping[str, Any], *, is_producer: bool = False
     ) -> OpenSpan:
-        """Something a job does."""
+        """Open a span for an operation of a job."""
         span = self._tracer.start_span(
             name,
             kind=self._api.SpanKind.PRODUCER if is_producer else self._api.SpanKind.INTERNAL,
@@ -92,8 +92,10 @@ class OtelTracer:
         return OpenSpan(self, span)
 
     def start_attempt(self, job: ClaimedJob, worker: int | None) -> Span:
-        """An attempt, below the job's start. It is current from now on, where this is called, and until its
-        context goes: each attempt has one of its own."""
+        """Open a span for an attempt, as a child of the job's start.
+
+        The span stays current in the calling context; each attempt has a context of its own.
+        """
         attributes: dict[str, Any] = {
             span_names.SYSTEM: "rota",
             span_names.OPERATION: "run",
@@ -128,7 +130,7 @@ class OtelTracer:
         return span
 
     def end_attempt(self, span: Span, outcome: Outcome) -> None:
-        """An attempt has come to something."""
+        """End the span of an attempt with its outcome."""
         if span.is_recording():
             outcome_name, error = _outcome_name(outcome)
             span.set_attribute(span_names.OUTCOME, outcome_name)
@@ -147,7 +149,7 @@ class OtelTracer:
         return [self._api.Link(each) for each in contexts if each is not None]
 
     def parse_traceparent(self, text: str) -> SpanContext | None:
-        """A place that was kept; None: it makes no sense."""
+        """Return the span context of a traceparent, or None if it is invalid."""
         found = _TRACEPARENT.fullmatch(text)
         if found is None:
             return None
@@ -167,8 +169,6 @@ class OtelTracer:
 
 
 class OpenSpan:
-    """A span that is open."""
-
     __slots__ = ("_span", "_token", "_tracer", "trace")
 
     def __init__(self, tracer: OtelTracer, span: Span) -> None:
@@ -202,7 +202,7 @@ class OpenSpan:
 
 
 def traceparent(span: Span) -> str | None:
-    """Where a span is; None: nowhere."""
+    """Return the traceparent of a span, or None if its context is invalid."""
     context = span.get_span_context()
     if not context.is_valid:
         return None
@@ -210,12 +210,12 @@ def traceparent(span: Span) -> str | None:
 
 
 def is_sampled(trace: str) -> bool:
-    """Whether anybody will see a span that is there."""
+    """True if the trace is sampled, so that its spans are exported."""
     return bool(int(trace[-2:], 16) & SAMPLED)
 
 
 def continue_trace(trace: str) -> None:
-    """Let code that comes now, in a process of its own, be where its attempt is."""
+    """Make the span of an attempt current for code in a child process."""
     try:
         from opentelemetry import trace as api
     except ImportError:
@@ -229,7 +229,7 @@ _reported: set[str] = set()
 
 
 def report_lost_span(error: Exception) -> None:
-    """Tell of a span that is lost, once for each kind of trouble."""
+    """Log a lost span, as a warning once for each class of error."""
     kind = type(error).__name__
     log.log(logging.DEBUG if kind in _reported else logging.WARNING, "a span is lost: %s", kind)
     _reported.add(kind)
@@ -244,7 +244,7 @@ def job_attributes(job: ClaimedJob) -> dict[str, Any]:
 
 
 def _outcome_name(outcome: Outcome) -> tuple[str, str | None]:
-    """An outcome in a word, and the error it came of."""
+    """Return the name of an outcome, and its error."""
     match outcome:
         case Succeeded() | AlreadyRecorded():
             return "succeeded", None
@@ -255,7 +255,7 @@ def _outcome_name(outcome: Outcome) -> tuple[str, str | None]:
         case Rejected(state, error):
             return state, error
         case Suspended():
-            return "asleep", None
+            return "sleeping", None
         case Restarted():
             return "restarted", None
         case Returned():

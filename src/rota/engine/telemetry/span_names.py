@@ -1,7 +1,7 @@
-"""What spans and their attributes are called, all of it.
+"""Names of spans and of their attributes.
 
-`messaging.*` are OpenTelemetry's own names for what is sent and worked off; `rota.*` says what those have
-no word for. Nothing here carries an argument, a result or the text of an error.
+`messaging.*` are OpenTelemetry's own names for sending and processing; `rota.*` cover the rest. No
+attribute contains an argument, a result or the text of an error.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import Final
 
 SCOPE: Final = "rota"
-"""The name under which spans are made."""
+"""Instrumentation scope of the spans."""
 
 # Spans
 
 START: Final = "start {name}"
-"""A task or a flow is started; or several, and the name is that of the first."""
+"""Start of a task or flow. For a start of several, the name is that of the first."""
 RUN: Final = "run {task}"
-"""One attempt at a job, or a part of one: it ends when the job sleeps, and another begins when it wakes."""
+"""Attempt at a job, or a part of one: the span ends when the job sleeps; another begins when it wakes."""
 STEP: Final = "step {name}"
 MAP: Final = "map {name}"
-"""A job calls others and waits for them."""
+"""Child calls of a job, including the wait for them."""
 TRANSACTION: Final = "transaction"
 
 # Attributes
@@ -28,12 +28,12 @@ SYSTEM: Final = "messaging.system"
 OPERATION: Final = "messaging.operation.name"
 OPERATION_TYPE: Final = "messaging.operation.type"
 DESTINATION: Final = "messaging.destination.name"
-"""The queue."""
+"""Queue."""
 MESSAGE: Final = "messaging.message.id"
-"""The job."""
+"""Job id."""
 COUNT: Final = "messaging.batch.message_count"
 ERROR: Final = "error.type"
-"""The class of an error; what it says may be somebody's data."""
+"""Class of an error. Its message is left out because it may contain user data."""
 
 RUN_ID: Final = "rota.run.id"
 JOB_ID: Final = "rota.job.id"
@@ -42,14 +42,16 @@ FLOW: Final = "rota.flow"
 ATTEMPT: Final = "rota.attempt"
 WORKER: Final = "rota.worker.id"
 OUTCOME: Final = "rota.outcome"
-"""What an attempt came to: succeeded, failed, cancelled, skipped, asleep, restarted, given back, lost."""
+"""Outcome of an attempt: succeeded, failed, cancelled, expired, skipped, quarantined, sleeping, restarted,
+given back or lost.
+"""
 RETRY_IN: Final = "rota.retry.delay"
 """Seconds until the next attempt."""
 RESUMED: Final = "rota.resumed"
-"""Whether the job had begun before, and was given what it had come to."""
+"""True if the job had run before and its journal was replayed."""
 CREATED: Final = "rota.created"
-"""Whether a start with a key made a run, or found one."""
+"""True if a start with a key created the run, and False if the run existed."""
 STEP_NAME: Final = "rota.step.name"
 REPLAYED: Final = "rota.replayed"
-"""Whether calls were found that an earlier attempt has made."""
+"""True if calls of an earlier attempt were found."""
 SCHEDULE: Final = "rota.schedule"

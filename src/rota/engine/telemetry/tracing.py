@@ -1,16 +1,18 @@
-"""Where a job is in somebody's trace: from its start, through attempts and steps, to what it starts itself.
+"""Tracing of jobs: from the start, through attempts and steps, to the runs that a job starts.
 
     request ── start etl ─┬─ run etl.extract ── step fetch
                           ├─ run etl.clean                      ⇠ link: run etl.extract
                           └─ run etl.report ── map resize ── run resize
 
-A start keeps where it was with its jobs, as a W3C traceparent. Every attempt, wherever and however late,
-is a span below its start, so a request and all that came of it are one tree, also over days of sleep.
-Who waited for whom is said by links, since a span has one parent.
+A start stores its trace context with its jobs, as a W3C traceparent. Every attempt, on any worker and
+however late, is a child span of its start. So a request and all the work it caused are one tree, even
+over days of sleep. Dependencies between jobs are links, because a span has one parent.
 
-Spans are made with OpenTelemetry's API and go where the program's own provider sends them. Where there is
-no provider nothing is made, kept or read: neither imported nor asked for more than by one look at a time.
-Errors are recorded by their class alone, for what they say may be somebody's data.
+Spans are created with OpenTelemetry's API and go to the tracer provider of the program. Without a
+provider, no span is created, stored or read, and OpenTelemetry is not imported: each operation costs one
+check.
+
+Errors are recorded by their class alone, because their messages may contain user data.
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ from rota.store.jobs import ClaimedJob, StartedJob
 
 
 class ActiveSpan(Protocol):
-    """A span, while it is open; or what stands for one where nothing is traced."""
+    """Open span, or its placeholder if nothing is traced."""
 
     @property
     def trace(self) -> str | None:
-        """Where it is, for jobs to be started there."""
+        """Trace context for jobs started in this span."""
 
     def set_attributes(self, attributes: Mapping[str, Any]) -> None: ...
 
@@ -39,7 +41,7 @@ class ActiveSpan(Protocol):
 
 
 class SpanScope(Protocol):
-    """A span that is current while its block lasts, and that tells of an error by its class."""
+    """Span that is current while its block lasts, and that records an error by its class."""
 
     @property
     def trace(self) -> str | None: ...
@@ -49,11 +51,11 @@ class SpanScope(Protocol):
     def __exit__(self, kind: object, error: BaseException | None, trace: object, /) -> None: ...
 
     def end(self) -> None:
-        """Of one that was never entered."""
+        """End a span that was never entered."""
 
 
 class _NoSpan:
-    """No span."""
+    """Placeholder if nothing is traced."""
 
     trace = None
 
@@ -77,7 +79,7 @@ NO_SPAN = _NoSpan()
 
 
 def open_safely(factory: Callable[[], OpenSpan]) -> SpanScope:
-    """A span, or none if whoever collects them is broken: that is not to keep the work from being done."""
+    """Return a span, or the placeholder if creating it fails: a broken exporter must not stop the work."""
     try:
         return factory()
     except Exception as error:
@@ -86,8 +88,11 @@ def open_safely(factory: Callable[[], OpenSpan]) -> SpanScope:
 
 
 class Tracing:
-    """Makes spans, as long as somebody wants them: `auto` where the program has a tracer provider, `on`
-    also without one, so that what comes from elsewhere is passed on, `off` never."""
+    """Creates spans if tracing is enabled.
+
+    `auto` creates them if the program has a tracer provider, `on` also without one, so that incoming
+    traces are propagated, and `off` never.
+    """
 
     def __init__(self, mode: str = "off") -> None:
         self._mode = mode
@@ -95,13 +100,13 @@ class Tracing:
         self._tracer: OtelTracer | None = None
 
     def active_spans(self) -> OtelTracer | None:
-        """What makes spans now. A program may set its provider at any time."""
+        """Return the tracer, or None if tracing is disabled. A program may set its provider at any time."""
         if self._mode == "off":
             return None
         api: Any = sys.modules.get("opentelemetry.trace")
         if api is None:
             if self._mode == "auto":
-                return None  # who has not imported it has no provider
+                return None  # without the import there is no provider
             try:
                 import opentelemetry.trace as api
             except ImportError:
@@ -117,7 +122,7 @@ class Tracing:
             self._tracer = OtelTracer(api.get_tracer(span_names.SCOPE)) if is_enabled else None
         return self._tracer
 
-    # One call each, for those who do not care whether anything is traced
+    # Spans by kind; without a tracer, each returns the placeholder
 
     def start(
         self,
@@ -128,8 +133,11 @@ class Tracing:
         kind: str = span_names.TASK,
         schedule: str | None = None,
     ) -> SpanScope:
-        """Around a start; its jobs are started at `.trace`. `what` is started: a task, a flow. One by a
-        schedule is a trace of its own."""
+        """Return a span around a start; its jobs are started with its `trace`.
+
+        `kind` is the attribute for the name: a task or a flow. A start by a schedule is a trace of its
+        own.
+        """
         tracer = self.active_spans()
         if tracer is None:
             return NO_SPAN
@@ -169,5 +177,5 @@ class Tracing:
 
 
 def start_attributes(run: StartedJob) -> dict[str, Any]:
-    """What is said of a start once it is made."""
+    """Return the attributes of a start that are known after it."""
     return {span_names.RUN_ID: run.run, span_names.CREATED: run.created}

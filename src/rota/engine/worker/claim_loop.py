@@ -1,16 +1,21 @@
-"""Trades finished jobs for new ones.
+"""Loop that records outcomes and claims new jobs.
 
-What piles up during one round trip goes out in the next, so batches grow with the load and nobody
-waits for one to fill. Outcomes, telling those who wait for them, and the claim of the next jobs travel
-together, as separate transactions.
+One round trip sends these as separate transactions, in one pipeline:
 
-One round trip is under way at a time. Under load outcomes and claims travel apart, on two connections, one
-of each at a time: while one answer is being read the server works on the other request, and completions
-never wait for each other's locks.
+    1. record the outcomes that have accumulated
+    2. notify the clients that wait for these jobs and runs
+    3. claim the next jobs
 
-An answer that never came is not a failure: outcomes are sent again until they are recorded or the
-fence refuses them, alone, so that nothing else can spoil it. A claim whose answer was lost is found by
-`presence` and given back.
+Outcomes that accumulate during one round trip are sent with the next. Batches therefore grow with the load,
+and no outcome waits for a batch to fill.
+
+Usually one round trip is in flight. Under load there are two, on two connections: one records outcomes, the
+other claims jobs. The server works on one request while the worker reads the answer to the other. At most
+one round trip carries outcomes, so completions never wait for each other's locks.
+
+A lost answer is not a failure. Outcomes without an answer are sent again, in a round trip of their own,
+until the database records them or the fence refuses them. `ClaimReconciler` finds claims with a lost answer
+and returns their jobs to the queue.
 """
 
 from __future__ import annotations
@@ -44,21 +49,21 @@ from rota.store.jobs import ClaimedJob
 log = logging.getLogger("rota")
 
 PENDING_RELEASE_ROWS = 1000
-"""Ends passed on late in one transaction."""
+"""Rows of `pending_releases` handled in one transaction."""
 
 CONTENDED_RETRY_SECONDS = 5.0
-"""Seconds after which an outcome is sent again that could not be recorded by itself."""
+"""Pause before an outcome is sent again that could not be recorded, for example for a held lock."""
 
 SECOND_ROUND_TRIP_JOBS = 100
-"""Jobs that make a second round trip at the same time worth it."""
+"""Jobs to send or claim from which a second round trip in flight is worth its cost."""
 
 SEPARATE_ROUND_TRIP_JOBS = 400
-"""Jobs, out and in, from which on they travel apart."""
+"""Jobs to send and claim from which outcomes and the claim use two connections."""
 
 
 @dataclass(slots=True, eq=False)
 class RoundTrip:
-    """One round trip: outcomes out, jobs in."""
+    """Outcomes to record and jobs to claim in one pipeline."""
 
     batch: OutcomeBatch
     request: ClaimRequest | None
@@ -92,38 +97,39 @@ class ClaimLoop(Loop):
         self._any_visibility_timeout = any(
             task.policy.visibility_timeout for task in tasks.values()
         )
-        self._has_pending_releases = False  # whether ends are left that could not be passed on
+        self._has_pending_releases = False  # successors are left that could not be released
         self._idle_connections: list[ReconnectingConnection] = [
             ReconnectingConnection(database),
             ReconnectingConnection(database),
         ]
         self._in_flight: dict[RoundTrip, asyncio.Task[None]] = {}
-        self._unconfirmed: list[OutcomeBatch] = []  # sent, and not known to be recorded
-        self._contended: list[
-            tuple[float, OutcomeBatch]
-        ] = []  # somebody is in their way; when to try again
+        self._unconfirmed: list[OutcomeBatch] = []  # sent, without an answer
+        self._contended: list[tuple[float, OutcomeBatch]] = []  # when to send again, and the batch
         self._error: BaseException | None = None
         self._on_refused: Callable[[int], None] = lambda jobs: None
         slots.on_outcome(self.wake)
 
-    # What others say
+    # Called by other parts of the worker
 
     def poll_now(self, *, suspects: bool = False) -> None:
-        """There is news: look for jobs, also below the floors, perhaps also for those that were lost."""
+        """Poll for jobs at once, also below the queue cursors; with `suspects`, claim suspects too."""
         self._planner.poll_now()
         if suspects:
             self._planner.expect_suspects()
-        # At once, without the detour through the loop: this is what an idle worker's latency is made of.
+        # Start here instead of in the loop: this is the latency of an idle worker.
         if not self._in_flight and not self._unconfirmed and self._error is None:
             self._start_round_trips(time.monotonic())
         self.wake()
 
     def on_next_schedule(self, callback: Callable[[float | None], None]) -> None:
-        """Whom to tell, with every poll, in how many seconds the next schedule is due."""
+        """Call `callback` after every check of the timers with the seconds until the next schedule is due.
+
+        None means that no schedule is active.
+        """
         self._planner.on_next_schedule = callback
 
     def on_refused(self, callback: Callable[[int], None]) -> None:
-        """Whom to tell how many outcomes were refused, when some were."""
+        """Call `callback` with the number of refused outcomes of a batch; after a resend it may be 0."""
         self._on_refused = callback
 
     def stop_claiming(self) -> None:
@@ -131,7 +137,7 @@ class ClaimLoop(Loop):
         self.wake()
 
     def tracks(self, claim: int, nonce: UUID) -> bool:
-        """Whether a claim is accounted for: on the desk, being written, or being answered."""
+        """True if the claim's jobs are in a slot, or its outcomes or its answer are on the way."""
         if claim in self._slots.claims() or nonce in self._slots.expected_nonces:
             return True
         contended = (batch for _, batch in self._contended)
@@ -145,11 +151,11 @@ class ClaimLoop(Loop):
 
     @property
     def is_flushed(self) -> bool:
-        """Whether every outcome has been recorded and passed on."""
+        """True if nothing is in flight, and every outcome is recorded and its successors released."""
         busy = self._slots.has_outcomes or self._unconfirmed or self._in_flight or self._contended
         return not (busy or self._has_pending_releases)
 
-    # The loop
+    # Loop
 
     async def tick(self) -> float | None:
         if self._error is not None:
@@ -161,7 +167,7 @@ class ClaimLoop(Loop):
             if not self._in_flight:
                 await self._resend()
                 return 0
-            return None  # the trade under way wakes us when it ends
+            return None  # the round trip in flight wakes the loop when it ends
 
         if self._has_pending_releases and self._idle_connections:
             await self._release_pending()
@@ -180,12 +186,12 @@ class ClaimLoop(Loop):
         return pause
 
     def _retry_contended(self, now: float) -> None:
-        """Try once more what was put aside long enough ago."""
+        """Move contended batches to the unconfirmed ones once their pause has passed."""
         self._unconfirmed += [batch for at, batch in self._contended if at <= now]
         self._contended = [(at, batch) for at, batch in self._contended if at > now]
 
     def _start_round_trips(self, now: float) -> bool:
-        """Send off a trade, if there is one worth it; under load one each way."""
+        """Start one round trip, or two under load, and return True; return False if none is worth it."""
         with_outcomes = self._slots.has_outcomes and not any(trip.batch for trip in self._in_flight)
         request = None if any(trip.request for trip in self._in_flight) else self._planner.plan(now)
         if not with_outcomes and request is None:
@@ -211,6 +217,7 @@ class ClaimLoop(Loop):
         self._in_flight[trip] = asyncio.create_task(self._send(trip, self._idle_connections.pop()))
 
     async def _send(self, trip: RoundTrip, connection: ReconnectingConnection) -> None:
+        """Run a round trip. After an error, keep its outcomes to be sent again."""
         try:
             await self._round_trip(trip, connection)
         except BaseException as error:
@@ -228,7 +235,7 @@ class ClaimLoop(Loop):
         batch, request = trip.batch, trip.request
         transactions = outcomes.statements_for(self._worker, batch)
         outcome_transactions = len(transactions)
-        # Before what they are read by is released.
+        # Trace links go first: a released successor reads them.
         link_transactions = [[trace_links.write(batch.trace_links)]] if batch.trace_links else []
         if waiter_ids := outcomes.waiter_ids(batch):
             transactions.append([listeners.notify_waiters(waiter_ids)])
@@ -247,9 +254,10 @@ class ClaimLoop(Loop):
         outcomes.publish(self._worker, batch, set(result.refused), self._event_bus)
         if result.refused:
             self._on_refused(len(result.refused))
-        trip.batch = OutcomeBatch()
+        trip.batch = OutcomeBatch()  # recorded: a later error must not send it again
         if other_runs := set(result.runs).difference(waiter_ids):
-            # Runs that ended because a run in them did. Nothing is lost with it: who waits also looks.
+            # Runs that finished because a child run did.
+            # Losing this notification is safe: waiters also poll.
             await connection.send([[listeners.notify_waiters(sorted(other_runs))]])
         if request is not None:
             await self._receive_jobs(request, answers[-1], seconds, connection)
@@ -261,6 +269,7 @@ class ClaimLoop(Loop):
         seconds: float,
         connection: ReconnectingConnection,
     ) -> None:
+        """Read the answer to a claim, load the inputs of its jobs, and put the jobs into slots."""
         if woken_queues := self._planner.read_woken_queues(request, answers):
             self._notify_queues(woken_queues)
         claimed = self._planner.read_jobs(request, answers, seconds)
@@ -286,7 +295,10 @@ class ClaimLoop(Loop):
     async def _apply_visibility_timeouts(
         self, claimed: list[ClaimedJob], connection: ReconnectingConnection, nonces: list[UUID]
     ) -> list[ClaimedJob]:
-        """Give jobs of tasks that are held for a time a claim of their own, which runs out by then."""
+        """Give each job with a visibility timeout its own claim, which expires after that time.
+
+        Return the jobs that this worker still holds. Append the nonces of the new claims to `nonces`.
+        """
         held = []
         for job in claimed:
             seconds = self._tasks[job.task].policy.visibility_timeout
@@ -302,7 +314,7 @@ class ClaimLoop(Loop):
         return held
 
     def _accept(self, batch: OutcomeBatch, answers: list[list[list[Any]]]) -> outcomes.BatchResult:
-        """Read what became of a batch."""
+        """Read the answers to a batch and plan the polls that its retries and sleeps need."""
         result = outcomes.read_answers(batch, answers)
         if batch.retried:
             self._planner.timer_due_in(min(each.delay for _, each, _ in batch.retried))
@@ -316,7 +328,7 @@ class ClaimLoop(Loop):
     def _after_release(
         self, queues: Collection[str], finished_runs: Collection[int], pending: bool
     ) -> None:
-        """Others were waiting for what ended."""
+        """Notify queues that received released jobs, and publish the runs that finished."""
         self._has_pending_releases |= pending
         if queues:
             self._planner.expect_more()
@@ -326,7 +338,7 @@ class ClaimLoop(Loop):
                 self._event_bus.publish(events.RunFinished(self._worker, run))
 
     async def _release_pending(self) -> None:
-        """Pass on ends that could not be passed on with the trade that recorded them."""
+        """Release successors that could not be released in the transaction of the outcome."""
         connection = self._idle_connections.pop()
         try:
             [[[released]]] = await connection.send([[runs.release_pending(PENDING_RELEASE_ROWS)]])
@@ -340,11 +352,11 @@ class ClaimLoop(Loop):
         finally:
             self._idle_connections.append(connection)
 
-    # What an answer is missing for
+    # Lost answers
 
     async def _resend(self) -> None:
-        """Record a batch whose answer never came: it may have been recorded, or not."""
-        # Out of the pile: news that comes meanwhile may send off a trade, on the other hand only.
+        """Send a batch again after its answer was lost: it may have been recorded or not."""
+        # Reserve a connection: a notification may start a round trip meanwhile, on the other one only.
         batch, connection = self._unconfirmed[0], self._idle_connections.pop()
         try:
             try:
@@ -357,13 +369,14 @@ class ClaimLoop(Loop):
             refused = self._accept(batch, answers).refused
             recorded: set[int] = set()
             if refused:
+                # A refused outcome may have been recorded by the round trip that lost its answer.
                 query = jobs.recorded(refused, sorted(batch.claims))
                 recorded = set((await connection.send([[query]]))[0][0])
             self._unconfirmed.pop(0)
             self._counters.count_outcomes(batch, set(refused) - recorded)
             outcomes.publish(self._worker, batch, set(refused) - recorded, self._event_bus)
             self._on_refused(len(set(refused) - recorded))
-            # Of no consequence if it is lost: who waits also looks.
+            # Losing this notification is safe: waiters also poll.
             await connection.send([[listeners.notify_waiters(outcomes.waiter_ids(batch))]])
         except BaseException:
             await connection.close()
@@ -372,11 +385,11 @@ class ClaimLoop(Loop):
             self._idle_connections.append(connection)
 
     def _replace(self, batch: OutcomeBatch, error: Exception) -> list[OutcomeBatch]:
-        """Return the batches to send in place of one that the database refused as a whole.
+        """Return the batches to send in place of one that failed as a whole.
 
-        Several outcomes are sent one by one, so that one of them cannot hold up the rest. A single outcome
-        that can never be stored becomes a failure. Any other error is the server's fault: the outcome is
-        kept and sent again later.
+        Several outcomes become one batch each, so that one of them cannot hold up the rest. A single
+        outcome that can never be stored becomes a failure of its job. Any other error is the server's
+        fault: the outcome is kept and sent again after CONTENDED_RETRY_SECONDS.
         """
         singles = list(batch.split())
         if len(singles) > 1:
@@ -403,6 +416,7 @@ class ClaimLoop(Loop):
         return []
 
     async def close(self) -> None:
+        """Wait for the round trips in flight and close both connections."""
         if self._in_flight:
             await asyncio.wait(self._in_flight.values())
         for connection in self._idle_connections:

@@ -1,12 +1,12 @@
-"""When to claim jobs and how many, and what each answer means for the next claim.
+"""Planner of claims: decides when to claim and how many jobs, and reads the answers.
 
 Jobs that were lost with a worker are claimed separately, as many as can start at once. A job that must
-run alone is claimed by itself, and nothing else is claimed while it runs.
+run alone is claimed by itself, and the worker claims no other job until its exclusive run ends.
 
 `Prefetch` decides how many jobs to hold beyond those that run. While one batch runs and another is
 written, the next must be on its way, or short jobs leave slots empty for the length of a round trip.
 Long jobs leave none empty, and a job that waits in a busy worker could have run in an idle one. So the
-number follows what is observed:
+number follows two observations:
 
     slots were empty when an answer arrived    hold twice as many
     jobs waited longer than a few answers      hold half as many
@@ -33,7 +33,7 @@ from rota.store.jobs import ClaimedJob
 from rota.store.query import Query
 
 STALE_JOB_SECONDS = 1.0
-"""Seconds a job may wait here for a place before it is given back."""
+"""Time that a claimed job may wait for a slot before it returns to the queue."""
 
 MAX_WOKEN_JOBS = 1000
 """Sleeping jobs woken in one statement."""
@@ -41,20 +41,21 @@ MAX_WOKEN_JOBS = 1000
 
 @dataclass(slots=True)
 class ClaimRequest:
-    """A claim about to be made, or under way."""
+    """A claim that is planned or in flight."""
 
     read_plan: ReadPlan
     limit: int
     with_timers: bool
     prefetch_only: bool
     suspect_limit: int
-    """So many may come."""
+    """Largest number of suspects to claim; 0 claims none."""
     notification_count: int
+    """Notifications received when the claim was planned. A higher count later calls for another claim."""
     suspect_notification_count: int
-    """How often there had been news when it was planned."""
+    """The same for notifications about suspects."""
     nonce: UUID = field(default_factory=uuid4)
     suspect_nonce: UUID = field(default_factory=uuid4)
-    """The nonce of the suspects' claims."""
+    """Nonce of the suspects' claims."""
 
 
 class ClaimPlanner:
@@ -70,7 +71,7 @@ class ClaimPlanner:
         self._worker = worker
         self._slots = slots
         prefetchable = [name for name, task in tasks.items() if task.policy.prefetchable]
-        # As literals, since they go with every claim; many are not sent but listed, once.
+        # Array literals, since every claim sends them. A longer list is stored once, at registration.
         few = len(tasks) <= workers.MAX_INLINE_TASKS
         self._tasks = text_array(tasks if few else ())
         self._prefetchable = text_array(prefetchable if few else ())
@@ -81,53 +82,53 @@ class ClaimPlanner:
         self._prefetch = Prefetch(slots.capacity, settings.prefetch)
         self.on_next_schedule: Callable[[float | None], None] = lambda due: None
         self._is_open = True
-        self._more_expected = True  # whether a look from the floors on may find something
-        self._suspects_expected = True  # whether there may be a suspect
+        self._more_expected = True  # a read from the cursors on may find jobs
+        self._suspects_expected = True  # a claim may find suspects
         self._notification_count = 0
         self._suspect_notification_count = 0
         self._next_poll_at = 0.0
         self._next_timer_at = 0.0
 
-    # What others say
+    # Notifications
 
     def poll_now(self) -> None:
-        """There is news: also below the floors."""
+        """Plan a claim at once, also below the cursors."""
         self._notification_count += 1
         self._more_expected = True
         self._cursors.request_full_read()
 
     def expect_suspects(self) -> None:
-        """There is news of jobs that were lost with a worker."""
+        """Plan a claim of suspects: jobs were lost with a worker."""
         self._suspect_notification_count += 1
         self._suspects_expected = True
 
     def expect_more(self) -> None:
-        """There is something new above the floors."""
+        """Plan a claim from the cursors on: new jobs are queued there."""
         self._more_expected = True
 
     def close(self) -> None:
-        """Take nothing more."""
+        """Plan no further claim."""
         self._is_open = False
 
     def timer_due_in(self, seconds: float) -> None:
-        """Something will be due in so many seconds."""
+        """Check the timers in `seconds` at the latest: a sleeping job is due then."""
         self._next_timer_at = min(self._next_timer_at, time.monotonic() + seconds)
 
-    # Asking
+    # Claims
 
     def plan(self, now: float) -> ClaimRequest | None:
-        """The next claim, if one is worth it. There is one under way at a time."""
+        """Return the next claim, or None if none is worth it. Only one claim is in flight at a time."""
         if not self._is_open or self._slots.is_reserved:
             return None
         timers_due = now >= self._next_timer_at
         full_read_at = self._cursors.full_read_at
-        # Below the floors there may be more even when above them there is nothing left.
+        # There may be jobs below the cursors even if none are left above them.
         full_read_due = full_read_at is not None and now >= full_read_at
         poll_due = now >= self._next_poll_at
         free_slots = self._slots.capacity - self._slots.running - self._slots.backlog
         with_suspects = (self._suspects_expected or poll_due) and free_slots > 0
         if self._suspects_expected and with_suspects:
-            # By themselves: if one has to run alone, nothing else should have come with it.
+            # Claim suspects by themselves: if one has to run alone, no other job should come with it.
             return self._request(
                 self._cursors.plan(now), 0, timers_due or poll_due, False, free_slots
             )
@@ -138,8 +139,8 @@ class ClaimPlanner:
             return None
         prefetch_only = False
         if self._some_not_prefetchable and prefetch:
-            # A job that is not simply tried again is claimed when it can start, not before: of one that
-            # waits here when the worker dies nobody could say whether it had begun.
+            # A job that is not simply retried after a crash is claimed only when it can start. If the
+            # worker died while such a job waited, it would be unknown whether the job had begun.
             if free_slots > 0:
                 prefetch = 0
             else:
@@ -147,7 +148,7 @@ class ClaimPlanner:
         limit = min(free_slots + prefetch, self._settings.batch)
         if limit < 1 or (prefetch_only and self._none_prefetchable):
             return None
-        # A poll looks at the timers too: an idle worker asks once, not twice.
+        # A poll checks the timers too, so an idle worker sends one query instead of two.
         return self._request(
             self._cursors.plan(now),
             limit,
@@ -175,9 +176,9 @@ class ClaimPlanner:
         )
 
     def statements(self, request: ClaimRequest) -> list[Query[Any]]:
-        """The statements that make a claim."""
+        """Return the statements of a claim, for one transaction."""
         read_plan = request.read_plan
-        # Timers first, in the claim's transaction: what has just become due is claimed with it.
+        # Timers first, in the claim's transaction: jobs that are due now are claimed with it.
         wake: list[Query[Any]] = [timers.wake(MAX_WOKEN_JOBS)] if request.with_timers else []
         if request.with_timers:
             self._next_timer_at = time.monotonic() + 2 * self._settings.poll_interval
@@ -213,13 +214,13 @@ class ClaimPlanner:
     def read_jobs(
         self, request: ClaimRequest, answers: list[list[Any]], seconds: float
     ) -> list[ClaimedJob]:
-        """The jobs a claim brought."""
+        """Return the claimed jobs, and update the plan for the next claim."""
         now = time.monotonic()
         suspects: list[ClaimedJob] = (
             answers[1 if request.with_timers else 0] if request.suspect_limit else []
         )
         if request.suspect_limit:
-            # What was said while it was on its way may be newer than what it saw.
+            # Notifications received while the claim was in flight may be newer than its snapshot.
             self._suspects_expected = (
                 bool(suspects)
                 or self._suspect_notification_count != request.suspect_notification_count
@@ -240,11 +241,11 @@ class ClaimPlanner:
         return [*suspects, *claimed]
 
     def read_woken_queues(self, request: ClaimRequest, answers: list[list[Any]]) -> list[str]:
-        """The queues that a claim has woken sleeping jobs of."""
+        """Return the queues of the sleeping jobs that a claim has woken."""
         if not request.with_timers:
             return []
         [woken] = answers[0]
-        # What others lay to sleep meanwhile is seen by the polls, which come about as often.
+        # Jobs that other workers suspend meanwhile are found by polls, which are about as frequent.
         delay = (
             2 * self._settings.poll_interval if woken.next_seconds is None else woken.next_seconds
         )
@@ -257,13 +258,13 @@ class ClaimPlanner:
         return queues
 
     def return_stale_jobs(self) -> None:
-        """Give up what has waited here for too long."""
+        """Return jobs that have waited too long for a slot to the queue, and adapt the prefetch."""
         if self._slots.backlog:
             self._prefetch.on_wait(self._slots.oldest_wait_seconds)
             self._slots.return_unstarted(STALE_JOB_SECONDS)
 
     def pause_seconds(self, now: float) -> float | None:
-        """Seconds until there is something to do; None: not before somebody says so."""
+        """Return the seconds until the next claim or check is due; None: only after a wake-up."""
         if not self._is_open:
             return None
         due_times = [self._next_poll_at, self._next_timer_at]
@@ -273,37 +274,42 @@ class ClaimPlanner:
             due_times.append(now + STALE_JOB_SECONDS / 4)
         has_free_slot = self._slots.running + self._slots.backlog < self._slots.capacity
         if not has_free_slot:
-            # Nothing to do until a job ends, which wakes us; the backlog is looked after meanwhile.
+            # No claim is due until a job ends, which wakes the loop. The backlog is still checked.
             return STALE_JOB_SECONDS / 4 if self._slots.backlog else None
         return max(min(due_times) - now, 0.001)
 
 
 ALLOWED_WAIT_SECONDS = 0.03
-"""Seconds that a job may always wait here for a place."""
+"""Wait for a slot that never lowers the prefetch."""
 
 
 class Prefetch:
+    """Number of jobs to claim beyond the free slots, adapted to observed waits and idle slots."""
+
     def __init__(self, capacity: int, limit: int) -> None:
         self._capacity = capacity
         self._limit = limit
         self._round_trip_seconds = 0.0
-        self._was_full = False  # whether the last answer brought as many as were asked for
+        self._was_full = False  # the last claim returned as many jobs as requested
         self.count = 0
 
     def on_claim(self, idle_slots: int, seconds: float, *, is_full: bool) -> None:
-        """A claim was answered, after so long, with as many as were asked for or fewer; so many places
-        were empty by then."""
+        """Take note of an answered claim.
+
+        `seconds` is the length of the round trip, `idle_slots` the number of free slots when the answer
+        arrived. `is_full` is true if the claim returned as many jobs as requested.
+        """
         self._round_trip_seconds = (
             seconds
             if not self._round_trip_seconds
             else 0.7 * self._round_trip_seconds + 0.3 * seconds
         )
-        # Only places that an answer had filled say that jobs are short: at first they are all empty.
+        # Idle slots prove short jobs only if the claim before had filled them: at first all are idle.
         if is_full and self._was_full and idle_slots * 4 > self._capacity:
             self.count = min(max(self._capacity // 2, self.count * 2, 1), self._limit)
         self._was_full = is_full
 
     def on_wait(self, seconds: float) -> None:
-        """The job that has waited longest for a place has waited so long."""
+        """Halve the prefetch if the longest wait for a slot, `seconds`, is too long."""
         if seconds > max(4 * self._round_trip_seconds, ALLOWED_WAIT_SECONDS):
             self.count //= 2

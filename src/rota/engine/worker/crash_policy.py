@@ -1,8 +1,10 @@
-"""What becomes of a job that was lost with a worker: said before it runs again, by a worker that knows
-its task.
+"""Policy for suspects: decides whether a job that was lost with its worker runs again.
 
-Its crash budget comes first, then what the task says of lost jobs, then its retry rules, to which the
-loss is an error like another.
+A worker that knows the task decides, before the job runs again. In this order:
+
+    max_crashes       the job is quarantined when it has used them up
+    on_worker_lost    retry, fail or cancel, as the task declares or its callback returns
+    retry             the loss counts as an error, `WorkerLost`
 """
 
 from __future__ import annotations
@@ -18,19 +20,19 @@ from rota.store.jobs import ClaimedJob
 
 
 def crash_count(job: ClaimedJob) -> int:
-    """How many workers died of it, as far as one can tell."""
+    """Return the number of worker deaths that the job is charged with."""
     return max(-job.lost - 2, 0) if job.lost < 0 else job.lost
 
 
 def must_run_alone(job: ClaimedJob) -> bool:
-    """Whether it was lost more than once, so that it has to run alone."""
+    """True if the job was lost more than once (grave suspicion), so that it has to run alone."""
     return job.lost < 0 and job.lost not in (-1, -3)
 
 
 async def after_crash(job: ClaimedJob, task: TaskDefinition, retry: Retry) -> Rejected | None:
-    """None: it runs again."""
+    """Return the final outcome of a lost job, or None if it runs again."""
     crashes = crash_count(job)
-    # The loss is an attempt to one that was charged with it; another may not even have begun.
+    # A charged crash has used up an attempt. A job that is not charged may not even have begun.
     attempts_used = job.attempt - 1
     last_attempt = attempts_used if crashes else job.attempt
     error = WorkerLost(f"its worker was lost {_describe_crashes(crashes)}")
@@ -43,7 +45,7 @@ async def after_crash(job: ClaimedJob, task: TaskDefinition, retry: Retry) -> Re
     try:
         action = await _lost_job_action(task, lost_job)
     except Exception as handler_error:
-        # Nobody could say whether it may run again: then it may not.
+        # The callback failed, so it is unknown whether the job may run again: it may not.
         return _rejected("failed", handler_error, last_attempt)
     match action:
         case "fail":

@@ -1,16 +1,17 @@
-"""How a worker leaves without losing work. Shutting down is a list, in order:
+"""Graceful shutdown of a worker, without losing work:
 
-     1  take nothing more: here, and in the registry, so that claiming refuses too
-     2  give back what has not begun, and what only waits for others
-     3  let what runs come to its end; its code can see that it had better (`ctx.draining`)
-     4  shortly before the grace is over, stop the rest; what does not stop is given back all the same
-     5  record what ended
-     6  in a process that serves requests, too: stay until the last of them has been answered
+     1  stop claiming: in this process, and in the registry, so that the claim statement refuses too
+     2  return jobs to the queue that have not begun or only wait for other jobs
+     3  wait for running jobs; their code can check `ctx.draining`
+     4  shortly before the drain timeout, stop the rest; jobs that do not stop are returned all the same
+     5  record the outcomes
+     6  in a process that also serves requests: wait until the last one is answered
      7  stop the loops
-     8  sign off
-     9  stop the heart: until here nobody takes us for dead
+     8  mark the worker as stopped in the registry
+     9  stop the heartbeat; until here no other worker declares this one dead
 
-A second signal skips to 4. Nothing is waited for beyond the grace, least of all a database that is away.
+`hurry`, for example after a second signal, skips to 4. All waits end at about the drain timeout, even if
+the database does not answer.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class WorkerDrain:
         self._requests_answered = requests_answered
         self._event_bus = event_bus
         self._began = time.monotonic()
-        # What stopping and recording may take.
+        # Time reserved for stopping jobs and recording outcomes.
         self._margin = max(min(MAX_MARGIN_SECONDS, drain_timeout / 4), MIN_MARGIN_SECONDS)
         self._deadline = self._began + drain_timeout
         self._hurried = asyncio.Event()

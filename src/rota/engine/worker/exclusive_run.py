@@ -1,8 +1,11 @@
-"""A job that was lost with its workers time and again runs alone: if it kills this one too, that is known.
+"""Exclusive run of a job that was lost with its worker more than once.
 
-Alone is: beside nothing but what has run for a while without harm. While it waits for that, and for as long
-again once it runs, this worker starts nothing else; others go on. The database is told when it begins
-and when it is no longer alone: whoever finds this worker dead knows by that what to think.
+The job runs alone in its worker. If this worker dies too, the job is known to be the cause.
+
+Alone means: every other job in the worker has run for HARMLESS_AFTER_SECONDS without harm. The worker
+starts no other job while it waits for that, nor in the first HARMLESS_AFTER_SECONDS of the run. Other
+workers are not affected. The claim stores when the exclusive run begins and ends. The worker that declares
+this one dead decides by that whether the job is charged with the crash.
 """
 
 from __future__ import annotations
@@ -13,14 +16,14 @@ from collections.abc import Awaitable, Callable
 from rota.store.jobs import ClaimedJob
 
 HARMLESS_AFTER_SECONDS = 10.0
-"""Seconds after which code that runs is taken to be harmless."""
+"""Time after which running code is considered harmless."""
 
 MarkExclusive = Callable[[ClaimedJob, bool], Awaitable[bool]]
-"""Note whether a suspect runs alone. False: it is no longer ours."""
+"""Store whether a suspect runs alone. Return False if this worker no longer holds the job."""
 
 
 class ExclusiveRun:
-    """Of all that is on a desk, the one job that is to run alone."""
+    """Reservation of a worker's slots for one job that has to run alone."""
 
     def __init__(
         self,
@@ -37,27 +40,27 @@ class ExclusiveRun:
 
     @property
     def is_reserved(self) -> bool:
-        """Whether nothing else may start."""
+        """True if no other job may start."""
         return self._job is not None
 
     def reserve(self, job: ClaimedJob) -> None:
-        """It is here: nothing else begins from now on."""
+        """Reserve the slots for `job`: no other job starts from now on."""
         self._job = job
         self._others_finished.clear()
         self.check_alone()
 
     def check_alone(self) -> None:
-        """Something has ended."""
+        """Let the reserved job begin if no other job runs. Called whenever a job ends."""
         if self._job is not None and not self._count_others():
             self._others_finished.set()
 
     async def begin(self, job: ClaimedJob) -> bool:
-        """Wait until it is alone. False: it has been taken away meanwhile."""
+        """Wait until the job is alone. Return False if this worker no longer holds it."""
         try:
             async with asyncio.timeout(HARMLESS_AFTER_SECONDS):
                 await self._others_finished.wait()
         except TimeoutError:
-            pass  # what still runs has run for a while
+            pass  # the other jobs have run long enough to be considered harmless
         if not await self._mark_exclusive(job, True):
             self.end(job)
             return False
@@ -65,7 +68,10 @@ class ExclusiveRun:
         return True
 
     def allow_others(self, job: ClaimedJob) -> None:
-        """It waits for others, and does nothing that could do harm: perhaps for one that is to run here."""
+        """End the reservation of a job that only waits for other jobs.
+
+        Such a job is harmless, and one of the awaited jobs may have to run in this worker.
+        """
         if job is self._job and self._release_task is not None:
             self._release_task.cancel()
             self._release_task = asyncio.create_task(self._release_after(job, 0))
@@ -76,7 +82,7 @@ class ExclusiveRun:
             self._release(job)
 
     def end(self, job: ClaimedJob) -> None:
-        """It has ended, or was taken away."""
+        """End the reservation of a job that has ended or whose claim was lost."""
         if self._release_task is not None and job is self._job:
             self._release_task.cancel()
             self._release_task = None

@@ -1,11 +1,13 @@
-"""Who of the others is dead, by what one observer has seen of them without a break.
+"""Failure detector: decides which other workers are dead, from one worker's unbroken observations.
 
-Two signs, and both are changes the observer saw with its own eyes: a beat that has not moved for as long
-as a worker may be silent, and a lock that was held and is not any more, in two looks a second apart.
+A worker counts as dead in either of two cases:
 
-No clock but the observer's own is asked, so a database whose clock jumps kills nobody. And nothing is
-inferred from what it did not see: after its own connection broke, or it slept, it has seen nothing yet.
-So an outage ends nobody's life but that of a worker which does not come back from it.
+    its heartbeat counter has not changed for `dead_after` seconds
+    its session lock was held and then missing in two observations CONFIRM_SECONDS apart
+
+Only the observer's monotonic clock counts, so a jump of the database's clock kills no worker. Observations
+must be unbroken: after a lost connection or a long pause of the observer, they start over. So after an
+outage only those workers are declared dead that do not return from it.
 """
 
 from __future__ import annotations
@@ -15,11 +17,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 CONFIRM_SECONDS = 1.0
-"""Seconds between the two looks that find a lock gone."""
+"""Time between the two observations that find a session lock missing."""
 
 
 class HasHeartbeat(Protocol):
-    """What is seen of a worker in one look."""
+    """Observation of a worker."""
 
     @property
     def worker(self) -> int: ...
@@ -29,7 +31,7 @@ class HasHeartbeat(Protocol):
 
     @property
     def has_session_lock(self) -> bool | None:
-        """Whether the lock is held; None: there is none."""
+        """True if the session lock is held; None if the worker has none."""
 
 
 @dataclass(slots=True)
@@ -46,19 +48,19 @@ class FailureDetector:
         self._observations: dict[int, _Observation] = {}
         self._observed_at: float | None = None
         self.confirm_in_seconds: float | None = None
-        """Seconds until the look that decides; None: there is nothing to decide."""
+        """Seconds until the observation that confirms a missing lock; None if no lock is missing."""
 
     def reset(self) -> None:
-        """Something broke: what was seen before it counts for nothing."""
+        """Discard all observations, for example after the connection broke."""
         self._observations.clear()
         self._observed_at = None
         self.confirm_in_seconds = None
 
     def observe(self, observed: Sequence[HasHeartbeat], now: float) -> list[int]:
-        """Take in one look; answers who is dead."""
+        """Add an observation of all other workers; return the ids of those that are dead."""
         gap = 0.0 if self._observed_at is None else now - self._observed_at
         if gap > self._dead_after / 2:
-            # We were frozen, or starved. So, perhaps, was everybody here.
+            # This process was frozen or starved, and the other workers perhaps as well.
             self.reset()
         self._observed_at = now
         self.confirm_in_seconds = None
@@ -72,7 +74,7 @@ class FailureDetector:
                 observation = _Observation(each.beats, now, had_session_lock, unlocked_since)
             self._observations[each.worker] = observation
             if gap > 2 * CONFIRM_SECONDS:
-                observation.unlocked_since = None  # nor had it its second to come back
+                observation.unlocked_since = None  # the worker had no second to reconnect, either
             if (
                 self._lost_session_lock(observation, each.has_session_lock, now)
                 or now - observation.unchanged_since >= self._dead_after
@@ -88,7 +90,7 @@ class FailureDetector:
             observation.unlocked_since = None
             return False
         if not observation.had_session_lock:
-            return False  # perhaps it is only about to sit down
+            return False  # the worker may not have taken its lock yet
         if observation.unlocked_since is None:
             observation.unlocked_since = now
         remaining = CONFIRM_SECONDS - (now - observation.unlocked_since)

@@ -1,15 +1,20 @@
-"""A worker's heartbeat: proves that it lives, receives requests, and watches the other workers.
+"""Heartbeat thread of a worker.
 
-It runs in a thread with its own connection, so neither a blocked event loop nor an exhausted pool stops
-it. A direct connection also holds an advisory lock, which the server releases the moment the process is
-gone. A broken connection is noticed at once and replaced within a second; other workers wait that long
-before they believe that this one is dead.
+The thread has its own event loop and its own database connection, so neither a blocked worker loop nor an
+exhausted connection pool delays it. One round trip does up to three things:
 
-Received requests go to the worker's loop: cancel, drain, that this worker was declared dead, and which
-others seem to be.
+    observe   read the counters and session locks of the other workers          always
+    beat      raise this worker's counter, receive cancel and drain requests    every heartbeat_interval
+    orphans   check for claims that no live worker holds                        with each beat
 
-The same thread measures how late the event loop is, because a blocked loop cannot measure itself. It
-logs a late loop while it is blocked, with the place in the code.
+On a direct connection, without a pooler, the heartbeat holds a session-level advisory lock. PostgreSQL
+releases the lock when the connection ends, so other workers detect a dead process without waiting for
+`dead_after`. The thread watches its socket: it notices a closed connection at once and reconnects. After a
+failed attempt it pauses for a second at most; other workers wait a second before they trust a missing lock.
+
+Beats, and observations that find a dead worker, reach the worker's event loop as a `BeatResult`.
+
+The thread also measures the lag of the worker's event loop, because a blocked loop cannot measure itself.
 """
 
 from __future__ import annotations
@@ -39,27 +44,39 @@ if TYPE_CHECKING:
 log = logging.getLogger("rota")
 
 OBSERVE_SECONDS = 1.0
-"""Seconds between looks at the others, while they are few."""
+"""Pause between two observations while there are few other workers."""
 
 FULL_RATE_WORKERS = 4
-"""So many look once a second; beyond that each looks less often, and together they look no less."""
+"""Number of other workers up to which the pause is OBSERVE_SECONDS.
+
+With more workers the pause grows in proportion, up to the heartbeat interval. The fleet as a whole then
+still makes about this many observations a second.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class BeatResult:
-    """What came of one beat or look."""
+    """Result of one round trip: an observation of the other workers, with or without a beat."""
 
     answer: BeatAnswer | None = None
+    """Requests for this worker and the claims it holds; None without a beat, or after `declared_dead`."""
     sent_at: float = 0.0
+    """Monotonic time just before the round trip was sent."""
     declared_dead: bool = False
-    """This worker was declared dead."""
+    """True if the registry no longer lists this worker as active or draining."""
     dead_workers: list[ObservedWorker] = field(default_factory=list)
-    """Others that seem to be."""
+    """Other workers that look dead. The reaper declares them dead."""
     has_orphans: bool = False
-    """There are claims nobody looks after."""
+    """True if a claim has lost its worker or exceeded its visibility timeout."""
 
 
 class Heartbeat(Loop):
+    """Heartbeat of one worker session.
+
+    `count_running` returns the number of running jobs and is called in the heartbeat thread.
+    `on_result` receives each `BeatResult` in the worker's event loop.
+    """
+
     max_error_delay_seconds = 1.0
 
     def __init__(
@@ -88,26 +105,26 @@ class Heartbeat(Loop):
         self._thread = threading.Thread(target=self._thread_main, name="rota heart", daemon=True)
         self._thread_started = threading.Event()
 
-    # From the worker's loop
+    # Called from the worker's event loop
 
     def start(self) -> None:
         self._thread.start()
 
     def beat_now(self) -> None:
-        """There is news about jobs of ours: beat at once, and hear it."""
+        """Beat at once: receive requests and the list of held claims without waiting for the interval."""
         self._call_in_thread(self._make_beat_due)
 
     def observe_now(self) -> None:
-        """There is news about the others: look at once."""
+        """Observe the other workers at once, for example after a new one has registered."""
         self._call_in_thread(self._make_observation_due)
 
     @property
     def lag_seconds(self) -> float:
-        """How many seconds the worker's event loop is late."""
+        """Lag of the worker's event loop."""
         return self._lag.seconds()
 
     def request_stop(self) -> None:
-        """Beat no more."""
+        """Stop beating. Return without waiting for the thread."""
         self._call_in_thread(self.stop)
 
     async def wait_stopped(self) -> None:
@@ -119,9 +136,9 @@ class Heartbeat(Loop):
             assert self._thread_loop is not None
             self._thread_loop.call_soon_threadsafe(callback)
         except RuntimeError:
-            return  # it has ended
+            return  # the loop is closed: the thread has ended
 
-    # In the thread
+    # Runs in the heartbeat thread
 
     def _thread_main(self) -> None:
         asyncio.run(self._main())
@@ -151,13 +168,14 @@ class Heartbeat(Loop):
                 connection = await self._ensure_connected()
                 return await self._round_trip(connection)
         except BaseException:
-            # What was seen on that connection may be no more.
+            # Observations count only while the connection is unbroken: start over.
             self._detector.reset()
             self._next_beat_at = 0.0
             await self._disconnect()
             raise
 
     async def _round_trip(self, connection: AsyncConnection[Any]) -> float:
+        """Observe the other workers, beat if due, and return the seconds until the next round trip."""
         now = time.monotonic()
         beat_due = now >= self._next_beat_at
         queries: list[Query[Any]] = [workers.list_others(self._worker)]
@@ -195,7 +213,7 @@ class Heartbeat(Loop):
         try:
             self._worker_loop.call_soon_threadsafe(self._on_result, result)
         except RuntimeError:
-            self.stop()  # the worker's loop is gone
+            self.stop()  # the worker's event loop is closed
 
     def _pause_seconds(self, now: float) -> float:
         until_beat = self._next_beat_at - now
@@ -208,11 +226,11 @@ class Heartbeat(Loop):
         )
         return max(min(until_beat, observe * random.uniform(0.8, 1.0)), 0.001)
 
-    # The connection
+    # Connection
 
     async def _ensure_connected(self) -> AsyncConnection[Any]:
         if self._connection_closed:
-            # There is something to read while we asked nothing: the server has hung up.
+            # The socket became readable although no query was in flight: the server closed it.
             self._connection_closed = False
             self._detector.reset()
             await self._disconnect()
@@ -225,7 +243,10 @@ class Heartbeat(Loop):
         return self._connection
 
     async def _take_session_lock(self, connection: AsyncConnection[Any]) -> None:
-        """On a seat nobody has, nor a connection of ours that the server still believes in."""
+        """Take an advisory lock under a random free key.
+
+        Each connection uses a new key: the server may still hold the lock of the broken connection.
+        """
         while self._session_lock is None:
             key = random.randrange(2**31)
             [[[taken]]] = await pipeline(
@@ -257,18 +278,22 @@ LAG_WARNING_SECONDS = 1.0
 
 
 class LoopLag:
+    """Lag of the worker's event loop, sampled from the heartbeat thread.
+
+    Each sample schedules a callback on the worker's loop and measures the time until it runs. A loop that
+    is blocked for LAG_WARNING_SECONDS is logged once, while it is blocked, with the line that blocks it.
+    """
+
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._loop_thread = threading.get_ident()
-        self._pending_since: float | None = (
-            None  # when the loop was asked to answer and has not yet
-        )
+        self._pending_since: float | None = None  # when the sample in flight was sent
         self._last_seconds = 0.0
         self._warned = False
         self._stopped = asyncio.Event()
 
     def seconds(self) -> float:
-        """Seconds, as far as is known."""
+        """Return the last measured lag, or the age of the sample in flight if that is larger."""
         pending = self._pending_since
         return (
             self._last_seconds
@@ -283,7 +308,7 @@ class LoopLag:
                 try:
                     self._loop.call_soon_threadsafe(self._record, self._pending_since)
                 except RuntimeError:
-                    return  # the loop is gone
+                    return  # the worker's event loop is closed
             elif not self._warned and self.seconds() >= LAG_WARNING_SECONDS:
                 self._warned = True
                 log.warning(
@@ -300,7 +325,7 @@ class LoopLag:
         self._stopped.set()
 
     def _record(self, sent_at: float) -> None:
-        """In the worker's loop."""
+        """Record the lag of one sample. Runs in the worker's event loop."""
         self._last_seconds = time.monotonic() - sent_at
         if self._warned:
             log.warning("the event loop is free again after %.1f s", self._last_seconds)

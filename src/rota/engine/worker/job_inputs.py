@@ -1,7 +1,6 @@
-"""What a job is given besides its arguments: results of the jobs before it, and what it has come to itself.
+"""Inputs of claimed jobs: results of their predecessors, journal entries and trace links.
 
-A job names the jobs whose results are its arguments. For all jobs of a claim they are asked for together,
-in one query, each once however many take it.
+Each kind is read in one query for all jobs of a claim. A result that several jobs use is read once.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ async def load_inputs(
     tasks: Mapping[str, TaskDefinition],
     connection: ReconnectingConnection,
 ) -> None:
-    """Put the results that jobs take among their arguments."""
+    """Add the results of predecessors to the arguments of the jobs that take them."""
     with_inputs = [(job, _ID_DECODER.decode(job.inputs)) for job in jobs if job.inputs]
     if not with_inputs:
         return
@@ -38,7 +37,7 @@ async def load_inputs(
         parts = [
             f'"{parameter}":{results.get(id) or "null"}'
             for parameter, id in ids.items()
-            # A job that has no result gives nothing: the parameter's default stands, or None.
+            # A predecessor without a result: the parameter keeps its default, or is None.
             if id in results or not _may_be_omitted(task, parameter)
         ]
         own_args = job.args[1:-1].strip()
@@ -48,7 +47,7 @@ async def load_inputs(
 async def load_journal(
     jobs: Sequence[ClaimedJob], connection: ReconnectingConnection, clock: DatabaseClock
 ) -> None:
-    """Give jobs that have begun before what they came to."""
+    """Load the journal of jobs that have run steps before."""
     resumed = {job.job: job for job in jobs if job.has_steps}
     if not resumed:
         return
@@ -65,7 +64,7 @@ async def load_journal(
 
 
 async def load_trace_links(jobs: Sequence[ClaimedJob], connection: ReconnectingConnection) -> None:
-    """Give jobs that are traced where those were that they have waited for."""
+    """Load, for traced jobs, the spans of the jobs they have waited for."""
     traced = {job.job: job for job in jobs if job.trace is not None and job.run is not None}
     if not traced:
         return

@@ -1,7 +1,8 @@
-"""How finished jobs are recorded: the transactions that do it, what their answers mean, what is said of it.
+"""Recording of outcomes: the transactions, their answers, and the log lines and events about them.
 
-Successes are one statement, fence and all. The rest, which is rare, holds the claims first and then
-moves: a statement of its own after the hold sees wishes to cancel that were written before it.
+Successes are recorded by one statement, which includes the fence. Other outcomes are rare. Their
+transactions lock the claims first and move the jobs in a second statement, which therefore sees cancel
+requests that were written before the lock.
 """
 
 from __future__ import annotations
@@ -25,13 +26,16 @@ log = logging.getLogger("rota")
 
 @dataclass(slots=True)
 class BatchResult:
-    """What became of a batch: the jobs refused, the queues that have news, the runs that ended, and whether
-    something is left to settle."""
+    """Result of recording a batch."""
 
     refused: list[int] = field(default_factory=list)
+    """Jobs whose outcome was refused: this worker no longer holds them."""
     queues: set[str] = field(default_factory=set)
+    """Queues that received jobs."""
     runs: list[int] = field(default_factory=list)
+    """Runs that finished."""
     pending: bool = False
+    """True if successors are left to release."""
 
     def add(self, move: MoveResult) -> None:
         self.queues.update(move.queues)
@@ -40,7 +44,10 @@ class BatchResult:
 
 
 def statements_for(worker: int, batch: OutcomeBatch) -> list[list[Query[Any]]]:
-    """The transactions that record a batch: successes in one statement, the rest under a hold."""
+    """Return the transactions that record a batch.
+
+    Successes are one statement. The transactions of all other outcomes lock the claims first.
+    """
     transactions: list[list[Query[Any]]] = []
     if batch.succeeded:
         transactions.append(
@@ -55,7 +62,7 @@ def statements_for(worker: int, batch: OutcomeBatch) -> list[list[Query[Any]]]:
                 )
             ]
         )
-    # Two transactions: each passes on the ends in it, and a second time would lock out of order.
+    # Separate transactions: each releases successors, and doing so twice would lock out of order.
     if batch.finished:
         held = sorted({job.claim for job, _, _ in batch.finished})
         transactions.append(
@@ -128,7 +135,7 @@ def statements_for(worker: int, batch: OutcomeBatch) -> list[list[Query[Any]]]:
 
 
 def read_answers(batch: OutcomeBatch, answers: Sequence[list[list[Any]]]) -> BatchResult:
-    """What the answers to a batch's transactions say."""
+    """Return the result of a batch from the answers to its transactions."""
     result = BatchResult()
     each = iter(answers)
     if batch.succeeded:
@@ -150,7 +157,7 @@ def read_answers(batch: OutcomeBatch, answers: Sequence[list[list[Any]]]) -> Bat
 
 
 def waiter_ids(batch: OutcomeBatch) -> list[int]:
-    """Jobs and runs that may have ended with a batch: somebody may wait for them."""
+    """Return the jobs and runs that may have finished with a batch: clients may wait for them."""
     finished = [job for job, _, _ in batch.succeeded] + [
         job for job, _, _ in (*batch.finished, *batch.retried)
     ]
@@ -168,7 +175,7 @@ def _quarantined(batch: OutcomeBatch) -> list[tuple[ClaimedJob, Rejected]]:
 
 
 def publish(worker: int, batch: OutcomeBatch, refused: set[int], event_bus: EventBus) -> None:
-    """Say what became of a batch, now that the database has said it."""
+    """Log and publish the outcomes of a batch that the database has answered."""
     if refused:
         log.warning(
             "%s outcome(s) refused: no longer ours, e.g. job %s", len(refused), min(refused)
@@ -234,8 +241,11 @@ def publish(worker: int, batch: OutcomeBatch, refused: set[int], event_bus: Even
 
 
 def suspend(worker: int, jobs: Sequence[tuple[ClaimedJob, Suspended]]) -> list[Query[Any]]:
-    """The transaction that lays jobs to sleep: signals are locked before claims, so that who sends one
-    finds them asleep or is seen."""
+    """Return the transaction that suspends jobs.
+
+    Signals are locked before claims. So a signal sent meanwhile either finds the job sleeping and wakes
+    it, or is found by this transaction.
+    """
     held = sorted({job.claim for job, _ in jobs})
     entries = [(job, entry) for job, suspended in jobs for entry in suspended.entries]
     waits = [(job, entry) for job, suspended in jobs for entry in suspended.waits]
@@ -252,7 +262,7 @@ def suspend(worker: int, jobs: Sequence[tuple[ClaimedJob, Suspended]]) -> list[Q
 def return_to_queue(
     worker: int, claim_ids: Sequence[int], job_ids: Sequence[int]
 ) -> list[Query[Any]]:
-    """The transaction that puts unfinished jobs back."""
+    """Return the transaction that returns unfinished jobs to the queue."""
     return [
         claims.lock_exclusive(worker, claim_ids),
         jobs.return_to_queue(worker, claim_ids, job_ids),

@@ -1,16 +1,15 @@
-"""Where to read each queue's lanes from, and in which order.
+"""Cursors of the lanes: from which sequence number each lane is read, and in which order.
 
-Under an old snapshot the rows of claimed jobs stay in the index as dead entries, and a claim that starts
-at the beginning walks over all of them. So each worker remembers, per queue and lane, the lowest number
-it saw alive, its *floor*, and reads from there.
+While an old snapshot is open, the rows of claimed jobs stay in the index as dead entries. A claim that
+starts at the beginning walks over all of them. So each worker keeps a *cursor* per lane: the lowest
+sequence number that its last claim found there. The next claim reads from the cursor on.
 
-A job can be below the floor: its producer committed late, or it was put back under its old number. Only
-a *full* look, from zero, finds it. A full look is taken whenever it is affordable, and what is
-affordable follows from what the last one cost: at most a tenth of the time goes into them. Where nothing
-holds dead entries back a full look costs next to nothing, and nearly every look is one.
+A job can be below the cursor: its producer committed late, or it was requeued under its old number. Only a
+*full read*, from zero, finds it. Full reads may use at most a tenth of the time, measured by the cost of
+the last ones. Without dead entries a full read costs almost nothing, and nearly every read is full.
 
-Lanes are read from 9 down to 0. Every tenth turn the lane that lies furthest behind comes first, so a
-busy lane cannot starve one below it.
+Lanes are read by priority, from 9 down to 0. Every tenth turn they are read by cursor, the lowest first, so
+a busy lane cannot starve one of lower priority.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from typing import Protocol
 PRIORITIES = range(9, -1, -1)
 OLDEST_FIRST_TURNS = 10
 FULL_READ_PAUSE_FACTOR = 10
-"""A full look may take one part in so many of the time."""
+"""After a full read, the pause is this many times its cost."""
 MIN_READ_SECONDS = 0.0003
 COST_SAMPLES = 3
-"""A full look is as dear as the cheapest of so many: what a noisy machine adds to one is not its cost."""
+"""Number of recent full reads; the cheapest is taken as the cost, to ignore noise of the machine."""
 
 
 class HasSeq(Protocol):
@@ -36,7 +35,7 @@ class HasSeq(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """One reading of the queues: its places in order, and the number each is read from."""
+    """Lanes in the order in which a claim reads them, and the sequence number each is read from."""
 
     queues: list[str]
     priorities: list[int]
@@ -55,12 +54,12 @@ class QueueCursors:
         self._needs_full_read = True
 
     def request_full_read(self) -> None:
-        """There may be something below a floor: make sure the next affordable look is a full one."""
+        """Make a full read as soon as one is allowed: there may be jobs below a cursor."""
         self._needs_full_read = True
 
     @property
     def full_read_at(self) -> float | None:
-        """When a full look that is wanted can be afforded; None: none is wanted."""
+        """Monotonic time from which the requested full read is allowed; None if none is requested."""
         return self._full_read_allowed_at if self._needs_full_read else None
 
     def plan(self, now: float) -> ReadPlan:
@@ -69,7 +68,7 @@ class QueueCursors:
         if self._turn % OLDEST_FIRST_TURNS == 0:
             lanes = sorted(self._cursors, key=lambda place: self._cursors[place])
         else:
-            # Queues of one lane take turns at being first.
+            # At each priority, the queues take turns at being first.
             shift = self._turn % len(self._queues)
             order = self._queues[shift:] + self._queues[:shift]
             lanes = [(queue, priority) for priority in PRIORITIES for queue in order]
@@ -83,7 +82,7 @@ class QueueCursors:
     def record(
         self, plan: ReadPlan, found: Sequence[HasSeq], limit: int, seconds: float, now: float
     ) -> bool:
-        """Remember what a look found. Answers whether another one may find more at once."""
+        """Advance the cursors after a read. Return True if another read may find more jobs at once."""
         lowest: dict[int, int] = {}
         found_below = False
         for each in found:
@@ -99,7 +98,7 @@ class QueueCursors:
         if plan.is_full:
             self._full_read_costs.append(max(seconds - self._usual_seconds, MIN_READ_SECONDS))
             self._full_read_allowed_at = now + FULL_READ_PAUSE_FACTOR * min(self._full_read_costs)
-            # Stragglers filled the claim: there may be more of them.
+            # Jobs below a cursor were among a full batch: there may be more of them.
             self._needs_full_read = found_below and not is_exhausted
             return not is_exhausted
         self._usual_seconds = (

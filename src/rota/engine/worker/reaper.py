@@ -1,10 +1,12 @@
-"""Takes back what dead workers held, in every worker, whoever comes first.
+"""Reaper: takes back the jobs of dead workers. Every worker runs one.
 
-The heart says who seems dead and that there are claims nobody looks after; here they are declared dead,
-if nothing has been heard of them since, and their claims are gone through by id, each in a transaction of
-its own that waits for nobody. Several reapers at once are harmless: of two that meet at a claim one
-passes by. A claim that cannot be moved as a whole is moved job by job, and one that cannot be moved at
-all keeps nobody else waiting.
+The heartbeat reports workers that look dead, and whether there are orphaned claims. The reaper then
+
+    1. declares those workers dead, unless they have beaten since they were observed
+    2. takes back the orphaned claims in the order of their ids, each in its own transaction
+
+A transaction skips a claim that is locked, so several reapers can run at once. A claim that cannot be taken
+back as a whole is taken back job by job. A claim that cannot be taken back at all does not delay the rest.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from rota.store.workers import ObservedWorker
 log = logging.getLogger("rota")
 
 CLAIMS_PER_PAGE = 100
-"""Claims looked at in one go."""
+"""Orphaned claims read in one query."""
 
 ENDED_WORKER_RETENTION_SECONDS = 24 * 3600.0
 ENDED_WORKER_CLEANUP_SECONDS = 600.0
@@ -103,7 +105,7 @@ class Reaper(Loop):
                 log.warning("took %s job(s) back from worker %s", count, worker)
 
     async def _take_back(self, orphan: OrphanedClaim) -> int:
-        """Answers how many jobs went back."""
+        """Take back the jobs of a claim, if need be one by one; return how many were taken back."""
         count = 0
         try:
             count = await self._reap_claim(orphan)
@@ -135,6 +137,6 @@ class Reaper(Loop):
         return len(move.jobs)
 
     async def _notify(self, move: MoveResult) -> None:
-        # Of no consequence if it is lost: who waits also looks.
+        # Losing this notification is safe: waiters also poll.
         self._notifier.notify([*move.queues, listeners.JOBS_LOST])
         await self._database.run(listeners.notify_waiters([*move.jobs, *move.runs]))

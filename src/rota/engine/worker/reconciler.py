@@ -1,9 +1,14 @@
-"""Does what the heart hears: stops what is unwanted or lost, and accounts for every claim.
+"""Reconciliation of a worker's jobs and claims with the database, after every beat.
 
-A claim the database has and we do not is one whose answer was lost, perhaps long after the connection
-broke; its jobs go back. A claim we have and the database has not was taken away, or forgotten by a crash
-of the server; what runs under it is stopped, since what it does counts for nothing. Ends that a worker
-which died did not pass on are passed on.
+The answer to a beat lists the claims of this worker and the jobs to cancel. It leads to these actions:
+
+    cancel request                      stop the job
+    claim only in the database          return its jobs to the queue
+    claim only in the worker            stop its jobs, whose outcomes would be refused
+    pending releases                    release the successors, in place of a worker that died
+
+A claim is only in the database if the answer to it was lost, perhaps long after the connection broke. It is
+only in the worker if it was taken back, or if a crash of the server lost it.
 """
 
 from __future__ import annotations
@@ -42,13 +47,13 @@ class ClaimReconciler(Loop):
         self._notifier = notifier
         self._heartbeat: Heartbeat | None = None
         self._answer: BeatAnswer | None = None
-        self._missing_since: dict[int, float] = {}  # claims, and when they were missed first
+        self._missing_since: dict[int, float] = {}  # claims, and when they were first missing
 
     def set_heartbeat(self, heartbeat: Heartbeat) -> None:
         self._heartbeat = heartbeat
 
     def on_beat(self, result: BeatResult) -> None:
-        """What a beat brought."""
+        """Cancel jobs and stop those of lost claims, and leave the rest to the next tick."""
         answer = result.answer
         if answer is None:
             return
@@ -60,7 +65,7 @@ class ClaimReconciler(Loop):
 
     def _drop_lost_claims(self, answer: BeatAnswer, sent_at: float) -> None:
         missing = self._slots.unfinished_claims() - set(answer.claims)
-        # A claim may have come after the beat was sent: one that is missed is asked for once more.
+        # A claim may be newer than the beat: it is lost only if a later beat misses it as well.
         lost = {claim for claim in missing if sent_at > self._missing_since.get(claim, sent_at)}
         now = time.monotonic()
         self._missing_since = {
@@ -88,7 +93,7 @@ class ClaimReconciler(Loop):
 
     async def _return_unknown(self, unknown: set[int]) -> None:
         for held in await self._database.run(claims.by_worker(self._worker)):
-            # Asked anew: what was unknown when the beat was sent may have arrived since.
+            # Check again: the answer to the claim may have arrived since the beat was sent.
             if held.id not in unknown or self._claim_loop.tracks(held.id, held.nonce):
                 continue
             async with self._database.connection() as connection:

@@ -1,15 +1,23 @@
-"""One life of a worker: from its number in the registry until it leaves, or was declared dead.
+"""Session of a worker: one registration, from its id in the registry until it stops or is declared dead.
 
-      wakeups ─────────────┐ (NOTIFY; polling if it fails)
-                           ▼
-ready ──▶ exchange ──▶ desk: backlog ──▶ executors ──▶ finished ──▶ exchange ──▶ outcomes
-  ▲                                                                    │
-  │◀──────────────── timers (with the claim) ◀─── asleep ◀── failed ───┘
+     notifications (polls if they are lost)
+               │
+               ▼
+queued ──▶ claim loop ──▶ slots: backlog ──▶ executors ──▶ outcomes ──▶ claim loop ──▶ database
+  ▲                                                                         │
+  └──────────── timers (with the claim) ◀── sleeping ◀── retried, suspended ┘
 
-`Exchange` trades finished jobs for new ones; `Scribe` writes down what their code comes to meanwhile.
-`Heart` says the worker lives, in a thread of its own, and hears what is asked of it; `Presence` does that,
-`Reaper` takes back what dead workers held, `Prune` and `Tidy` remove what is old, `Watchman` looks for what
-somebody should know and `Courier` tells it. The desk holds what is in between.
+    ClaimLoop          records outcomes and claims jobs
+    JobSlots           holds the claimed jobs and starts them
+    StepWriter         writes journal entries, progress and log lines of running jobs
+    ChildCalls         starts the tasks and flows that jobs call, and waits for them
+    Heartbeat          shows that the worker is alive and receives requests, in a thread of its own
+    ClaimReconciler    handles these requests, and compares the worker's claims with the database
+    Reaper             takes back the jobs of dead workers
+    Scheduler          starts runs of due schedules
+    Pruner, Cleaner    delete old runs; old alerts, locks, rate limits and the like
+    MinuteStats        writes the worker's counters, minute by minute
+    AlertEvaluator     raises and resolves alerts; `AlertDelivery` sends them
 """
 
 from __future__ import annotations
@@ -66,7 +74,7 @@ log = logging.getLogger("rota")
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """What a worker works with, in every life."""
+    """Configuration of a worker, the same for all its sessions."""
 
     database: Database
     listener: Listener
@@ -79,9 +87,9 @@ class WorkerConfig:
     concurrency: int
     metadata: Mapping[str, Any] = field(default_factory=dict)
     run_factories: Mapping[str, RunFactory] = field(default_factory=dict)
-    """What schedules may start, and how it is made."""
+    """Factory of the runs of each task or flow that schedules may start, by name."""
     declared_schedules: Sequence[Schedule] = ()
-    """Schedules, as the code declares them."""
+    """Schedules declared in code."""
     refused_counter: RefusedCounter = field(default_factory=RefusedCounter)
     tracing: Tracing = field(default_factory=Tracing)
     process_counters: ProcessCounters = field(default_factory=ProcessCounters)
@@ -154,7 +162,7 @@ class WorkerSession:
         self.heartbeat = Heartbeat(database, id, lambda: self.slots.running, self._on_result)
         self.reconciler.set_heartbeat(self.heartbeat)
         self.step_threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="rota step")
-        """For steps of coroutines that are plain functions."""
+        """Threads for steps that are plain functions and belong to a coroutine."""
         self._loops: list[Loop] = [
             self.claim_loop,
             self.reconciler,
@@ -196,7 +204,7 @@ class WorkerSession:
             session._unsubscribe = config.listener.subscribe(channel, session._on_notification)
         session.heartbeat.start()
         context = copy_context()
-        context.run(current_job.worker.set, id)  # so that log lines say whose they are
+        context.run(current_job.worker.set, id)  # log lines carry the worker's id
         session._loop_tasks = [
             asyncio.create_task(
                 each.run(), name=f"rota {type(each).__name__.lower()}", context=context
@@ -206,7 +214,6 @@ class WorkerSession:
         return session
 
     def _services_for(self, job: ClaimedJob) -> ContextBackend:
-        """What a job's context reaches the rest by."""
         return JobServices(self, job)
 
     async def _mark_exclusive(self, job: ClaimedJob, exclusive: bool) -> bool:
@@ -232,15 +239,16 @@ class WorkerSession:
         elif payload == listeners.JOBS_LOST:
             self.claim_loop.poll_now(suspects=True)
         elif payload == listeners.MAY_HAVE_MISSED:
-            # It may have been any of these. Somebody who came unseen could die unseen, too.
+            # The missed notification may be any of these. Beat, too: a beat observes the other workers,
+            # and a worker that registered unobserved could also die unobserved.
             self.heartbeat.beat_now()
             self.scheduler.on_schedules_changed()
             self.claim_loop.poll_now(suspects=True)
 
-    # Ending it
+    # Shutdown
 
     def stop_claiming(self) -> None:
-        """Stop claiming, and let what runs know."""
+        """Stop claiming, and set `ctx.draining` for running jobs."""
         self.draining = True
         self.pruner.stop()
         self.cleaner.stop()
@@ -249,7 +257,7 @@ class WorkerSession:
         self.slots.drain()
 
     async def mark_draining(self) -> None:
-        """Say in the registry that nothing more is taken: from then on claiming refuses, too."""
+        """Mark the worker as draining in the registry: from then on the claim statement refuses, too."""
         await self.database.run(workers.mark_draining(self.id))
 
     async def wait_flushed(self) -> None:
@@ -258,7 +266,7 @@ class WorkerSession:
             await asyncio.sleep(0.01)
 
     async def stop(self, timeout: float) -> None:
-        """Stop every loop but the heart."""
+        """Stop every loop except the heartbeat, and close their connections."""
         self._unsubscribe()
         self._unsubscribe = lambda: None
         for loop in self._loops:
@@ -276,7 +284,7 @@ class WorkerSession:
         self.step_threads.shutdown(wait=False, cancel_futures=True)
 
     async def mark_stopped(self) -> None:
-        """Sign off; the heart stops last."""
+        """Mark the worker as stopped in the registry. Call before `stop_heartbeat`."""
         try:
             if await wait_at_most(
                 self.database.run_with_retry(workers.mark_stopped(self.id), outage_timeout=1.0), 1.0
@@ -294,14 +302,13 @@ class WorkerSession:
 
 
 _cancelled_tasks: set[asyncio.Future[object]] = set()
-"""What is cancelled and not waited for: kept, lest it be collected on its way."""
+"""Cancelled tasks that are not awaited. The references keep them from being garbage-collected."""
 
 
 async def wait_at_most(coroutine: Coroutine[Any, Any, object], timeout: float) -> bool:
-    """Do something, for so many seconds at most. Was it done?
+    """Await a coroutine for `timeout` seconds at most. Return True if it finished.
 
-    What was not is cancelled and left alone: a query on a connection that is dead takes seconds to be
-    cancelled.
+    Otherwise it is cancelled and not awaited: cancelling a query on a dead connection takes seconds.
     """
     task: asyncio.Future[object] = asyncio.ensure_future(coroutine)
     await asyncio.wait([task], timeout=max(timeout, 0.0))

@@ -1,9 +1,9 @@
-"""What a worker has on its desk: the jobs it holds, and where each of them is.
+"""Slots of a worker: the jobs it holds, from the claim to the outcome.
 
-    put ──▶ backlog ──▶ running ──▶ finished ──▶ take
+    add ──▶ backlog ──▶ running ──▶ outcomes ──▶ take_outcomes
 
-The exchange puts claimed jobs on one side and takes finished ones from the other; executors do what is
-in between. The desk starts as many as there are places.
+The claim loop adds claimed jobs and takes the outcomes of finished ones. In between, executors run the
+jobs. `JobSlots` starts a job from the backlog whenever a slot is free.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ OUTCOMES_PER_WAKE = 50
 
 @dataclass(slots=True)
 class OutcomeBatch:
-    """Finished jobs on their way to be recorded."""
+    """Outcomes of jobs that are to be recorded."""
 
     succeeded: list[tuple[ClaimedJob, str | None, float]] = field(default_factory=list)
     finished: list[tuple[ClaimedJob, FinalOutcome, float]] = field(default_factory=list)
@@ -55,7 +55,7 @@ class OutcomeBatch:
     restarted: list[tuple[ClaimedJob, Restarted, float]] = field(default_factory=list)
     already_recorded: list[tuple[ClaimedJob, float]] = field(default_factory=list)
     trace_links: list[tuple[int, str]] = field(default_factory=list)
-    """Where those of them were that others wait for."""
+    """Span of each traced job that successors or callers may wait for."""
 
     def __bool__(self) -> bool:
         rare = (
@@ -64,7 +64,7 @@ class OutcomeBatch:
         return bool(self.succeeded or rare or self.suspended or self.restarted)
 
     def split(self) -> Iterator[OutcomeBatch]:
-        """The same jobs, a batch each."""
+        """Yield one batch for each outcome."""
         yield from (OutcomeBatch(succeeded=[each]) for each in self.succeeded)
         yield from (OutcomeBatch(finished=[each]) for each in self.finished)
         yield from (OutcomeBatch(retried=[each]) for each in self.retried)
@@ -90,6 +90,12 @@ async def _mark_nothing(job: ClaimedJob, exclusive: bool) -> bool:
 
 
 class JobSlots:
+    """Jobs of one worker session.
+
+    `capacity` is the number of slots. `services_for` returns the backend of a job's context.
+    `mark_exclusive` stores that a suspect runs alone.
+    """
+
     def __init__(
         self,
         tasks: Mapping[str, TaskDefinition],
@@ -105,14 +111,14 @@ class JobSlots:
         self.capacity = capacity
         self._backlog: deque[tuple[float, ClaimedJob]] = deque()
         self._running: dict[int, ClaimedJob] = {}
-        # Of those running, those that only wait, and take no place: in so many branches.
+        # Running jobs that only wait and use no slot, with the number of branches that wait.
         self._parked: dict[ClaimedJob, int] = {}
         self._outcomes = OutcomeBatch()
         self._on_outcome: Callable[[], None] = lambda: None
         self._empty = asyncio.Event()
         self._empty.set()
         self.expected_nonces: set[UUID] = set()
-        """Nonces of claims that jobs here are about to have."""
+        """Nonces of the claims that jobs in these slots are about to receive."""
         self._exclusive_run = ExclusiveRun(
             mark_exclusive, self._count_others, self._on_exclusive_end
         )
@@ -125,7 +131,7 @@ class JobSlots:
     def on_outcome(self, callback: Callable[[], None]) -> None:
         self._on_outcome = callback
 
-    # What is where
+    # State
 
     @property
     def backlog(self) -> int:
@@ -133,7 +139,7 @@ class JobSlots:
 
     @property
     def running(self) -> int:
-        """How many places are taken."""
+        """Number of slots in use. Parked jobs use none."""
         return len(self._running) - len(self._parked)
 
     @property
@@ -142,7 +148,7 @@ class JobSlots:
 
     @property
     def oldest_wait_seconds(self) -> float:
-        """How long the oldest job here has waited for a place."""
+        """Seconds that the oldest job of the backlog has waited for a slot."""
         return time.monotonic() - self._backlog[0][0] if self._backlog else 0.0
 
     @property
@@ -155,11 +161,11 @@ class JobSlots:
 
     @property
     def is_reserved(self) -> bool:
-        """Whether one job is to run alone, so that nothing else may begin."""
+        """True if a suspect has to run alone, so that no other job may start."""
         return self._exclusive_run.is_reserved
 
     def claims(self) -> set[int]:
-        """The claims of everything here."""
+        """Return the claims of all jobs in the backlog, running, or with an outcome to record."""
         return (
             {job.claim for job in self._running.values()}
             | {job.claim for _, job in self._backlog}
@@ -167,18 +173,18 @@ class JobSlots:
         )
 
     def unfinished_claims(self) -> set[int]:
-        """The claims of what runs here or is about to."""
+        """Return the claims of the jobs that run or are in the backlog."""
         running = {job.claim for job in self._running.values()}
         return (running | {job.claim for _, job in self._backlog}) - {RECORDED_CLAIM}
 
-    # In, through, out
+    # From the claim to the outcome
 
     def add(self, jobs: Sequence[ClaimedJob]) -> None:
         now = time.monotonic()
         self._executors.refresh_tracing()
         self._backlog.extend([(now, job) for job in jobs])
         if jobs and jobs[0].lost < 0:
-            # Suspects come first: there is room for them, and they are not held ahead.
+            # Suspects start first: they are claimed only for free slots, and never prefetched.
             self._backlog.rotate(len(jobs))
         if self._backlog:
             self._empty.clear()
@@ -192,7 +198,7 @@ class JobSlots:
                 self._on_outcome()
                 break
             _, job = backlog.popleft()
-            # What it has begun it may end, however long it has slept.
+            # A job that already ran steps does not expire.
             if job.expired and not job.has_steps:
                 self._outcomes.finished.append((job, FinalOutcome("expired", None), 0.0))
                 self._on_outcome()
@@ -208,19 +214,19 @@ class JobSlots:
                 else:
                     self._executors.start(job, task, retry, timeout)
             except Exception as error:
-                # Options that no longer make sense fail this job, not the worker.
+                # Options that are no longer valid fail this job, not the worker.
                 self._finish(job, outcome_of_error(error, job, task.policy.retry), 0.0)
         if not running and not backlog:
             self._empty.set()
 
     def _discard_previous(self, previous: ClaimedJob) -> None:
-        """The job is here again, under another claim: what runs under the old one counts for nothing."""
+        """Stop an attempt whose job was claimed again by this worker: its old claim is lost."""
         self._parked.pop(previous, None)
         self._exclusive_run.end(previous)
         self._stop(previous, StopReason.CLAIM_LOST)
 
     def _count_others(self) -> int:
-        """How many others do something that could do harm."""
+        """Return the number of other jobs in slots. Parked jobs are harmless and not counted."""
         return len(self._running) - len(self._parked) - 1
 
     def _on_exclusive_end(self) -> None:
@@ -230,7 +236,7 @@ class JobSlots:
     def _start_suspect(
         self, job: ClaimedJob, task: TaskDefinition, retry: Retry, timeout: float | None
     ) -> None:
-        """Whether a job that was lost with a worker runs again is said first."""
+        """Decide whether a job that was lost with its worker runs again, and start it if so."""
 
         exclusive = must_run_alone(job)
         if exclusive:
@@ -258,7 +264,7 @@ class JobSlots:
                 job, AlreadyRecorded() if job.claim == RECORDED_CLAIM else outcome
             )
         if self._running.get(job.job) is not job:
-            return  # it was given up on before it ended; perhaps it is here again
+            return  # the attempt was abandoned before it ended; a newer one may be running
         del self._running[job.job]
         if self._parked:
             self._parked.pop(job, None)
@@ -273,7 +279,8 @@ class JobSlots:
         match outcome:
             case Succeeded(result):
                 outcomes.succeeded.append((job, result, seconds))
-                # One call to wake the exchange, and one whenever there is enough for a second trade.
+                # Wake the claim loop for the first outcome, then once per OUTCOMES_PER_WAKE: by then a
+                # second round trip may be worth it.
                 needs_wake = len(outcomes.succeeded) % OUTCOMES_PER_WAKE == 1
             case FinalOutcome():
                 outcomes.finished.append((job, outcome, seconds))
@@ -303,7 +310,7 @@ class JobSlots:
             self._on_outcome()
 
     def _add_trace_link(self, job: ClaimedJob, span: str, outcome: Outcome) -> None:
-        """Of a job that is over, whoever waits for it is told where it was in a trace."""
+        """Keep the span of a finished job, so that jobs that waited for it can link to it."""
         if (
             job.run is not None
             and isinstance(outcome, Succeeded | FinalOutcome)
@@ -312,17 +319,17 @@ class JobSlots:
             self._outcomes.trace_links.append((job.job, span))
 
     def finish_detached(self, job: ClaimedJob, outcome: Outcome) -> None:
-        """The job has left, and its code will not end: what it still does is not looked at."""
+        """Record the outcome of a job whose code does not end. Later results of the code are ignored."""
         self._finish(job, outcome, 0.0)
 
     def take_outcomes(self) -> OutcomeBatch:
-        """Everything finished since the last call."""
+        """Return the outcomes since the last call."""
         taken, self._outcomes = self._outcomes, OutcomeBatch()
         return taken
 
     @contextmanager
     def parked(self, job: ClaimedJob) -> Iterator[None]:
-        """While a job only waits for others, its place is somebody else's: perhaps theirs."""
+        """Free the slot of a job while it only waits for other jobs, which may need that slot."""
         if self._running.get(job.job) is job:
             self._parked[job] = self._parked.get(job, 0) + 1
             self._exclusive_run.allow_others(job)
@@ -336,10 +343,13 @@ class JobSlots:
             else:
                 self._parked.pop(job, None)
 
-    # Letting go
+    # Cancelling, stopping and returning jobs
 
     def return_unstarted(self, older_than: float) -> int:
-        """Give up jobs that have waited here for a place too long: somebody else may have one."""
+        """Return jobs that have waited `older_than` seconds for a slot to the queue, and their number.
+
+        Another worker may have a free slot.
+        """
         returned = 0
         oldest = time.monotonic() - older_than
         while self._backlog and self._backlog[0][0] <= oldest:
@@ -350,7 +360,7 @@ class JobSlots:
         return returned
 
     def cancel(self, jobs: Sequence[int]) -> None:
-        """Somebody wished these cancelled: they never start, or are told to stop."""
+        """Cancel jobs: those in the backlog never start, running ones are asked to stop."""
         cancelled = set(jobs)
         for entry in [entry for entry in self._backlog if entry[1].job in cancelled]:
             self._backlog.remove(entry)
@@ -361,18 +371,18 @@ class JobSlots:
             self._on_outcome()
 
     def stop_all(self) -> None:
-        """Tell everything that runs to stop; what does goes back as it was."""
+        """Ask all running jobs to stop. A job that stops returns to the queue, its attempt uncounted."""
         self.return_unstarted(older_than=0)
         for job in list(self._running.values()):
             self._stop(job, StopReason.DRAINED)
 
     def stop_parked(self) -> None:
-        """Let go of jobs that only wait for others: they can wait elsewhere."""
+        """Ask jobs that only wait for other jobs to stop: they can wait in another worker."""
         for job in list(self._parked):
             self._stop(job, StopReason.DRAINED)
 
     def drop_claims(self, claims: Collection[int] | None = None) -> int:
-        """These claims, or all, were taken away: stop what runs under them, and record nothing of it."""
+        """Stop the jobs of lost claims (None: of all claims) without an outcome; return their number."""
         remaining = [entry for entry in self._backlog if not _is_in_claims(entry[1], claims)]
         dropped = len(self._backlog) - len(remaining)
         self._backlog = deque(remaining)
@@ -385,7 +395,7 @@ class JobSlots:
         return dropped
 
     def abandon(self, *, return_jobs: bool = True) -> None:
-        """Let go of what would not stop. If it ends after all, nobody listens any more."""
+        """Free the slots of jobs that do not stop. If one ends later, its outcome is ignored."""
         if return_jobs:
             self._outcomes.returned += self._running.values()
         self._running.clear()
@@ -399,7 +409,7 @@ class JobSlots:
         await self._empty.wait()
 
     def drain(self) -> None:
-        """Let what runs know that it had better come to an end."""
+        """Set `ctx.draining` for running jobs, so that their code can end early."""
         self._executors.drain()
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A worker: it lives, leaves, and if it was declared dead in between, lives again under another number."""
+"""Worker: starts, drains and stops; registers again with a new id after it was declared dead."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from rota.store.query import load_all
 log = logging.getLogger("rota")
 
 DEAD_FLUSH_SECONDS = 2.0
-"""Seconds in which a worker that was declared dead may still record what nobody has taken back yet."""
+"""Limit for each step of shutting down a session that was declared dead.
+
+Outcomes of jobs that the reaper has not taken back yet can still be recorded in this time.
+"""
 
 
 class Worker:
@@ -45,32 +48,32 @@ class Worker:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has been started, and has not left."""
+        """True if the worker was started and has not stopped."""
         return self._session is not None and not self._stopped.is_set()
 
     @property
     def id(self) -> int:
-        """Its number in the registry: a new one with each life."""
+        """Id in the registry. Each session has a new one."""
         return self.session.id
 
     def on_drain_request(self, callback: Callable[[], None]) -> None:
-        """What to do when somebody wants it to leave: `rota drain`, or the same from SQL."""
+        """Call `callback` when an operator requests a drain, with `rota drain` or in SQL."""
         self._on_drain_request = callback
 
     def on_drain(self, callback: Callable[[], object], on_hurry: Callable[[], object]) -> None:
-        """What else is to be done as soon as it drains, and as soon as it is to hurry."""
+        """Call `callback` when the worker begins to drain, and `on_hurry` when `hurry` is called."""
         self._on_drain = callback
         self._on_hurry = on_hurry
 
     def _drain_in_background(self) -> None:
-        """Inside a program that goes on: drain, and be there no more."""
+        """Drain and stop without ending the process: the worker runs inside another program."""
         if self._drain_task is None:
             self._drain_task = asyncio.create_task(self.stop(), name="rota drain")
 
     async def start(self) -> None:
         load_all(self._config.database.schema)
         for task in self._config.tasks.values():
-            # What is wrong with a task is found now, not in a job.
+            # Find mistakes in a task's definition now, not in a job.
             task.arguments_decoder  # noqa: B018
             if task.policy.isolation is not None:
                 import_path_of(task)
@@ -90,7 +93,10 @@ class Worker:
             self._reregistering = asyncio.create_task(self._register_again(), name="rota rebirth")
 
     async def _register_again(self) -> None:
-        """What the old number holds is being taken away: stop it, and begin anew."""
+        """Stop the jobs of the session that was declared dead, and start a new session.
+
+        Other workers take back the claims of the old session.
+        """
         old = self.session
         dropped = old.slots.drop_claims()
         log.warning(
@@ -120,7 +126,7 @@ class Worker:
         self._config.event_bus.publish(events.WorkerReregistered(self.id, old.id))
 
     def hurry(self) -> None:
-        """Do not wait for what runs, now or when it drains."""
+        """Stop running jobs instead of waiting for them, in this drain or the next one."""
         self._hurried = True
         self._on_hurry()
         if self._drain is not None:
@@ -129,8 +135,11 @@ class Worker:
     async def stop(
         self, drain_timeout: float | None = None, requests_answered: asyncio.Event | None = None
     ) -> None:
-        """Leave without losing work: what cannot finish in time goes back, the attempt uncounted. `stay`:
-        sign off when this is set, within the grace, and not before."""
+        """Drain and stop without losing work.
+
+        Jobs that do not finish within `drain_timeout` seconds return to the queue, attempts uncounted.
+        With `requests_answered`, stay registered until the event is set, `drain_timeout` at most.
+        """
         if self._session is None:
             return
         if self._is_stopping:
@@ -152,4 +161,4 @@ class Worker:
             await self._config.notifier.close()
             self._config.event_bus.publish(events.WorkerStopped(self.id))
         finally:
-            self._stopped.set()  # others wait for it, whatever became of it
+            self._stopped.set()  # also after an error: other calls of stop() wait for it

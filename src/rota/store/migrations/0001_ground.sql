@@ -26,7 +26,7 @@ return statement_timestamp();
 -- one that comes back takes the next number.
 create sequence rota.ids;
 
-create type rota.presence as enum ('active', 'draining', 'stopped', 'dead');
+create type rota.worker_state as enum ('active', 'draining', 'stopped', 'dead');
 
 -- Who works, or did lately. The row is updated with every beat, in place: nothing that changes is indexed.
 create table rota.workers (
@@ -40,24 +40,24 @@ create table rota.workers (
     schedules text[] not null default '{}',             -- that its code declares
     capacity integer not null,
     metadata json not null default '{}',
-    seat     integer,                                   -- the advisory lock its beat's connection holds, if any
-    state    rota.presence not null default 'active',
+    session_lock     integer,                                   -- the advisory lock its beat's connection holds, if any
+    state    rota.worker_state not null default 'active',
     running  integer not null default 0,                -- as of the last beat
     lag      real not null default 0,                   -- … by how many seconds its event loop was late
     started  timestamptz not null default rota.clock(),
-    beat     timestamptz not null default rota.clock(),
+    last_beat     timestamptz not null default rota.clock(),
     beats    bigint not null default 0,                 -- what others watch: it moves even if the clock stands
-    asked    timestamptz,                               -- somebody wants it to drain
+    drain_requested    timestamptz,                               -- somebody wants it to drain
     ended    timestamptz,                               -- when it left or was declared dead
-    blamed   bigint[],                                  -- of what it held when it died, what killed it
-    doubted  bigint[]                                   -- … or may have
+    charged_jobs   bigint[],                                  -- of what it held when it died, what killed it
+    doubtful_jobs  bigint[]                                   -- … or may have
 ) with (fillfactor = 50);
 
 -- What a worker knows that knows too much to say it with every claim.
-create table rota.skills (
+create table rota.worker_tasks (
     worker  bigint not null,
     task    text collate "C" not null,
-    patient boolean not null,                           -- tried more than once, so it may be held ahead
+    prefetchable boolean not null,                           -- tried more than once, so it may be held ahead
     primary key (worker, task)
 );
 
@@ -72,16 +72,16 @@ create table rota.jobs (
     run      bigint,                                    -- null: started alone, its run is itself
     created  timestamptz not null default rota.clock(),
     expires  timestamptz,
-    lane     smallint not null default 0 check (lane between 0 and 9),
+    priority     smallint not null default 0 check (priority between 0 and 9),
     task     text collate "C" not null,
     queue    text collate "C" not null,
     key      text collate "C",
     args     json not null,
     options  json,                                      -- what `using(…)` said beyond the task's own policy
     rule     rota.rule,
-    children bigint[],                                  -- who waits for it: jobs of its run, or the run itself
+    successors bigint[],                                  -- who waits for it: jobs of its run, or the run itself
     inputs   json,                                      -- argument → the job whose result it is
-    origin   bigint,                                    -- the run this one was forked from
+    forked_from   bigint,                                    -- the run this one was forked from
     trace    text                                       -- where its start was in a trace, as a W3C traceparent
 );
 
@@ -94,10 +94,10 @@ create table rota.runs (
     key      text collate "C",
     parent   bigint,                                    -- the job that made the calls
     number   integer,                                   -- … which of its calls these are
-    origin   bigint,                                    -- the run this one was forked from
+    forked_from   bigint,                                    -- the run this one was forked from
     input    json not null,
     jobs     bigint[] not null,
-    children bigint[]                                   -- the run it is one call of
+    successors bigint[]                                   -- the run it is one call of
 );
 create unique index runs_parent on rota.runs (parent, number) where parent is not null;
 
@@ -105,10 +105,10 @@ create unique index runs_parent on rota.runs (parent, number) where parent is no
 -- just now and is a suspect, in a claim of its own and judged before it runs: -1, lost in company; -2, lost in
 -- company once more; -n - 2, n workers died of it. One that was lost once (-1, -3) runs like any other; the rest are
 -- grave, and run with nothing beside them that has not run for a while.
-create table rota.ready (
+create table rota.queued (
     seq     bigint not null,
     job     bigint not null,
-    lane    smallint not null,
+    priority    smallint not null,
     attempt smallint not null default 1,
     lost    smallint not null default 0,
     queue   text collate "C" not null,
@@ -117,14 +117,14 @@ create table rota.ready (
     autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 20000,
     autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.5
 );
-create index ready_order on rota.ready (queue, lane, seq);
+create index queued_order on rota.queued (queue, priority, seq);
 -- Suspects are claimed one by one, whatever their number.
-create index ready_suspects on rota.ready (lane desc, seq) where lost < 0;
+create index queued_suspects on rota.queued (priority desc, seq) where lost < 0;
 
-create table rota.asleep (
+create table rota.sleeping (
     job     bigint primary key,
-    wake    timestamptz not null,
-    lane    smallint not null,
+    wake_at    timestamptz not null,
+    priority    smallint not null,
     attempt smallint not null default 1,
     lost    smallint not null default 0,
     queue   text collate "C" not null,
@@ -132,7 +132,7 @@ create table rota.asleep (
     signals text[],                                     -- … or for one of these, whichever comes first
     since   timestamptz not null default rota.clock()
 );
-create index asleep_wake on rota.asleep (wake);
+create index sleeping_wake_at on rota.sleeping (wake_at);
 
 -- Jobs and runs that wait for others to end. The counts are changed under the row's lock, rows are
 -- locked in the order of their ids: of two last parents that end together, the second one sees the first.
@@ -144,7 +144,7 @@ create table rota.waiting (
     skipped   integer not null default 0,
     attempt   smallint not null default 1,
     rule      rota.rule,                                -- null: a run
-    lane      smallint,
+    priority      smallint,
     queue     text collate "C",
     task      text collate "C",
     since     timestamptz not null default rota.clock()
@@ -155,7 +155,7 @@ create table rota.waiting (
 );
 
 -- Ends that are recorded but still have to be passed on: the rows of those who wait were busy.
-create table rota.echoes (
+create table rota.pending_releases (
     job  bigint primary key,
     kind rota.outcome not null
 );
@@ -165,8 +165,8 @@ create table rota.claims (
     worker   bigint not null,
     nonce    uuid not null,                             -- the client made it: a lost answer can be found again
     at       timestamptz not null default rota.clock(),
-    until    timestamptz,                               -- it runs out then, whatever becomes of the worker
-    alone    boolean,                                   -- of a suspect that runs: whether it does so alone
+    expires    timestamptz,                               -- it runs out then, whatever becomes of the worker
+    exclusive    boolean,                                   -- of a suspect that runs: whether it does so alone
     jobs     bigint[] not null,
     attempts smallint[] not null,
     lost     smallint[] not null,
@@ -188,7 +188,7 @@ create table rota.outcomes (
     claim   bigint,                                     -- under which it was recorded; null: it never ran, or was lost
     worker  bigint,
     at      timestamptz not null default rota.clock(),
-    took    real,
+    seconds    real,
     state   rota.outcome not null,
     attempt smallint not null,
     result  json,
@@ -198,7 +198,7 @@ create table rota.outcomes (
 -- Jobs that were lost with their workers too often to be tried once more.
 create table rota.quarantine (
     job     bigint primary key,
-    lane    smallint not null,
+    priority    smallint not null,
     attempt smallint not null,
     lost    smallint not null,
     queue   text collate "C" not null,
@@ -220,7 +220,7 @@ create table rota.attempts (
     claim   bigint,
     worker  bigint,
     at      timestamptz not null default rota.clock(),
-    took    real,
+    seconds    real,
     state   rota.outcome not null,
     attempt smallint not null,
     result  json,
@@ -232,7 +232,7 @@ create table rota.keys (
     task       text collate "C" not null,
     key        text collate "C" not null,
     run        bigint not null,
-    until      timestamptz,                             -- null: for good
+    expires      timestamptz,                             -- null: for good
     while_open boolean not null default false,          -- only until the run has finished
     primary key (task, key)
 );
@@ -258,20 +258,20 @@ select job.id as job,
        job.queue,
        coalesce(outcome.state::text,
                 case when held.job is not null then 'running'
-                     when asleep.job is not null then 'asleep'
+                     when sleeping.job is not null then 'sleeping'
                      when waiting.job is not null then 'waiting'
                      when quarantine.job is not null then 'quarantined'
-                     else 'ready' end) as state,
-       coalesce(outcome.attempt, held.attempt, asleep.attempt, waiting.attempt, quarantine.attempt,
+                     else 'queued' end) as state,
+       coalesce(outcome.attempt, held.attempt, sleeping.attempt, waiting.attempt, quarantine.attempt,
                 (select max(attempts.attempt) + 1 from rota.attempts where attempts.job = job.id),
                 1)::smallint as attempt,
        coalesce(outcome.worker, held.worker) as worker,
-       coalesce(outcome.at, held.at, asleep.since, waiting.since, quarantine.at,
+       coalesce(outcome.at, held.at, sleeping.since, waiting.since, quarantine.at,
                 (select max(attempts.at) from rota.attempts where attempts.job = job.id),
                 job.created) as since
   from rota.jobs as job
   left join rota.outcomes as outcome on outcome.job = job.id
-  left join rota.asleep on asleep.job = job.id
+  left join rota.sleeping on sleeping.job = job.id
   left join rota.waiting on waiting.job = job.id
   left join rota.quarantine on quarantine.job = job.id
   left join (select member.job, member.attempt, claims.worker, claims.at
@@ -304,7 +304,7 @@ comment on view rota.run_state is
     'the state of its job for a task. Public and stable.';
 
 -- Take a key for a run, or find out which run has it: answers that run's id.
-create function rota.take_key(
+create function rota.reserve_key(
     task text, key text, run bigint, unique_for interval, unique_open boolean
 ) returns bigint
 language plpgsql
@@ -316,25 +316,25 @@ declare
 begin
     loop
         begin
-            insert into rota.keys as held (task, key, run, until, while_open)
-            values (take_key.task, take_key.key, take_key.run,
-                    rota.clock() + take_key.unique_for, take_key.unique_open)
+            insert into rota.keys as held (task, key, run, expires, while_open)
+            values (reserve_key.task, reserve_key.key, reserve_key.run,
+                    rota.clock() + reserve_key.unique_for, reserve_key.unique_open)
             on conflict on constraint keys_pkey do update
-               set run = excluded.run, until = excluded.until, while_open = excluded.while_open
-             where held.until <= rota.clock()
+               set run = excluded.run, expires = excluded.expires, while_open = excluded.while_open
+             where held.expires <= rota.clock()
                 or (held.while_open
                     and exists (select from rota.outcomes where outcomes.job = held.run));
         exception when lock_not_available then
-            raise exception 'key % of task % is held by an open transaction', take_key.key, take_key.task
+            raise exception 'key % of task % is held by an open transaction', reserve_key.key, reserve_key.task
                 using errcode = 'RT001';
         end;
         if found then
-            return take_key.run;
+            return reserve_key.run;
         end if;
         -- A new statement: the insert's own snapshot may be older than the row it met.
         select held.run into holder
           from rota.keys as held
-         where held.task = take_key.task and held.key = take_key.key;
+         where held.task = reserve_key.task and held.key = reserve_key.key;
         if found then
             return holder;
         end if;
@@ -389,7 +389,7 @@ begin
     created := true;
 
     if start.key is not null then
-        start.run := rota.take_key(
+        start.run := rota.reserve_key(
             start.task, start.key, start.run, start.unique_for, start.unique_open);
         if start.run <> fresh then
             created := false;
@@ -398,15 +398,15 @@ begin
     end if;
 
     start.at := coalesce(start.at, rota.clock() + start.delay);
-    insert into rota.jobs (id, expires, lane, task, queue, key, args, options, trace)
+    insert into rota.jobs (id, expires, priority, task, queue, key, args, options, trace)
     values (start.run, coalesce(start.expires, rota.clock() + start.expires_in),
             start.priority, start.task, start.queue, start.key, start.args, start.options, start.trace);
 
     if start.at > rota.clock() then
-        insert into rota.asleep (job, wake, lane, queue, task)
+        insert into rota.sleeping (job, wake_at, priority, queue, task)
         values (start.run, start.at, start.priority, start.queue, start.task);
     else
-        insert into rota.ready (seq, job, lane, queue, task)
+        insert into rota.queued (seq, job, priority, queue, task)
         values (start.run, start.run, start.priority, start.queue, start.task);
     end if;
 

@@ -16,10 +16,10 @@
 -- whether something is left to `settle`.
 --
 -- The first round waits for locks, in the order of ids. Later rounds would have to wait out of order, so
--- they do not wait: what they cannot lock is left in `echoes`, for a transaction of its own.
+-- they do not wait: what they cannot lock is left in `pending_releases`, for a transaction of its own.
 --
 -- With `due`, the first round counts one parent as ended for each of these instead.
-create function rota.pass_on(
+create function rota.release_successors(
     ended      bigint[],
     kinds      rota.outcome[] default null,
     with_runs  boolean default false,                   -- whether there are runs among them
@@ -47,21 +47,21 @@ begin
     runs := '{}';
     rest := false;
     loop
-        if pass_on.due is not null then
+        if release_successors.due is not null then
             select array_agg(each.job order by each.job), array_agg(1), array_agg(0), array_agg(0), array_agg(0)
               into whom, parents, faults, stops, skips
-              from unnest(pass_on.due) as each (job);
-            pass_on.due := null;
+              from unnest(release_successors.due) as each (job);
+            release_successors.due := null;
         else
             with node as materialized (
-                select found.run, found.children, given.kind
-                  from unnest(pass_on.ended, pass_on.kinds) as given (job, kind)
+                select found.run, found.successors, given.kind
+                  from unnest(release_successors.ended, release_successors.kinds) as given (job, kind)
                  cross join lateral (
-                       select jobs.run, jobs.children from rota.jobs where jobs.id = given.job
+                       select jobs.run, jobs.successors from rota.jobs where jobs.id = given.job
                         union all
-                       select null, runs.children
+                       select null, runs.successors
                          from rota.runs
-                        where pass_on.with_runs and runs.id = given.job
+                        where release_successors.with_runs and runs.id = given.job
                        offset 0
                        ) as found
             ),
@@ -69,7 +69,7 @@ begin
                 select child.job, 1 as parent,
                        case when child.job = node.run then null else node.kind end as kind
                   from node
-                 cross join lateral unnest(node.children) as child (job)
+                 cross join lateral unnest(node.successors) as child (job)
                  union all
                 -- A failure is the run's failure, whoever else waits for the job.
                 select node.run, 0, node.kind
@@ -103,8 +103,8 @@ begin
             perform from rota.waiting where waiting.job = any(whom) for update skip locked;
             get diagnostics others = row_count;
             if others < there then
-                insert into rota.echoes (job, kind)
-                select each.job, each.kind from unnest(pass_on.ended, pass_on.kinds) as each (job, kind);
+                insert into rota.pending_releases (job, kind)
+                select each.job, each.kind from unnest(release_successors.ended, release_successors.kinds) as each (job, kind);
                 rest := true;
                 exit;
             end if;
@@ -128,7 +128,7 @@ begin
              using due
              where waiting.job = due.job
                and waiting.open <= due.parents
-            returning waiting.job, waiting.rule, waiting.lane, waiting.attempt, waiting.queue, waiting.task,
+            returning waiting.job, waiting.rule, waiting.priority, waiting.attempt, waiting.queue, waiting.task,
                       waiting.failed + due.faults as failed, waiting.cancelled + due.stops as cancelled,
                       waiting.skipped + due.skips as skipped
         ),
@@ -156,10 +156,10 @@ begin
               from wished
         ),
         put as (
-            insert into rota.ready (seq, job, lane, attempt, queue, task)
-            select nextval('rota.ids'), judged.job, judged.lane, judged.attempt, judged.queue, judged.task
+            insert into rota.queued (seq, job, priority, attempt, queue, task)
+            select nextval('rota.ids'), judged.job, judged.priority, judged.attempt, judged.queue, judged.task
               from (select judged.* from judged where judged.goes order by judged.job) as judged
-            returning ready.queue
+            returning queued.queue
         ),
         skipped as (
             insert into rota.outcomes (job, state, attempt, error)
@@ -189,21 +189,21 @@ begin
         select array(select distinct put.queue from put),
                array_agg(judged.job) filter (where judged.rule is null),
                array_agg(judged.job), array_agg(judged.kind)
-          into news, over, pass_on.ended, pass_on.kinds
+          into news, over, release_successors.ended, release_successors.kinds
           from judged
          where judged.rule is null or not judged.goes;
 
         queues := queues || news;
         runs := runs || over;
-        exit when pass_on.ended is null;
+        exit when release_successors.ended is null;
         waits := false;
-        pass_on.with_runs := true;
+        release_successors.with_runs := true;
     end loop;
 end
 $$;
 
--- Pass on what could not be passed on before. Answers as pass_on does.
-create function rota.settle(most integer, out queues text[], out runs bigint[], out rest boolean)
+-- Pass on what could not be passed on before. Answers as release_successors does.
+create function rota.release_pending(most integer, out queues text[], out runs bigint[], out rest boolean)
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
@@ -216,10 +216,10 @@ declare
     kinds rota.outcome[];
 begin
     with taken as (
-        delete from rota.echoes
-         where echoes.job = any(array(
-               select echoes.job from rota.echoes order by echoes.job limit most for update skip locked))
-        returning echoes.job, echoes.kind
+        delete from rota.pending_releases
+         where pending_releases.job = any(array(
+               select pending_releases.job from rota.pending_releases order by pending_releases.job limit most for update skip locked))
+        returning pending_releases.job, pending_releases.kind
     )
     select array_agg(taken.job), array_agg(taken.kind) into ended, kinds from taken;
     if ended is null then
@@ -228,13 +228,13 @@ begin
         rest := false;
         return;
     end if;
-    select passed.* into queues, runs, rest from rota.pass_on(ended, kinds, with_runs => true) as passed;
+    select passed.* into queues, runs, rest from rota.release_successors(ended, kinds, with_runs => true) as passed;
 end
 $$;
 
 -- Let jobs of a run wait anew, none of which has an outcome or is anywhere: those among them whose parents
--- have all ended go on at once. The run waits for them. Answers as pass_on does.
-create function rota.lay(
+-- have all ended go on at once. The run waits for them. Answers as release_successors does.
+create function rota.place_job(
     run bigint, anew bigint[], attempt smallint, out queues text[], out runs bigint[], out rest boolean
 )
 language plpgsql
@@ -242,40 +242,40 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
     with member as materialized (
-        select job.id, job.run, job.rule, job.lane, job.queue, job.task, job.children,
-               job.id = any(lay.anew) as open
+        select job.id, job.run, job.rule, job.priority, job.queue, job.task, job.successors,
+               job.id = any(place_job.anew) as open
           from rota.jobs as job
-         where job.id = any((select runs.jobs from rota.runs where runs.id = lay.run)::bigint[])
+         where job.id = any((select runs.jobs from rota.runs where runs.id = place_job.run)::bigint[])
     ),
     link as (
         select link.job, count(*) filter (where link.open) as open,
                count(*) filter (where link.skipped) as skipped
           from (select child.job, member.open, outcome.state = 'skipped' as skipped
                   from member
-                 cross join lateral unnest(member.children) as child (job)
+                 cross join lateral unnest(member.successors) as child (job)
                   left join rota.outcomes as outcome on outcome.job = member.id
                  union all
                 -- Flows that are parts of it.
-                select lay.run, not exists (select from rota.outcomes where outcomes.job = part.id), false
+                select place_job.run, not exists (select from rota.outcomes where outcomes.job = part.id), false
                   from rota.runs as whole
-                  join rota.runs as part on part.parent = whole.parent and part.children = array[whole.id]
-                 where whole.id = lay.run) as link
+                  join rota.runs as part on part.parent = whole.parent and part.successors = array[whole.id]
+                 where whole.id = place_job.run) as link
          group by link.job
     )
-    insert into rota.waiting (job, open, skipped, attempt, rule, lane, queue, task)
+    insert into rota.waiting (job, open, skipped, attempt, rule, priority, queue, task)
     -- One more than there are: it is counted down when all are laid.
     select member.id, coalesce(link.open, 0) + 1, coalesce(link.skipped, 0),
            coalesce((select max(attempts.attempt) + 1 from rota.attempts where attempts.job = member.id), 1),
-           member.rule, member.lane, member.queue, member.task
+           member.rule, member.priority, member.queue, member.task
       from member
       left join link on link.job = member.id
      where member.open
      union all
-    select link.job, link.open, 0, lay.attempt, null, null, null, null
+    select link.job, link.open, 0, place_job.attempt, null, null, null, null
       from link
-     where link.job = lay.run;
+     where link.job = place_job.run;
 
-    select passed.* into queues, runs, rest from rota.pass_on(null, due => lay.anew) as passed;
+    select passed.* into queues, runs, rest from rota.release_successors(null, due => place_job.anew) as passed;
 end
 $$;
 
@@ -309,7 +309,7 @@ begin
     end if;
     select waiting.job into whole
       from rota.runs
-      join rota.waiting on waiting.job = any(runs.children)
+      join rota.waiting on waiting.job = any(runs.successors)
      where runs.id = retry.run;
     if found then
         raise exception 'run % is a part of run %, which is still open; try that one again when it has ended',
@@ -336,7 +336,7 @@ begin
             select child.job
               from undone
               join rota.jobs as job on job.id = undone.job
-             cross join lateral unnest(job.children) as child (job)
+             cross join lateral unnest(job.successors) as child (job)
              where not calls and child.job <> retry.run
         )
         select array_agg(undone.job) into anew from undone;
@@ -349,14 +349,14 @@ begin
              where runs.parent = any(array(
                    select child.job
                      from rota.jobs as job
-                    cross join lateral unnest(job.children) as child (job)
+                    cross join lateral unnest(job.successors) as child (job)
                     where job.id = any(anew)))
                and runs.number is not null;
             delete from rota.steps
              where steps.job = any(array(
                    select child.job
                      from rota.jobs as job
-                    cross join lateral unnest(job.children) as child (job)
+                    cross join lateral unnest(job.successors) as child (job)
                     where job.id = any(anew) and child.job <> retry.run));
         end if;
     end if;
@@ -367,8 +367,8 @@ begin
         returning outcomes.*
     ),
     kept as (
-        insert into rota.attempts (job, claim, worker, at, took, state, attempt, result, error)
-        select gone.job, gone.claim, gone.worker, gone.at, gone.took, gone.state, gone.attempt, gone.result,
+        insert into rota.attempts (job, claim, worker, at, seconds, state, attempt, result, error)
+        select gone.job, gone.claim, gone.worker, gone.at, gone.seconds, gone.state, gone.attempt, gone.result,
                gone.error
           from gone
          where gone.state <> 'skipped'
@@ -379,21 +379,21 @@ begin
         -- Flows that are parts of it have runs of their own.
         select array_agg(news.queue) into answer
           from rota.runs as whole
-          join rota.runs as part on part.parent = whole.parent and part.children = array[whole.id]
+          join rota.runs as part on part.parent = whole.parent and part.successors = array[whole.id]
          cross join lateral unnest(rota.retry(part.id)) as news (queue)
          where whole.id = retry.run;
-        select answer || laid.queues into answer from rota.lay(
+        select answer || laid.queues into answer from rota.place_job(
                retry.run, coalesce(anew, '{}'),
                coalesce(retry.attempt, (ended.attempt + 1)::smallint)) as laid;
         return answer;
     end if;
-    insert into rota.ready (seq, job, lane, attempt, queue, task)
-    select nextval('rota.ids'), job.id, job.lane,
+    insert into rota.queued (seq, job, priority, attempt, queue, task)
+    select nextval('rota.ids'), job.id, job.priority,
            (select max(attempts.attempt) + 1 from rota.attempts where attempts.job = job.id),
            job.queue, job.task
       from rota.jobs as job
      where job.id = retry.run
-    returning array[ready.queue] into answer;
+    returning array[queued.queue] into answer;
     return answer;
 end
 $$;
@@ -433,7 +433,7 @@ begin
         select child.job
           from open
           join rota.jobs as job on job.id = open.job
-         cross join lateral unnest(job.children) as child (job)
+         cross join lateral unnest(job.successors) as child (job)
          where child.job <> fork.run
     ),
     pair as materialized (
@@ -442,14 +442,14 @@ begin
           left join open on open.job = pair.old
     ),
     written as (
-        insert into rota.runs (id, flow, origin, input, jobs)
+        insert into rota.runs (id, flow, forked_from, input, jobs)
         select forked, runs.flow, runs.id, runs.input, new from rota.runs where runs.id = fork.run
     ),
     copied as (
-        insert into rota.jobs (id, run, expires, lane, task, queue, args, options, rule, children, inputs, trace)
-        select pair.new, forked, null, job.lane, job.task, job.queue, job.args, job.options, job.rule,
+        insert into rota.jobs (id, run, expires, priority, task, queue, args, options, rule, successors, inputs, trace)
+        select pair.new, forked, null, job.priority, job.task, job.queue, job.args, job.options, job.rule,
                (select array_agg(coalesce(other.new, forked) order by child.number)
-                  from unnest(job.children) with ordinality as child (job, number)
+                  from unnest(job.successors) with ordinality as child (job, number)
                   left join pair as other on other.old = child.job),
                (select json_object_agg(input.key, other.new)
                   from json_each_text(job.inputs) as input
@@ -459,8 +459,8 @@ begin
           join rota.jobs as job on job.id = pair.old
     ),
     kept as (
-        insert into rota.outcomes (job, worker, at, took, state, attempt, result)
-        select pair.new, outcome.worker, outcome.at, outcome.took, outcome.state, outcome.attempt,
+        insert into rota.outcomes (job, worker, at, seconds, state, attempt, result)
+        select pair.new, outcome.worker, outcome.at, outcome.seconds, outcome.state, outcome.attempt,
                outcome.result
           from pair
           join rota.outcomes as outcome on outcome.job = pair.old
@@ -468,7 +468,7 @@ begin
     )
     select array_agg(pair.new) into anew from pair where pair.open;
 
-    select laid.queues into queues from rota.lay(forked, anew, 1::smallint) as laid;
+    select laid.queues into queues from rota.place_job(forked, anew, 1::smallint) as laid;
 end
 $$;
 
@@ -524,12 +524,12 @@ begin
         -- Ready under the number it started with; where that failed, under any: read the whole lane.
         if deep then
             with gone as (
-                delete from rota.ready
+                delete from rota.queued
                  using unnest(missing) as wish (job)
-                 where ready.job = wish.job
-                   and (ready.queue, ready.lane) in (
-                       select distinct jobs.queue, jobs.lane from rota.jobs where jobs.id = any(missing))
-                returning ready.job, ready.attempt
+                 where queued.job = wish.job
+                   and (queued.queue, queued.priority) in (
+                       select distinct jobs.queue, jobs.priority from rota.jobs where jobs.id = any(missing))
+                returning queued.job, queued.attempt
             ),
             ended as (
                 insert into rota.outcomes (job, state, attempt)
@@ -539,12 +539,12 @@ begin
             select stopped || array(select ended.job from ended) into stopped;
         else
             with gone as (
-                delete from rota.ready
+                delete from rota.queued
                  using rota.jobs as job
                  where job.id = any(missing)
-                   and ready.queue = job.queue and ready.lane = job.lane
-                   and ready.seq = job.id and ready.job = job.id
-                returning ready.job, ready.attempt
+                   and queued.queue = job.queue and queued.priority = job.priority
+                   and queued.seq = job.id and queued.job = job.id
+                returning queued.job, queued.attempt
             ),
             ended as (
                 insert into rota.outcomes (job, state, attempt)
@@ -555,7 +555,7 @@ begin
         end if;
         perform from rota.quarantine where quarantine.job = any(missing) order by quarantine.job for update;
         with gone as (
-            delete from rota.asleep where asleep.job = any(missing) returning asleep.job, asleep.attempt
+            delete from rota.sleeping where sleeping.job = any(missing) returning sleeping.job, sleeping.attempt
         ),
         freed as (
             delete from rota.quarantine
@@ -626,7 +626,7 @@ begin
     end loop;
 
     select * into passed
-      from rota.pass_on(stopped, array_fill('cancelled'::rota.outcome, array[cardinality(stopped)]));
+      from rota.release_successors(stopped, array_fill('cancelled'::rota.outcome, array[cardinality(stopped)]));
     delete from rota.cancels
      where cancels.job = any(wanted || tree)
        and exists (select from rota.outcomes where outcomes.job = cancels.job);

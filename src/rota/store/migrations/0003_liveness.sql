@@ -43,8 +43,8 @@ begin
         return;
     end if;
     select workers.* into owner from rota.workers where workers.id = held.worker;
-    if held.until is not null then
-        if held.until > rota.clock() then
+    if held.expires is not null then
+        if held.expires > rota.clock() then
             return;
         end if;
         story := 'its hold ran out while worker ' || held.worker || ' had it';
@@ -57,8 +57,8 @@ begin
 
     with member as materialized (
         select member.job, member.attempt, member.lost, member.seq,
-               held.until is not null or coalesce(member.job = any(owner.blamed), false) as blamed,
-               coalesce(member.job = any(owner.doubted), false) as doubted,
+               held.expires is not null or coalesce(member.job = any(owner.charged_jobs), false) as charged_jobs,
+               coalesce(member.job = any(owner.doubtful_jobs), false) as doubtful_jobs,
                exists (select from rota.cancels where cancels.job = member.job) as unwanted
           from unnest(held.jobs, held.attempts, held.lost, held.seqs) as member (job, attempt, lost, seq)
          where reap.which is null or member.job = any(reap.which)
@@ -80,28 +80,28 @@ begin
                json_build_object('type', 'rota.errors.WorkerLost', 'message', story, 'traceback', '',
                                  'attempt', member.attempt)
           from member
-         where (member.blamed or member.doubted) and not member.unwanted
+         where (member.charged_jobs or member.doubtful_jobs) and not member.unwanted
     ),
     put as (
-        insert into rota.ready (seq, job, lane, attempt, lost, queue, task)
-        select member.seq, member.job, job.lane,
-               case when member.blamed or member.doubted then member.attempt + 1 else member.attempt end,
-               case when owner.state = 'stopped' and not member.blamed then member.lost
-                    when member.blamed and member.lost >= 0 then -member.lost - 3
+        insert into rota.queued (seq, job, priority, attempt, lost, queue, task)
+        select member.seq, member.job, job.priority,
+               case when member.charged_jobs or member.doubtful_jobs then member.attempt + 1 else member.attempt end,
+               case when owner.state = 'stopped' and not member.charged_jobs then member.lost
+                    when member.charged_jobs and member.lost >= 0 then -member.lost - 3
                     -- Lost in company before: that was its doing, too.
-                    when member.blamed and member.lost >= -2 then member.lost - 3
-                    when member.doubted and member.lost = -2 then -4
-                    when member.blamed or member.doubted then member.lost - 1
+                    when member.charged_jobs and member.lost >= -2 then member.lost - 3
+                    when member.doubtful_jobs and member.lost = -2 then -4
+                    when member.charged_jobs or member.doubtful_jobs then member.lost - 1
                     when member.lost > 0 then -member.lost - 2
                     when member.lost = -3 then -4
                     else greatest(member.lost - 1, least(member.lost, -2)) end,
                job.queue, job.task
           from member
          cross join lateral (
-               select jobs.lane, jobs.queue, jobs.task from rota.jobs where jobs.id = member.job offset 0
+               select jobs.priority, jobs.queue, jobs.task from rota.jobs where jobs.id = member.job offset 0
                ) as job
          where not member.unwanted
-        returning ready.queue
+        returning queued.queue
     )
     select array(select member.job from member), array(select member.job from member where member.unwanted),
            array(select distinct put.queue from put)
@@ -129,7 +129,7 @@ begin
     end if;
 
     select news || passed.queues, passed.runs, passed.rest into queues, runs, rest
-      from rota.pass_on(unwanted, array_fill('cancelled'::rota.outcome, array[cardinality(unwanted)])) as passed;
+      from rota.release_successors(unwanted, array_fill('cancelled'::rota.outcome, array[cardinality(unwanted)])) as passed;
 end
 $$;
 
@@ -150,10 +150,10 @@ begin
         returning quarantine.*
     ),
     put as (
-        insert into rota.ready (seq, job, lane, attempt, queue, task)
-        select nextval('rota.ids'), gone.job, gone.lane, gone.attempt, gone.queue, gone.task
+        insert into rota.queued (seq, job, priority, attempt, queue, task)
+        select nextval('rota.ids'), gone.job, gone.priority, gone.attempt, gone.queue, gone.task
           from (select gone.* from gone order by gone.job) as gone
-        returning ready.queue
+        returning queued.queue
     ),
     told as (
         select pg_notify('rota.wake', news.queue)
@@ -191,7 +191,7 @@ declare
     answer text;
 begin
     update rota.workers
-       set asked = coalesce(workers.asked, rota.clock())
+       set drain_requested = coalesce(workers.drain_requested, rota.clock())
      where workers.id = drain.worker
        and workers.state in ('active', 'draining');
     if found then

@@ -1,23 +1,23 @@
 -- breaking: yes
 -- What a job's own code has come to, and what it waits for: steps, signals, progress, logs.
 
-create type rota.step as enum ('step', 'sleep', 'wait', 'value', 'version');
+create type rota.entry_kind as enum ('step', 'sleep', 'wait', 'value', 'version');
 
 -- Written once, when the code has come to it; one that is open is written once more when it has come to something.
 -- Whoever runs the job next is given what is here instead of doing it again.
 create table rota.steps (
     job      bigint not null,
-    kind     rota.step not null,
+    kind     rota.entry_kind not null,
     name     text collate "C" not null,
     number   integer not null,                          -- of those of this name, from 1
     position integer not null,                          -- in the order in which the code came to them
-    own      boolean not null,                          -- in the job's own line, not in a branch beside it
-    place    text collate "C" not null default '',      -- which of its name there, if that is not its number
+    main_branch      boolean not null,                          -- in the job's own line, not in a branch beside it
+    branch_key    text collate "C" not null default '',      -- which of its name there, if that is not its number
     open     boolean not null default false,            -- it has come to nothing yet
     tries    smallint not null default 1,
     at       timestamptz not null default rota.clock(),
-    took     real,
-    until    timestamptz,                               -- when a sleep ends, a wait is over, a step is tried again
+    seconds     real,
+    wake_at    timestamptz,                               -- when a sleep ends, a wait is over, a step is tried again
     result   json,
     error    json,
     primary key (job, kind, name, number)
@@ -96,20 +96,20 @@ begin
     end if;
 
     -- Who waits for it has locked the signal before it lay down: here it is asleep, or will see what was sent.
-    perform from rota.asleep
-      where asleep.job = any(waiting) and signal.name = any(asleep.signals)
-      order by asleep.job
+    perform from rota.sleeping
+      where sleeping.job = any(waiting) and signal.name = any(sleeping.signals)
+      order by sleeping.job
         for update;
     with gone as (
-        delete from rota.asleep
-         where asleep.job = any(waiting) and signal.name = any(asleep.signals)
-        returning asleep.*
+        delete from rota.sleeping
+         where sleeping.job = any(waiting) and signal.name = any(sleeping.signals)
+        returning sleeping.*
     ),
     put as (
-        insert into rota.ready (seq, job, lane, attempt, lost, queue, task)
-        select nextval('rota.ids'), gone.job, gone.lane, gone.attempt, gone.lost, gone.queue, gone.task
+        insert into rota.queued (seq, job, priority, attempt, lost, queue, task)
+        select nextval('rota.ids'), gone.job, gone.priority, gone.attempt, gone.lost, gone.queue, gone.task
           from (select gone.* from gone order by gone.job) as gone
-        returning ready.queue
+        returning queued.queue
     )
     select array_agg(distinct put.queue) into queues from put;
     perform pg_notify('rota.wake', news.queue) from unnest(queues) as news (queue);
@@ -147,15 +147,15 @@ begin
         return;
     end if;
     forked := nextval('rota.ids');
-    insert into rota.jobs (id, lane, task, queue, args, options, origin, trace)
-    select forked, jobs.lane, jobs.task, jobs.queue, coalesce(fork_job.args, jobs.args), jobs.options, jobs.id,
+    insert into rota.jobs (id, priority, task, queue, args, options, forked_from, trace)
+    select forked, jobs.priority, jobs.task, jobs.queue, coalesce(fork_job.args, jobs.args), jobs.options, jobs.id,
            fork_job.trace
       from rota.jobs
      where jobs.id = fork_job.run
     returning jobs.queue into fork_job.queue;
-    insert into rota.steps (job, kind, name, number, position, own, place, open, tries, at, took, until, result, error)
-    select forked, steps.kind, steps.name, steps.number, steps.position, steps.own, steps.place, steps.open,
-           steps.tries, steps.at, steps.took, steps.until, steps.result, steps.error
+    insert into rota.steps (job, kind, name, number, position, main_branch, branch_key, open, tries, at, seconds, wake_at, result, error)
+    select forked, steps.kind, steps.name, steps.number, steps.position, steps.main_branch, steps.branch_key, steps.open,
+           steps.tries, steps.at, steps.seconds, steps.wake_at, steps.result, steps.error
       from rota.steps
      where steps.job = fork_job.run
        and steps.position < first;
@@ -167,7 +167,7 @@ begin
        and signals.at is not null
        and exists (select from rota.steps
                     where steps.job = forked and steps.kind = 'wait' and steps.name = signals.name);
-    insert into rota.ready (seq, job, lane, queue, task)
-    select jobs.id, jobs.id, jobs.lane, jobs.queue, jobs.task from rota.jobs where jobs.id = forked;
+    insert into rota.queued (seq, job, priority, queue, task)
+    select jobs.id, jobs.id, jobs.priority, jobs.queue, jobs.task from rota.jobs where jobs.id = forked;
 end
 $$;

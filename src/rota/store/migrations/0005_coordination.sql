@@ -23,8 +23,8 @@ create table rota.locks (
     acquired timestamptz,
     expires  timestamptz,
     renewals integer not null default 0,
-    longest  float8,                                    -- seconds after which holding it is worth an alert
-    wanted   timestamptz,                               -- somebody waits to be told that it is free
+    max_held  float8,                                    -- seconds after which holding it is worth an alert
+    awaited_since   timestamptz,                               -- somebody waits to be told that it is free
     primary key (name, slot)
 ) with (fillfactor = 50);
 
@@ -39,7 +39,7 @@ create table rota.leaders (
     label     text,
     since     timestamptz,
     expires   timestamptz,
-    seat      integer,                                  -- the second half of the advisory lock
+    session_lock      integer,                                  -- the second half of the advisory lock
     elections timestamptz[] not null default '{}'       -- the last few
 ) with (fillfactor = 50);
 
@@ -51,7 +51,7 @@ create table rota.instances (
     label    text not null,
     version  text not null,
     started  timestamptz not null default rota.clock(),
-    seen     timestamptz not null default rota.clock(),
+    last_seen     timestamptz not null default rota.clock(),
     expires  timestamptz not null,
     services text[] not null,                           -- those it knows
     running  text[] not null default '{}'               -- those it runs
@@ -64,7 +64,7 @@ create table rota.services (
     iteration bigint not null default 0,                -- the last one that began
     started   timestamptz,
     failures  integer not null default 0,               -- in a row
-    rests     timestamptz                               -- not before then, after a failure
+    retry_at     timestamptz                               -- not before then, after a failure
 ) with (fillfactor = 50);
 
 -- What became of each time a service ran, the last thousand of each.
@@ -83,7 +83,7 @@ create table rota.iterations (
 );
 
 -- Results of calls that are made once for a key.
-create table rota.onces (
+create table rota.once_calls (
     key      text collate "C" primary key,
     token    bigint not null,
     instance uuid not null,                             -- who makes the call, or made it
@@ -91,21 +91,21 @@ create table rota.onces (
     host     text not null,
     pid      integer not null,
     label    text not null,
-    began    timestamptz not null,
+    started    timestamptz not null,
     expires  timestamptz not null,                      -- by then it is finished, or its turn is somebody else's
     finished timestamptz,
-    until    timestamptz not null,                      -- the row is of use until then
+    retained_until    timestamptz not null,                      -- the row is of use until then
     result   json,
-    wanted   timestamptz                                -- somebody waits to be told what comes of it
+    awaited_since   timestamptz                                -- somebody waits to be told what comes of it
 ) with (fillfactor = 70);
-create index onces_until on rota.onces (until);
+create index once_calls_retained_until on rota.once_calls (retained_until);
 
 -- One row a rate: when the next would be due, were nothing saved up.
-create table rota.rates (
+create table rota.rate_limits (
     name  text collate "C" primary key,
-    due   timestamptz not null,
-    apart float8 not null,                              -- seconds from one to the next, when that was reckoned
-    seen  timestamptz not null                          -- when that was, so that a clock put back is noticed
+    refilled_at   timestamptz not null,
+    interval_seconds float8 not null,                              -- seconds from one to the next, when that was reckoned
+    last_used  timestamptz not null                          -- when that was, so that a clock put back is noticed
 ) with (fillfactor = 50);
 
 -- What somebody should look at. One that is not cleared is there once for its kind and subject.
@@ -126,7 +126,7 @@ create unique index alerts_open on rota.alerts (kind, subject) where cleared is 
 create table rota.audit (
     id      bigint generated always as identity primary key,
     at      timestamptz not null default rota.clock(),
-    who     text not null,
+    operator     text not null,
     action  text not null,
     subject text not null,
     detail  json not null default '{}'
@@ -175,7 +175,7 @@ $$;
 -- one; who did this is written down. Answers who held it; null: nobody does.
 --
 -- Waits, but not for long, for a transaction that relies on it.
-create function rota.release_lock(name text, slot integer, who text, token bigint default null) returns json
+create function rota.release_lock(name text, slot integer, operator text, token bigint default null) returns json
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
@@ -197,11 +197,11 @@ begin
     holder := json_build_object('token', held.token, 'instance', held.instance, 'host', held.host, 'pid', held.pid,
                                 'label', held.label, 'acquired', held.acquired, 'expires', held.expires);
     update rota.locks
-       set instance = null, token = nextval('rota.tokens'), wanted = null
+       set instance = null, token = nextval('rota.tokens'), awaited_since = null
      where locks.name = held.name
        and locks.slot = held.slot;
-    insert into rota.audit (who, action, subject, detail)
-    values (release_lock.who, 'release lock', release_lock.name || case when held.slot > 0 then ' permit ' || held.slot else '' end,
+    insert into rota.audit (operator, action, subject, detail)
+    values (release_lock.operator, 'release lock', release_lock.name || case when held.slot > 0 then ' permit ' || held.slot else '' end,
             holder);
     perform pg_notify('rota.locks', release_lock.name);
     return holder;

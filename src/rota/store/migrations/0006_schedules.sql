@@ -1,7 +1,7 @@
 -- breaking: no
 -- What starts runs by the clock.
 
-create type rota.watch as enum ('active', 'paused', 'disabled', 'ended');
+create type rota.schedule_state as enum ('active', 'paused', 'disabled', 'ended');
 
 -- `next` is the nominal time of the next tick, and follows from the one before; `due` is when somebody has to look: then,
 -- or a little later if it jitters, or soon if something waits for a run to end. Whoever starts the run of a tick moves
@@ -27,9 +27,9 @@ create table rota.schedules (
     max_runs    bigint,
     pause_after integer,                                -- failures in a row
     queue       text collate "C",
-    state       rota.watch not null default 'active',
-    why         text,                                   -- … it is not active, or what was in its way the last time
-    held        text,                                   -- why it was paused when it was disabled: it will be again
+    state       rota.schedule_state not null default 'active',
+    reason         text,                                   -- … it is not active, or what was in its way the last time
+    paused_reason        text,                                   -- why it was paused when it was disabled: it will be again
     created     timestamptz not null default rota.clock(),
     anchor      timestamptz not null,                   -- from when on `every` is counted
     next        timestamptz,                            -- null: there is none
@@ -41,13 +41,13 @@ create table rota.schedules (
     last        timestamptz,                            -- the last tick
     run         bigint,                                 -- the last run
     failures    integer not null default 0,             -- in a row
-    succeeded   timestamptz,
-    failed      timestamptz
+    last_success   timestamptz,
+    last_failure      timestamptz
 ) with (fillfactor = 70);
 create index schedules_due on rota.schedules (due) where state = 'active';
-create index schedules_put_off on rota.schedules (next) where state = 'active' and why is not null;
+create index schedules_postponed on rota.schedules (next) where state = 'active' and reason is not null;
 create index schedules_declared on rota.schedules (target) where declared and state <> 'disabled';
-create index schedules_over on rota.schedules (coalesce(last, created)) where state = 'ended' and not declared;
+create index schedules_ended on rota.schedules (coalesce(last, created)) where state = 'ended' and not declared;
 
 -- Each tick there was, once: what became of it, who saw to it, and the run it started. The last thousand of each
 -- schedule are kept, and those whose run has not ended.
@@ -56,7 +56,7 @@ create table rota.ticks (
     tick       timestamptz not null,
     number     bigint not null,                         -- of its schedule; what is backfilled has that of the last one
     state      text not null,                           -- started, queued, skipped, missed, refused
-    why        text,
+    reason        text,
     backfilled boolean not null default false,
     at         timestamptz not null default rota.clock(),
     host       text not null,

@@ -21,6 +21,6 @@ create index locks_held on rota.locks (name, slot) where instance is not null;
 
 -- What one of many did, what was done of a kind, what was done to a thing. Of a long name the beginning: an index takes
 -- no more, and nothing may keep a deed from being written down.
-create index audit_who on rota.audit (left(who, 200), id);
+create index audit_operator on rota.audit (left(operator, 200), id);
 create index audit_action on rota.audit (action, id);
 create index audit_subject on rota.audit (left(subject, 200), id);

@@ -1,1 +1,1 @@
-"""Queries that only read: for commands, the HTTP API, pages and diagnosis."""
+"""Read-only queries for commands, the HTTP API, pages and diagnosis."""

@@ -1,4 +1,4 @@
-"""Who holds, leads and runs what at the moment: read-only questions that the command line and pages ask."""
+"""Read-only queries about locks, leaders, services, alerts, `once` calls and rate limits."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MAX_ID = 2**63 - 1
 class LockRow(msgspec.Struct, frozen=True):
     name: str
     permit: int
-    """0: it is a lock."""
+    """Number of the permit; 0 for a lock."""
     token: int
     instance: UUID | None
-    """None: nobody has it; the rest tells of the last one."""
+    """None if the lock is free; the other fields then describe the last holder."""
     host: str | None
     pid: int | None
     label: str | None
@@ -29,13 +29,13 @@ class LockRow(msgspec.Struct, frozen=True):
     renewals: int
     max_held: float | None
     awaited_since: datetime | None
-    """Since when somebody waits."""
+    """Time since which a client waits."""
     held: bool
 
 
 class AdvisoryLockRow(msgspec.Struct, frozen=True):
     is_pair: bool
-    """Of two integers, a namespace and a key; else `space` and `key` are the halves of one."""
+    """True for the two-integer form. Else `namespace` and `key` are the halves of one bigint."""
     namespace: int
     key: int
     owner: str | None
@@ -47,7 +47,6 @@ class AdvisoryLockRow(msgspec.Struct, frozen=True):
     address: str | None
     state: str | None
     state_seconds: float | None
-    """Seconds in that state."""
     connected_seconds: float | None
 
 
@@ -60,10 +59,10 @@ class LeaderRow(msgspec.Struct, frozen=True):
     label: str | None
     since: datetime | None
     expires: datetime | None
-    """None: it is held by a session."""
+    """None if it is held by a session lock."""
     alive: bool
     elections: int
-    """Within an hour."""
+    """Elections in the last hour."""
     or_more: bool
 
 
@@ -71,7 +70,7 @@ class ServiceRow(msgspec.Struct, frozen=True):
     name: str
     every: float | None
     host: str | None
-    """None: nobody runs it."""
+    """None if no instance runs the service."""
     pid: int | None
     since: datetime | None
     standing_by: list[str]
@@ -105,10 +104,10 @@ class AlertRow(msgspec.Struct, frozen=True):
     host: str
     pid: int
     acknowledged_until: datetime | None
-    """Until then somebody sees to it."""
+    """End of the acknowledgement."""
     acknowledged_by: str | None
     closed_by: str | None
-    """None: it was over by itself, or is not."""
+    """Operator that closed it; None if it is open or its condition ended."""
 
 
 class OnceCallRow(msgspec.Struct, frozen=True):
@@ -119,22 +118,22 @@ class OnceCallRow(msgspec.Struct, frozen=True):
     label: str
     started: datetime
     state: str
-    """running; finished; or lost: who made it did not say in time what came of it."""
+    """`running`, `finished`, or `lost`: the holder did not record a result in time."""
     expires: datetime
     finished: datetime | None
     retained_until: datetime | None
-    """So long its result is kept; None: for good."""
+    """Time until which the result is kept; None for ever."""
     result: bytes | None
 
 
 class RateLimitRow(msgspec.Struct, frozen=True):
     name: str
     interval: float
-    """Seconds from one to the next."""
+    """Seconds between two units."""
     used: float
-    """So many of its burst, or ahead of their time, are not made up for yet."""
+    """Units of the burst in use, or reserved ahead, that are not refilled yet."""
     refilled_at: datetime
-    """By then all are."""
+    """Time at which all units are refilled."""
     last_used: datetime
 
 
@@ -146,15 +145,17 @@ def locks(
     after: tuple[str, int] = ("", -1),
     limit: int = 200,
 ) -> Query[LockRow]:
-    """Those that are held, or have just run out; `free`: also those that nobody holds. `after`: a name and
-    a permit."""
+    """Return the locks that are held or expired recently; with `include_free` also the free ones.
+
+    `after` is the name and permit of the last row of the previous page.
+    """
     params = {
         "name": name,
-        "free": include_free,
-        "first": prefix,
-        "beyond": prefix + MAX_CHARACTER,
-        "after": after[0],
-        "permit": after[1],
+        "include_free": include_free,
+        "prefix": prefix,
+        "prefix_end": prefix + MAX_CHARACTER,
+        "after_name": after[0],
+        "after_permit": after[1],
         "limit": limit,
     }
     return Query("view/locks", params, LockRow)
@@ -162,15 +163,19 @@ def locks(
 
 def advisory_locks() -> Query[AdvisoryLockRow]:
     params = {"leader": store_advisory_locks.LEADER, "worker": store_advisory_locks.WORKER}
-    return Query("view/advisory", params, AdvisoryLockRow)
+    return Query("view/advisory_locks", params, AdvisoryLockRow)
 
 
 def leaders() -> Query[LeaderRow]:
-    return Query("view/leaders", {"space": store_advisory_locks.LEADER}, LeaderRow)
+    return Query("view/leaders", {"namespace": store_advisory_locks.LEADER}, LeaderRow)
 
 
 def services(name: str | None = None) -> Query[ServiceRow]:
-    params = {"name": name, "prefix": leader_of(""), "space": store_advisory_locks.LEADER}
+    params = {
+        "name": name,
+        "leader_prefix": leader_of(""),
+        "namespace": store_advisory_locks.LEADER,
+    }
     return Query("view/services", params, ServiceRow)
 
 
@@ -179,20 +184,25 @@ def iterations(service: str, limit: int = 20) -> Query[IterationRow]:
 
 
 def alerts(*, include_closed: bool = False, limit: int = 20) -> Query[AlertRow]:
-    """Those that are open; `over`: also those that no longer are."""
-    return Query("view/alerts", {"over": include_closed, "limit": limit}, AlertRow)
+    """Return the open alerts; with `include_closed` also the closed ones."""
+    return Query("view/alerts", {"include_closed": include_closed, "limit": limit}, AlertRow)
 
 
 def closed_alerts(before: int = MAX_ID, limit: int = 20) -> Query[AlertRow]:
-    """Those that are over, the last first."""
-    return Query("view/past_alerts", {"before": before, "limit": limit}, AlertRow)
+    """Return the closed alerts, newest first."""
+    return Query("view/closed_alerts", {"before": before, "limit": limit}, AlertRow)
 
 
 def once_calls(prefix: str = "", after: str = "", limit: int = 50) -> Query[OnceCallRow]:
-    """By their keys: those that begin so, after one."""
-    params = {"first": prefix, "beyond": prefix + MAX_CHARACTER, "after": after, "limit": limit}
-    return Query("view/onces", params, OnceCallRow)
+    """Return `once` calls by key, with a prefix, after a key."""
+    params = {
+        "prefix": prefix,
+        "prefix_end": prefix + MAX_CHARACTER,
+        "after": after,
+        "limit": limit,
+    }
+    return Query("view/once_calls", params, OnceCallRow)
 
 
 def rate_limits(after: str = "", limit: int = 200) -> Query[RateLimitRow]:
-    return Query("rate/listed", {"after": after, "limit": limit}, RateLimitRow)
+    return Query("rate_limit/list", {"after": after, "limit": limit}, RateLimitRow)

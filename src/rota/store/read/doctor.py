@@ -1,4 +1,4 @@
-"""Read-only questions about the server and the schema: each is one thing that can be wrong with them."""
+"""Read-only queries about the server and the schema, one for each check of `rota doctor`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from rota.store.query import Query, in_schema
 
 MAX_JOBS_PER_LANE = 200
-"""So many of each lane are looked at for what nobody takes."""
+"""Jobs of each lane that are checked for tasks that no worker can run."""
 
 
 class ServerRow(msgspec.Struct, frozen=True):
@@ -25,20 +25,20 @@ class ServerRow(msgspec.Struct, frozen=True):
     max_connections: int
     connections: int
     can_see_all_sessions: bool
-    """Whether this role sees what others do."""
+    """True if this role may see the activity of other sessions."""
     role: str
     quoted_role: str
-    """The same, as a statement names it."""
+    """The role as a quoted identifier."""
 
 
 class ClockSkewRow(msgspec.Struct, frozen=True):
     now: datetime
     offset_seconds: float
-    """By how much Rota's clock is before the server's: 0, unless somebody set it."""
+    """Seconds that Rota's clock is ahead of the server's: 0, unless it was set."""
 
 
 class SnapshotHolderRow(msgspec.Struct, frozen=True):
-    """Somebody who keeps rows that are gone."""
+    """Session, slot or prepared transaction that keeps dead rows from being removed."""
 
     kind: str
     name: str
@@ -105,7 +105,7 @@ class WorkerCountRow(msgspec.Struct, frozen=True):
 
 
 class IndexDefinitionRow(msgspec.Struct, frozen=True):
-    """An index, and the statement that makes it."""
+    """Index and the statement that creates it."""
 
     name: str
     table: str
@@ -119,7 +119,7 @@ _KEY = re.compile(r"\s+constraint (\w+) ((?:PRIMARY KEY|UNIQUE) \(.*?\)),?$")
 
 @cache
 def expected_indexes(schema: str) -> dict[str, IndexDefinitionRow]:
-    """Every index that the migrations make, by name."""
+    """Return every index that the migrations create, by name."""
     text = (resources.files("rota.store") / "schema.sql").read_text("utf-8")
     found: dict[str, IndexDefinitionRow] = {}
     table = ""
@@ -146,7 +146,7 @@ def clock() -> Query[ClockSkewRow]:
 
 
 def snapshot_holders() -> Query[SnapshotHolderRow]:
-    return Query("doctor/snapshots", {}, SnapshotHolderRow)
+    return Query("doctor/snapshot_holders", {}, SnapshotHolderRow)
 
 
 def tables(schema: str) -> Query[TableRow]:
@@ -166,16 +166,16 @@ def notifications() -> Query[NotificationQueueRow]:
 
 
 def unclaimable_jobs() -> Query[UnclaimableRow]:
-    return Query("doctor/unclaimable", {"first": MAX_JOBS_PER_LANE}, UnclaimableRow)
+    return Query("doctor/unclaimable_jobs", {"jobs_per_lane": MAX_JOBS_PER_LANE}, UnclaimableRow)
 
 
 def overdue_jobs(late_seconds: float) -> Query[OverdueRow]:
-    return Query("doctor/overdue", {"late": late_seconds}, OverdueRow)
+    return Query("doctor/overdue_jobs", {"late_seconds": late_seconds}, OverdueRow)
 
 
 def orphaned_claims(silent_seconds: float) -> Query[OrphanedClaimsRow]:
-    return Query("doctor/orphans", {"silent": silent_seconds}, OrphanedClaimsRow)
+    return Query("doctor/orphaned_claims", {"silent_seconds": silent_seconds}, OrphanedClaimsRow)
 
 
 def worker_counts(silent_seconds: float) -> Query[WorkerCountRow]:
-    return Query("doctor/crew", {"silent": silent_seconds}, WorkerCountRow)
+    return Query("doctor/worker_counts", {"silent_seconds": silent_seconds}, WorkerCountRow)

@@ -1,4 +1,4 @@
-"""Read-only questions about what does not run: where it is, and who or what it waits for."""
+"""Read-only queries for `rota explain`: the state of a job and the reasons why it does not run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from rota.store.query import Query
 
 MAX_SCAN_ROWS = 20_000
-"""So far behind its number a job that came back is looked for."""
+"""Number of queued rows that are searched for a job that was requeued."""
 
 
 class ExplainedJob(msgspec.Struct, frozen=True):
@@ -18,13 +18,13 @@ class ExplainedJob(msgspec.Struct, frozen=True):
     run: int
     is_flow: bool
     name: str
-    """Empty: calls a job has made."""
+    """Name of the task or flow; empty for calls of a job."""
     state: str | None
-    """How it ended; None: it has not."""
+    """Final state; None if it has not ended."""
     at: datetime | None
     error: bytes | None
     cancel_requested: datetime | None
-    """Since when somebody wishes it to stop."""
+    """Time of the cancel request."""
     now: datetime
 
 
@@ -33,16 +33,16 @@ class PredecessorRow(msgspec.Struct, frozen=True):
     is_root: bool
     is_direct: bool
     total: int
-    """How many there are of its kind, listed or not."""
+    """Number of predecessors of this kind, listed or not."""
 
 
 class JobSituationRow(msgspec.Struct, frozen=True):
-    """One job, and where it is."""
+    """State of one job."""
 
     job: int
     run: int
     is_child: bool
-    """It is one of the calls of a job."""
+    """True if it is one of the calls of a job."""
     task: str
     queue: str
     state: str
@@ -52,14 +52,14 @@ class JobSituationRow(msgspec.Struct, frozen=True):
     created: datetime
     expires: datetime | None
     wakes: datetime | None
-    """None: no time wakes it."""
+    """Time at which it wakes; None if only a signal wakes it."""
     signals: list[str] | None
     rule: str | None
     lost: int | None
-    """Below 0: it was lost with a worker; None: it is no suspect."""
+    """Below 0 if it was running when its worker was lost; None if it is no suspect."""
     worker: int | None
     claim_expires: datetime | None
-    """When its worker may hold it no longer."""
+    """End of the claim's visibility timeout."""
     is_exclusive: bool | None
     worker_state: str | None
     host: str | None
@@ -69,16 +69,16 @@ class JobSituationRow(msgspec.Struct, frozen=True):
     running: int | None
     capacity: int | None
     held_jobs: int | None
-    """How many jobs its worker holds."""
+    """Number of jobs that its worker holds."""
     done: float | None
     total: float | None
     note: str | None
     progress_at: datetime | None
     cancel_requested: datetime | None
     error: bytes | None
-    """Of its last attempt; of one in quarantine, why it is there."""
+    """Error of the last attempt, or the reason for the quarantine."""
     paused_since: datetime | None
-    """Since when its queue is paused; by whom and why."""
+    """Time since which its queue is paused."""
     paused_by: str | None
     pause_reason: str | None
 
@@ -102,25 +102,26 @@ class CallingRow(msgspec.Struct, frozen=True):
 
 
 class EligibleWorkers(msgspec.Struct, frozen=True):
-    """Who is there for the jobs of one task in one queue."""
+    """Workers for the jobs of one task in one queue."""
 
     queue: str
     task: str
     workers: int
     alive: int
-    """Those of them that have been heard of."""
+    """Workers with a recent heartbeat."""
     wakers: int
-    """Those that have and are not about to leave: they wake what sleeps."""
+    """Workers with a recent heartbeat that are not draining: they wake sleeping jobs."""
     serving: int
     knowing: int
     eligible: int
-    """Those that serve and know and are not about to leave."""
+    """Workers that serve the queue, know the task and are not draining."""
     conditions: list[str]
-    """Of each that serves and knows: what keeps it, or `free`."""
+    """For each worker that serves the queue and knows the task: the reason why it cannot claim, or `free`.
+    """
     worker_ids: list[int]
     running: int
     versions: list[str]
-    """Of those that serve the queue and do not know the task."""
+    """Versions of workers that serve the queue but do not know the task."""
     queues: list[str]
 
 
@@ -131,7 +132,7 @@ class QueuePosition(msgspec.Struct, frozen=True):
 
 
 class AwaitedLockRow(msgspec.Struct, frozen=True):
-    """A lock that somebody waits for."""
+    """Lock that a client waits for."""
 
     name: str
     permit: int
@@ -143,44 +144,57 @@ class AwaitedLockRow(msgspec.Struct, frozen=True):
 
 
 def subject(id: int) -> Query[ExplainedJob]:
-    return Query("why/subject", {"id": id}, ExplainedJob)
+    return Query("explain/subject", {"id": id}, ExplainedJob)
 
 
 def predecessors(run: int, job: int | None, limit: int) -> Query[PredecessorRow]:
-    return Query("why/chain", {"run": run, "job": job, "limit": limit}, PredecessorRow)
+    return Query("explain/predecessors", {"run": run, "job": job, "limit": limit}, PredecessorRow)
 
 
 def job_states(jobs: Sequence[int]) -> Query[JobSituationRow]:
-    return Query("why/places", {"jobs": list(jobs)}, JobSituationRow)
+    return Query("explain/job_states", {"jobs": list(jobs)}, JobSituationRow)
 
 
 def open_steps(jobs: Sequence[int]) -> Query[WaitingRow]:
-    return Query("why/steps", {"jobs": list(jobs)}, WaitingRow)
+    return Query("explain/open_steps", {"jobs": list(jobs)}, WaitingRow)
 
 
 def open_child_runs(jobs: Sequence[int], run: int | None, limit: int) -> Query[CallingRow]:
-    return Query("why/calls", {"jobs": list(jobs), "run": run, "limit": limit}, CallingRow)
+    return Query(
+        "explain/open_child_runs", {"jobs": list(jobs), "run": run, "limit": limit}, CallingRow
+    )
 
 
 def eligible_workers(
     pairs: Sequence[tuple[str, str]], silent_seconds: float, late_seconds: float
 ) -> Query[EligibleWorkers]:
-    """`silent`: for so many seconds not heard of; `late`: so many seconds behind with everything."""
+    """Count workers for (queue, task) pairs.
+
+    A worker is silent after `silent_seconds` without a heartbeat, and late if its event loop lags by
+    more than `late_seconds`.
+    """
     queues, tasks = [queue for queue, _ in pairs], [task for _, task in pairs]
-    params = {"queues": queues, "tasks": tasks, "silent": silent_seconds, "late": late_seconds}
-    return Query("why/crowd", params, EligibleWorkers)
+    params = {
+        "queues": queues,
+        "tasks": tasks,
+        "silent_seconds": silent_seconds,
+        "late_seconds": late_seconds,
+    }
+    return Query("explain/eligible_workers", params, EligibleWorkers)
 
 
 def queue_positions(jobs: Sequence[int], limit: int) -> Query[QueuePosition]:
-    """How many are before each, counted up to `most`."""
+    """Return the number of jobs ahead of each, counted up to `limit`."""
     return Query(
-        "why/turn", {"jobs": list(jobs), "far": MAX_SCAN_ROWS, "most": limit}, QueuePosition
+        "explain/queue_positions",
+        {"jobs": list(jobs), "scan_limit": MAX_SCAN_ROWS, "limit": limit},
+        QueuePosition,
     )
 
 
 def awaited_locks(limit: int) -> Query[AwaitedLockRow]:
-    return Query("why/locks", {"limit": limit}, AwaitedLockRow)
+    return Query("explain/awaited_locks", {"limit": limit}, AwaitedLockRow)
 
 
 def has_pending_releases() -> Query[bool]:
-    return Query("why/echoes", {}, bool)
+    return Query("explain/pending_releases", {}, bool)

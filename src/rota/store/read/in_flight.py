@@ -1,4 +1,4 @@
-"""What has not ended: asked before new code comes, in transactions that can write nothing."""
+"""Jobs that have not ended, read in read-only transactions before a deployment."""
 
 from __future__ import annotations
 
@@ -13,17 +13,13 @@ from rota.store.query import Query, Row
 
 
 class InFlightTaskRow(msgspec.Struct, frozen=True):
-    """Jobs of one task that have not ended."""
-
     task: str
     jobs: int
     quarantined: int
-    """Of these, tried no more until somebody decides."""
+    """Jobs in quarantine, included in `jobs`."""
 
 
 class InFlightJobRow(msgspec.Struct, frozen=True):
-    """One that has not ended."""
-
     job: int
     run: int | None
     queue: str
@@ -35,27 +31,26 @@ class InFlightJobRow(msgspec.Struct, frozen=True):
     inputs: str | None
     checkpoint: str | None
     has_steps: bool
-    """Whether there are steps of it."""
+    """True if the job has recorded steps."""
 
 
 def tasks() -> Query[InFlightTaskRow]:
-    return Query("view/inflight_tasks", {}, InFlightTaskRow)
+    return Query("view/in_flight_tasks", {}, InFlightTaskRow)
 
 
 def jobs(task: str, limit: int, *, newest_first: bool = False) -> Query[InFlightJobRow]:
-    """Those of one task: first those that are under way, then those that wait; the oldest first."""
-    params = {"task": task, "limit": limit, "newest": newest_first}
-    return Query("view/inflight_jobs", params, InFlightJobRow)
+    """Return the jobs of one task: those that have begun, then those that wait; each oldest first."""
+    params = {"task": task, "limit": limit, "newest_first": newest_first}
+    return Query("view/in_flight_jobs", params, InFlightJobRow)
 
 
 class ReadOnlySession:
-    """Asks the database, in transactions in which nothing can be written."""
+    """Runs queries in read-only transactions."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def send(self, transactions: Sequence[Sequence[Query[Any]]]) -> list[list[list[Any]]]:
-        """Run several transactions."""
         return [await self._run(transaction) for transaction in transactions]
 
     async def run_with_retry(self, query: Query[Row]) -> list[Row]:

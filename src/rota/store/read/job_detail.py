@@ -1,4 +1,4 @@
-"""Read-only questions about what a job's own code has come to, waits for, and says."""
+"""Read-only queries about one job: its steps, waits, signals, progress and log lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rota.store.query import Query
 NO_LIMIT = 2**31 - 1
 
 MAX_COUNTED_LINES = 10_000
-"""Lines of a log up to which they are counted."""
+"""Number of log lines up to which they are counted exactly."""
 
 
 class StepRow(msgspec.Struct, frozen=True):
@@ -21,18 +21,18 @@ class StepRow(msgspec.Struct, frozen=True):
     position: int
     in_main_branch: bool
     open: bool
-    """It has come to nothing yet."""
+    """True if the step has not finished yet."""
     tries: int
     at: datetime
     seconds: float | None
     until: datetime | None
     result_preview: str | None
-    """How its result begins."""
+    """First characters of the result."""
     result: bytes | None
-    """All of it, where asked for."""
+    """Complete result, with `with_values`."""
     error: bytes | None
     total: int
-    """How many there are."""
+    """Number of steps of the job."""
 
 
 class WaitRow(msgspec.Struct, frozen=True):
@@ -47,11 +47,11 @@ class WaitRow(msgspec.Struct, frozen=True):
 class SignalRow(msgspec.Struct, frozen=True):
     name: str
     at: datetime | None
-    """None: nobody has sent it."""
+    """Time of the signal; None if it was not sent."""
     payload_preview: str | None
     payload: bytes | None
     waiting_jobs: list[int]
-    """Who has waited for it."""
+    """Jobs that waited for it."""
 
 
 class JobProgressRow(msgspec.Struct, frozen=True):
@@ -66,22 +66,24 @@ class LogRow(msgspec.Struct, frozen=True):
     attempt: int
     message: str
     total: int
-    """How many lines there are; COUNTED: at least so many."""
+    """Number of lines; at least this many if it is MAX_COUNTED_LINES."""
 
 
 def steps(job: int, limit: int = NO_LIMIT, *, with_values: bool = False) -> Query[StepRow]:
-    """The last so many steps of a job, the last first; `whole`: with what they returned."""
-    return Query("view/steps", {"job": job, "limit": limit, "whole": with_values}, StepRow)
+    """Return the last steps of a job, newest first; with `with_values` including their results."""
+    return Query("view/steps", {"job": job, "limit": limit, "with_values": with_values}, StepRow)
 
 
 def open_waits(run: int) -> Query[WaitRow]:
-    """What a job, or the jobs of a run, wait for."""
-    return Query("view/waits", {"run": run}, WaitRow)
+    """Return the waits of a job, or of the jobs of a run."""
+    return Query("view/open_waits", {"run": run}, WaitRow)
 
 
 def signals(run: int, limit: int | None = None, *, with_values: bool = False) -> Query[SignalRow]:
-    """What was said to a run, and what somebody has waited for; `whole`: all of each."""
-    return Query("view/signals", {"run": run, "whole": with_values, "limit": limit}, SignalRow)
+    """Return the signals that a run received or waited for; with `with_values` including whole payloads."""
+    return Query(
+        "view/signals", {"run": run, "with_values": with_values, "limit": limit}, SignalRow
+    )
 
 
 def progress(job: int) -> Query[JobProgressRow]:
@@ -89,6 +91,10 @@ def progress(job: int) -> Query[JobProgressRow]:
 
 
 def logs(job: int, limit: int = NO_LIMIT) -> Query[LogRow]:
-    """The last so many lines, the last first."""
-    params = {"job": job, "limit": limit, "counted": max(MAX_COUNTED_LINES, min(limit, NO_LIMIT))}
+    """Return the last log lines, newest first."""
+    params = {
+        "job": job,
+        "limit": limit,
+        "count_limit": max(MAX_COUNTED_LINES, min(limit, NO_LIMIT)),
+    }
     return Query("view/logs", params, LogRow)

@@ -1,4 +1,4 @@
-"""What is so at this very moment: read-only questions of views that look again and again."""
+"""Read-only queries for views that are refreshed continuously."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RunningJobRow(msgspec.Struct, frozen=True):
 class JobStateRow(msgspec.Struct, frozen=True):
     state: str
     worker: int | None
-    """Who holds them, or had them last."""
+    """Current or last worker of these jobs."""
     jobs: int
 
 
@@ -36,11 +36,11 @@ class QueueDepthRow(msgspec.Struct, frozen=True):
 
 
 class MinuteRateRow(msgspec.Struct, frozen=True):
-    """What ended in one queue in one minute."""
+    """Counts of one queue for one minute."""
 
     queue: str
     minute: int
-    """Its beginning, in seconds since 1970."""
+    """Start of the minute, in seconds since 1970."""
     ended: int
     failed: int
     retried: int
@@ -49,26 +49,26 @@ class MinuteRateRow(msgspec.Struct, frozen=True):
 
 
 def running_jobs() -> Query[RunningJobRow]:
-    return Query("live/held", {}, RunningJobRow)
+    return Query("live/running_jobs", {}, RunningJobRow)
 
 
 def count_ended(jobs: Sequence[int]) -> Query[int]:
-    return Query("live/ended", {"jobs": list(jobs)}, int)
+    return Query("live/count_ended", {"jobs": list(jobs)}, int)
 
 
 def job_states(jobs: Sequence[int]) -> Query[JobStateRow]:
-    return Query("live/whereabouts", {"jobs": list(jobs)}, JobStateRow)
+    return Query("live/job_states", {"jobs": list(jobs)}, JobStateRow)
 
 
 def outcome_totals() -> Query[OutcomeTotalRow]:
-    """For small databases."""
-    return Query("live/sums", {}, OutcomeTotalRow)
+    """Count all outcomes. Reads the whole table: for small databases only."""
+    return Query("live/outcome_totals", {}, OutcomeTotalRow)
 
 
 def queue_depths() -> Query[QueueDepthRow]:
-    return Query("live/depths", {}, QueueDepthRow)
+    return Query("live/queue_depths", {}, QueueDepthRow)
 
 
 def minute_rates(minutes: int = 2) -> Query[MinuteRateRow]:
-    """Of this minute and so many before it."""
-    return Query("live/pace", {"minutes": minutes}, MinuteRateRow)
+    """Return the counts of this minute and of `minutes` before it."""
+    return Query("live/minute_rates", {"minutes": minutes}, MinuteRateRow)

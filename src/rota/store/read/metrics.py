@@ -1,7 +1,7 @@
-"""What became of jobs over time, as it was counted: read-only questions that pages ask.
+"""Read-only queries about the history of jobs, from stored counts.
 
-Each is answered at a bounded price, however much there was. What no count tells, medians among it, is found
-among the last runs alone, and who shows it says so.
+The cost of each query is bounded, independent of the amount of data. Values that no count contains, such
+as medians, are computed from the latest runs only, and the pages state this.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import msgspec
 from rota.store.query import Query
 
 MAX_FLOW_RUNS = 100
-"""The last runs of a flow that figures are of."""
+"""Latest runs of a flow that its statistics cover."""
 
 MAX_FLOW_JOBS = 5000
-"""Jobs that are looked at for the figures of one flow, at most."""
+"""Maximum number of jobs read for the statistics of one flow."""
 
 MAX_SCAN_JOBS = 20_000
-"""The latest jobs, among which those of one task are looked for."""
+"""Number of latest jobs that are searched for those of one task."""
 
 
 class JobCounts(msgspec.Struct, frozen=True):
-    """What was counted of jobs, in one stretch of time or of one task."""
+    """Counts of jobs, for one period or one task."""
 
     succeeded: int
     failed: int
@@ -46,13 +46,13 @@ class JobCounts(msgspec.Struct, frozen=True):
 
     @property
     def success_rate(self) -> float | None:
-        """How many of those succeeded that could; None: none has ended."""
+        """Share of successes among succeeded, failed and expired jobs; None if none has ended."""
         ended = self.succeeded + self.failed + self.expired
         return self.succeeded / ended if ended else None
 
     @property
     def mean_seconds(self) -> float | None:
-        """Seconds that an attempt took."""
+        """Mean duration of an attempt."""
         return self.seconds / self.attempts if self.attempts else None
 
     @property
@@ -69,16 +69,16 @@ class TaskCounts(JobCounts, frozen=True, kw_only=True):
 
 
 class QueueHistoryRow(msgspec.Struct, frozen=True):
-    """Of one queue, stretch by stretch."""
+    """Counts of one queue, bucket by bucket."""
 
     queue: str
     claimed: list[int]
     ended: list[int]
     queued: list[int | None]
-    """When each began; None: nobody has seen."""
+    """Depth at the start of each bucket; None if it was not sampled."""
 
     def arrived(self, queued_now: int) -> list[int | None]:
-        """How many came: those that were taken, and what the queue grew by."""
+        """Return the arrivals per bucket: jobs claimed plus the growth of the queue."""
         after = [*self.queued[1:], queued_now]
         return [
             None if before is None or then is None else max(claimed + then - before, 0)
@@ -87,21 +87,21 @@ class QueueHistoryRow(msgspec.Struct, frozen=True):
 
 
 class UnservedQueueRow(msgspec.Struct, frozen=True):
-    """Jobs that nobody who is there would take."""
+    """Jobs that no registered worker can run."""
 
     queue: str
     task: str
     jobs: int
-    """At least so many."""
+    """Lower bound of the number of jobs."""
     first_run: int
-    """The first of them."""
+    """Run of the first of these jobs."""
     created: datetime | None
     serving_workers: int
-    """Workers that serve the queue and do not know the task."""
+    """Workers that serve the queue but do not know the task."""
 
 
 class FlowHistoryRow(msgspec.Struct, frozen=True):
-    """What the last runs of a flow came to."""
+    """Statistics of the latest runs of a flow."""
 
     flow: str
     runs: int
@@ -121,7 +121,7 @@ class FlowHistoryRow(msgspec.Struct, frozen=True):
 
 
 class FlowTaskHistoryRow(msgspec.Struct, frozen=True):
-    """What the jobs of one task came to, in the last runs of its flow."""
+    """Statistics of one task's jobs in the latest runs of its flow."""
 
     task: str
     ended: int
@@ -151,20 +151,20 @@ class PastRunRow(msgspec.Struct, frozen=True):
 
 
 class FlowProgressRow(msgspec.Struct, frozen=True):
-    """How far a flow's run has come."""
+    """Progress of a flow's run."""
 
     run: int
     done: int | None
-    """Jobs that have ended; None: there are too many to count them each time."""
+    """Number of ended jobs; None if there are too many to count each time."""
     total: int
 
 
 class ProblemScheduleRow(msgspec.Struct, frozen=True):
-    """A schedule that somebody should look at."""
+    """Schedule with a problem."""
 
     name: str
     problem: str
-    """late, missed, refused, failing or stopped."""
+    """`late`, `missed`, `refused`, `failing` or `stopped`."""
     since: datetime | None
     count: int
 
@@ -172,52 +172,59 @@ class ProblemScheduleRow(msgspec.Struct, frozen=True):
 def counts(
     bucket_seconds: float, buckets: int, *, queue: str | None = None, task: str | None = None
 ) -> Query[BucketRow]:
-    """So many stretches of `step` seconds, whole minutes, up to now; of one queue or task where asked."""
-    params = {"step": bucket_seconds, "many": buckets, "queue": queue, "task": task}
+    """Return counts for `buckets` periods of `bucket_seconds` (whole minutes) up to now.
+
+    `queue` and `task` restrict the counts.
+    """
+    params = {"bucket_seconds": bucket_seconds, "buckets": buckets, "queue": queue, "task": task}
     return Query("history/counts", params, _read_bucket)
 
 
 def history_seconds() -> Query[float | None]:
-    """For how many seconds there are counts; None: there are none."""
-    return Query("history/begins", {}, lambda age: age)
+    """Return the age of the oldest count in seconds; None if there is none."""
+    return Query("history/history_seconds", {}, lambda age: age)
 
 
 def queue_depths(bucket_seconds: float, buckets: int) -> Query[tuple[datetime, int | None]]:
-    """How many jobs were ready in each stretch, at most; None: nobody looked."""
+    """Return the maximum number of queued jobs per bucket; None if it was not sampled."""
     return Query(
-        "history/depths", {"step": bucket_seconds, "many": buckets}, lambda at, ready: (at, ready)
+        "history/queue_depths",
+        {"bucket_seconds": bucket_seconds, "buckets": buckets},
+        lambda at, ready: (at, ready),
     )
 
 
 def queue_history(
     names: Sequence[str], bucket_seconds: float, buckets: int
 ) -> Query[QueueHistoryRow]:
-    params = {"queues": list(names), "step": bucket_seconds, "many": buckets}
-    return Query("history/queues", params, QueueHistoryRow)
+    params = {"queues": list(names), "bucket_seconds": bucket_seconds, "buckets": buckets}
+    return Query("history/queue_history", params, QueueHistoryRow)
 
 
 def task_counts(minutes: int, limit: int = 2000) -> Query[TaskCounts]:
-    return Query("history/tasks", {"minutes": minutes, "limit": limit}, _read_task_counts)
+    return Query("history/task_counts", {"minutes": minutes, "limit": limit}, _read_task_counts)
 
 
 def unserved_tasks() -> Query[UnservedQueueRow]:
-    return Query("history/unserved", {}, UnservedQueueRow)
+    return Query("history/unserved_tasks", {}, UnservedQueueRow)
 
 
 def flow_names(limit: int = 500) -> Query[str]:
-    """Of flows that have runs, whoever knows them."""
+    """Return the names of flows that have runs, known to a worker or not."""
     return Query("history/flow_names", {"limit": limit}, str)
 
 
 def flow_history(names: Sequence[str], run_limit: int = MAX_FLOW_RUNS) -> Query[FlowHistoryRow]:
-    return Query("history/flows", {"flows": list(names), "runs": run_limit}, FlowHistoryRow)
+    return Query(
+        "history/flow_history", {"flows": list(names), "run_limit": run_limit}, FlowHistoryRow
+    )
 
 
 def flow_task_history(flow: str, job_limit: int = MAX_FLOW_JOBS) -> Query[FlowTaskHistoryRow]:
-    """Of the last runs of a flow: fewer of them, the larger they are."""
+    """Return task statistics of the latest runs of a flow. The larger the runs, the fewer are read."""
     return Query(
-        "history/nodes",
-        {"flow": flow, "runs": MAX_FLOW_RUNS, "jobs": job_limit},
+        "history/flow_task_history",
+        {"flow": flow, "run_limit": MAX_FLOW_RUNS, "job_limit": job_limit},
         FlowTaskHistoryRow,
     )
 
@@ -227,20 +234,23 @@ def flow_runs(flow: str, limit: int = 20) -> Query[PastRunRow]:
 
 
 def task_runs(task: str, limit: int = 20, scan_limit: int = MAX_SCAN_JOBS) -> Query[PastRunRow]:
-    """Those that are among the latest jobs of all."""
+    """Return the runs of a task that are among the latest jobs of all tasks."""
     return Query(
-        "history/task_runs", {"task": task, "limit": limit, "among": scan_limit}, PastRunRow
+        "history/task_runs", {"task": task, "limit": limit, "scan_limit": scan_limit}, PastRunRow
     )
 
 
 def flow_progress(runs: Sequence[int]) -> Query[FlowProgressRow]:
-    """Of runs of flows."""
-    return Query("history/shares", {"runs": list(runs)}, FlowProgressRow)
+    return Query("history/flow_progress", {"runs": list(runs)}, FlowProgressRow)
 
 
 def problem_schedules(late_seconds: float, limit: int = 10) -> Query[ProblemScheduleRow]:
-    """Schedules that are late by more than so many seconds, have missed ticks, or fail."""
-    return Query("history/troubled", {"late": late_seconds, "limit": limit}, ProblemScheduleRow)
+    """Return schedules that are late by more than `late_seconds`, have missed ticks, or fail."""
+    return Query(
+        "history/problem_schedules",
+        {"late_seconds": late_seconds, "limit": limit},
+        ProblemScheduleRow,
+    )
 
 
 def _read_bucket(at: datetime, *counted: float) -> BucketRow:

@@ -1,4 +1,4 @@
-"""Read-only questions about when what happened to a run, for a timeline and a table of it."""
+"""Read-only queries about the events of a run, for its timeline and table."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ import msgspec
 from rota.store.query import Query
 
 MAX_JOBS_WITH_STEPS = 100
-"""Jobs of a run up to which each of their steps is told."""
+"""Number of jobs of a run up to which the events of their steps are included."""
 
 
 class RunEventRow(msgspec.Struct, frozen=True):
     at: datetime
     kind: str
-    """created, began, claimed, asleep, quarantined, unwanted (it was asked to stop), signal, a kind of step
-    (step, sleep, wait, value, version), or what an attempt came to."""
+    """Kind of event.
+
+    `created`, `began`, `claimed`, `sleeping`, `quarantined`, `unwanted` (cancel requested), `signal`, a
+    kind of entry (`step`, `sleep`, `wait`, `value`, `version`), or the outcome of an attempt.
+    """
     job: int | None
     attempt: int | None
     worker: int | None
     seconds: float | None
     name: str | None
-    """Of a step, of a signal; of what is asleep, the signals it waits for."""
+    """Name of the step or signal; for a sleeping job, the signals it waits for."""
     until: datetime | None
     error: bytes | None
 
@@ -30,10 +33,10 @@ class RunEventRow(msgspec.Struct, frozen=True):
 class RunStepRow(msgspec.Struct, frozen=True):
     job: int
     kind: str
-    """step, sleep or wait."""
+    """`step`, `sleep` or `wait`."""
     name: str
     at: datetime
-    """When a step was over, a sleep began; when a wait began, and once it is over, when it was."""
+    """End of a step, begin of a sleep; of a wait its begin while it is open, then its end."""
     seconds: float | None
     until: datetime | None
     open: bool
@@ -42,17 +45,21 @@ class RunStepRow(msgspec.Struct, frozen=True):
 def run_events(
     run: int, limit: int = 200, max_jobs_with_steps: int = MAX_JOBS_WITH_STEPS
 ) -> Query[RunEventRow]:
-    """Of a run and its jobs, or of a job: the last so many, the last first. What people did by hand is in
-    the audit log."""
+    """Return the last events of a run and its jobs, or of a job, newest first.
+
+    Operators' actions are in the audit log.
+    """
     return Query(
-        "view/chronicle", {"run": run, "limit": limit, "told": max_jobs_with_steps}, RunEventRow
+        "view/run_events",
+        {"run": run, "limit": limit, "max_jobs_with_steps": max_jobs_with_steps},
+        RunEventRow,
     )
 
 
 def run_steps(run: int, limit: int = 2_000) -> Query[RunStepRow]:
-    return Query("view/doings", {"run": run, "limit": limit}, RunStepRow)
+    return Query("view/run_steps", {"run": run, "limit": limit}, RunStepRow)
 
 
 def traceparent(run: int) -> Query[str]:
-    """A W3C traceparent; no row: nobody traced it."""
-    return Query("view/trace", {"run": run}, str)
+    """Return the W3C traceparent of a run. No row if it was not traced."""
+    return Query("view/traceparent", {"run": run}, str)

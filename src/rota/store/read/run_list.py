@@ -1,7 +1,7 @@
-"""Which runs match, page by page, and what to say of them.
+"""Read-only queries that search runs, page by page.
 
-No question reads more than so many rows, however much there is: who finds too few is told how far was
-looked, and can ask for what lies beyond.
+Each query reads a bounded number of rows. If it finds too few runs, the answer includes how far it
+searched, and the next query can continue there.
 """
 
 from __future__ import annotations
@@ -17,54 +17,53 @@ from rota.store.read.runs import RunRow
 MAX_ID = 2**63 - 1
 
 SCAN_ROWS = 20_000
-"""Jobs, and runs, that are looked through at first; then twice as many, and so on."""
+"""Jobs and runs that the first query scans. Each further query scans twice as many."""
 
 SLOW_SCAN_ROWS = 2_000
-"""… where something else has to be looked up for each, or what went in and came out is read."""
+"""The same if each row needs another lookup, or if arguments and results are searched."""
 
 MAX_SCAN_ROWS = 100_000
 
 MAX_SEARCH_BYTES = 8192
-"""What is larger than this is not read for a text."""
+"""Larger values are not searched for a text."""
 
 MAX_QUEUED_ROWS = 150_000
-"""So many that are ready are read; among more, the latest are looked through."""
+"""Maximum number of queued jobs that are read. With more, only the latest jobs are scanned."""
 
 MAX_KEY_NAMES = 1_000
-"""Tasks and flows that are looked through for a key."""
+"""Maximum number of tasks and flows that are searched for a key."""
 
 ID_ORDER_SLACK = timedelta(minutes=10)
-"""By so much the order of ids and that of times may differ."""
+"""Time by which the order of ids and the order of creation may differ."""
 
-OPEN_STATES = ("ready", "asleep", "running", "quarantined")
+OPEN_STATES = ("queued", "sleeping", "running", "quarantined")
 FAILED_STATES = ("failed", "cancelled", "expired")
 
 
 class RunFilter(msgspec.Struct, frozen=True):
-    """What a run has to be like. Nothing said, nothing wanted."""
+    """Criteria for runs. None matches every run."""
 
     name: str | None = None
-    """Of its task or its flow."""
+    """Name of the task or flow."""
     queue: str | None = None
     states: tuple[str, ...] | None = None
     key: str | None = None
     since: datetime | None = None
-    """Created then or later."""
+    """Created at this time or later."""
     until: datetime | None = None
-    """Created before."""
+    """Created before this time."""
     text: str | None = None
-    """In its name or its key; `whole`: or in what went in, or its error."""
+    """Text in the name or key; with `search_values` also in the input or error."""
     search_values: bool = False
     ids: tuple[int, ...] | None = None
-    """One of these."""
     kind: str | None = None
-    """`task` or `flow`, where that is known of the name: the other is not looked for."""
+    """`task` or `flow` if the kind of the name is known: only that kind is searched."""
 
 
 class ListPosition(msgspec.Struct, frozen=True):
     id: int
     is_flow: bool | None
-    """None: there is no more of it before this; that far was looked."""
+    """None if the search stopped at this id without a match."""
 
 
 class LargeQueue(msgspec.Struct, frozen=True):
@@ -81,13 +80,13 @@ def scan_all(
     *,
     oldest_first: bool = False,
 ) -> Query[ListPosition]:
-    """Looked for among all there are."""
+    """Scan all jobs and runs."""
     params = {
         **_params(run_filter, before, after, limit, scan_limit),
         "tasks": run_filter.kind != "flow",
         "flows": run_filter.kind != "task" and run_filter.queue is None,
     }
-    return Query("listing/newer" if oldest_first else "listing/older", params, ListPosition)
+    return Query("run_list/newer" if oldest_first else "run_list/older", params, ListPosition)
 
 
 def scan_states(
@@ -99,15 +98,15 @@ def scan_states(
     *,
     oldest_first: bool = False,
 ) -> Query[ListPosition]:
-    """Looked for where those in these states are."""
+    """Scan only the tables that hold the requested states."""
     params = _params(run_filter, before, after, limit, scan_limit)
     return Query(
-        "listing/places_newer" if oldest_first else "listing/places_older", params, ListPosition
+        "run_list/states_newer" if oldest_first else "run_list/states_older", params, ListPosition
     )
 
 
 def by_key(run_filter: RunFilter, before: int, after: int) -> Query[ListPosition]:
-    """Those with a key, the latest first."""
+    """Return the runs with a key, latest first."""
     params = {
         "name": run_filter.name,
         "key": run_filter.key,
@@ -116,32 +115,35 @@ def by_key(run_filter: RunFilter, before: int, after: int) -> Query[ListPosition
         "until": run_filter.until,
         "before": before,
         "after": after,
-        "window": MAX_KEY_NAMES,
+        "name_limit": MAX_KEY_NAMES,
     }
-    return Query("listing/keyed", params, ListPosition)
+    return Query("run_list/by_key", params, ListPosition)
 
 
 def by_id(ids: Sequence[int]) -> Query[ListPosition]:
-    """Those of these that are runs."""
-    return Query("listing/given", {"ids": list(ids)}, ListPosition)
+    """Return those of the ids that are runs."""
+    return Query("run_list/by_id", {"ids": list(ids)}, ListPosition)
 
 
 def run_rows(positions: Sequence[ListPosition]) -> Query[RunRow]:
-    params = {"ids": [each.id for each in positions], "kinds": [each.is_flow for each in positions]}
-    return Query("listing/lines", params, RunRow)
+    params = {
+        "ids": [each.id for each in positions],
+        "is_flow": [each.is_flow for each in positions],
+    }
+    return Query("run_list/run_rows", params, RunRow)
 
 
 def last_id_before(at: datetime) -> Query[int]:
-    """The last id given before then, more or less."""
-    return Query("listing/moment", {"at": at}, int)
+    """Return the last id assigned before a time, approximately."""
+    return Query("run_list/last_id_before", {"at": at}, int)
 
 
 def created_at(id: int) -> Query[datetime]:
-    return Query("listing/created", {"id": id}, _identity)
+    return Query("run_list/created_at", {"id": id}, _identity)
 
 
 def large_queue(queue: str | None) -> Query[LargeQueue]:
-    return Query("listing/crowded", {"queue": queue, "many": MAX_QUEUED_ROWS}, LargeQueue)
+    return Query("run_list/is_large", {"queue": queue, "limit": MAX_QUEUED_ROWS}, LargeQueue)
 
 
 def _params(
@@ -155,12 +157,12 @@ def _params(
         "since": run_filter.since,
         "until": run_filter.until,
         "text": None if run_filter.text is None else run_filter.text.lower(),
-        "whole": run_filter.search_values,
-        "bytes": MAX_SEARCH_BYTES,
+        "search_values": run_filter.search_values,
+        "max_bytes": MAX_SEARCH_BYTES,
         "before": before,
         "after": after,
         "limit": limit,
-        "window": scan_limit,
+        "scan_limit": scan_limit,
     }
 
 

@@ -1,4 +1,4 @@
-"""Read-only questions that the command line and pages ask."""
+"""Read-only queries about runs, jobs, queues and workers, for the command line and the pages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RunRow(msgspec.Struct, frozen=True):
     key: str | None
     wakes: datetime | None
     awaits: list[str] | None
-    """Signals that would wake it before then."""
+    """Signals that would wake it earlier."""
     done: float | None
     total: float | None
     note: str | None
@@ -59,22 +59,22 @@ class RunDetailRow(msgspec.Struct, frozen=True):
     seconds: float | None
     result: bytes | None
     error: bytes | None
-    """Also why it is in quarantine."""
+    """Error of the job, or the reason for its quarantine."""
     wakes: datetime | None
     awaits: list[str] | None
-    """Signals that would wake it before then."""
+    """Signals that would wake it earlier."""
     origin: int | None
-    """The run it was forked from."""
+    """Run that it was forked from."""
     crashes: int
-    """How many workers died of it, while it is a suspect or in quarantine."""
+    """Number of workers lost while it ran, if it is a suspect or in quarantine."""
     is_suspect: bool
-    """It is ready, was lost with a worker and is claimed by itself."""
+    """True if it is queued, was lost with a worker and is claimed alone."""
 
 
 class FlowDetailRow(msgspec.Struct, frozen=True):
     run: int
     flow: str
-    """Empty: calls a job has made."""
+    """Name of the flow; empty for calls of a job."""
     state: str
     attempt: int
     created: datetime
@@ -98,7 +98,7 @@ class JobRow(msgspec.Struct, frozen=True):
     rule: str | None
     successors: list[int]
     input_jobs: list[int]
-    """The jobs whose results it takes; the others before it only come first."""
+    """Jobs whose results it takes. Its other predecessors only have to end first."""
     finished: datetime | None
     seconds: float | None
     error: bytes | None
@@ -197,29 +197,32 @@ def run(run: int) -> Query[RunDetailRow]:
 
 
 def flow(run: int) -> Query[FlowDetailRow]:
-    """A run of a flow; no row: it is none."""
+    """Return a flow's run. No row if the run is not one of a flow."""
     return Query("view/flow", {"run": run}, FlowDetailRow)
 
 
 def jobs(
     run: int, *, with_values: bool = False, after: int = 0, limit: int = NO_LIMIT
 ) -> Query[JobRow]:
-    """The jobs of a flow's run, those after the first so many; `whole`: with what went in and came out."""
-    params = {"run": run, "whole": with_values, "after": after, "limit": limit}
+    """Return the jobs of a flow's run, skipping the first `after`.
+
+    With `with_values` they include arguments and results.
+    """
+    params = {"run": run, "with_values": with_values, "after": after, "limit": limit}
     return Query("view/jobs", params, JobRow)
 
 
 def job_attempts(
     run: int, jobs: Sequence[int] | None = None, *, with_errors: bool = True
 ) -> Query[JobAttemptRow]:
-    """Of each job of a run, or of some of them."""
-    params = {"run": run, "jobs": jobs and list(jobs), "errors": with_errors}
-    return Query("view/tries", params, JobAttemptRow)
+    """Return the attempts of the jobs of a run, or of some of them."""
+    params = {"run": run, "jobs": jobs and list(jobs), "with_errors": with_errors}
+    return Query("view/job_attempts", params, JobAttemptRow)
 
 
 def child_runs(run: int, limit: int | None = None) -> Query[ChildRunRow]:
-    """Runs started by jobs of a run."""
-    return Query("view/called", {"run": run, "limit": limit}, ChildRunRow)
+    """Return the runs that jobs of a run have started."""
+    return Query("view/child_runs", {"run": run, "limit": limit}, ChildRunRow)
 
 
 def state(run: int) -> Query[str]:
@@ -231,11 +234,11 @@ def attempts(run: int) -> Query[AttemptRow]:
 
 
 def state_counts() -> Query[StateCounts]:
-    return Query("view/places", {}, StateCounts)
+    return Query("view/state_counts", {}, StateCounts)
 
 
 def queue_counts(queue: str) -> Query[tuple[str, int]]:
-    return Query("view/tally", {"queue": queue}, lambda state, jobs: (state, jobs))
+    return Query("view/queue_counts", {"queue": queue}, lambda state, jobs: (state, jobs))
 
 
 def worker(worker: int) -> Query[WorkerRow]:
@@ -243,13 +246,13 @@ def worker(worker: int) -> Query[WorkerRow]:
 
 
 def workers(*, include_ended: bool = False) -> Query[WorkerDetailRow]:
-    """Those that are there; `gone`: also those that have left or died."""
-    return Query("view/workers", {"gone": include_ended}, WorkerDetailRow)
+    """Return the registered workers; with `include_ended` also those that stopped or died."""
+    return Query("view/workers", {"include_ended": include_ended}, WorkerDetailRow)
 
 
 def ended_workers(limit: int = 50) -> Query[WorkerDetailRow]:
-    """Those that have left or died, the last first."""
-    return Query("view/departed", {"limit": limit}, WorkerDetailRow)
+    """Return the workers that stopped or died, latest first."""
+    return Query("view/ended_workers", {"limit": limit}, WorkerDetailRow)
 
 
 def quarantine(
@@ -260,17 +263,16 @@ def quarantine(
 
 
 def count_eligible_workers(queue: str, task: str) -> Query[int]:
-    return Query("view/takers", {"queue": queue, "task": task}, int)
+    return Query("view/count_eligible_workers", {"queue": queue, "task": task}, int)
 
 
 def set_timeout(seconds: float) -> Query[str]:
-    """For the rest of the transaction: how long a statement may take."""
-    return Query("view/within", {"milliseconds": int(seconds * 1000)}, str)
+    """Set the statement timeout for the rest of the transaction."""
+    return Query("view/set_timeout", {"timeout_ms": int(seconds * 1000)}, str)
 
 
 def count_open_alerts() -> Query[int]:
-    """How many there are."""
-    return Query("view/open_alerts", {}, int)
+    return Query("view/count_open_alerts", {}, int)
 
 
 def database_time() -> Query[datetime]:

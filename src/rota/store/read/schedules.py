@@ -1,4 +1,4 @@
-"""Questions about schedules and their ticks, read-only."""
+"""Read-only queries about schedules and their ticks."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def schedules(
     after: str | None = None,
     limit: int = 1000,
 ) -> Query[Schedule]:
-    """By name: one, or those that begin so, after a name."""
+    """Return schedules by name: one, or those with a prefix, after a name."""
     params = {
         "name": name,
         "tenant": tenant,
         "state": state,
-        "first": prefix,
-        "beyond": prefix + MAX_CHARACTER,
+        "prefix": prefix,
+        "prefix_end": prefix + MAX_CHARACTER,
         "after": after,
         "limit": limit,
     }
@@ -38,7 +38,7 @@ def schedules(
 
 
 def ticks(name: str, limit: int) -> Query[Tick]:
-    """The last ones, the last first."""
+    """Return the latest ticks, newest first."""
     return Query("view/ticks", {"name": name, "limit": limit}, Tick)
 
 
@@ -71,5 +71,5 @@ def _next_ticks(
     try:
         timetable = Timetable(fields["cron"], fields["tz"], fields["every"], fields["at"])
     except ArgumentError:
-        return []  # what this machine cannot read is still shown
+        return []  # a timetable that this machine cannot parse is still listed
     return upcoming_ticks(timetable, anchor, next, fields["ends"], runs_left)

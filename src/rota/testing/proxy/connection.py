@@ -1,4 +1,4 @@
-"""One connection through the proxy: what a client says goes to the server, and back, until it is broken."""
+"""Connection through the proxy: forwards messages both ways until it is broken."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ from typing import Literal, Protocol
 from rota.testing.proxy import protocol
 
 CutPoint = Literal["before", "sent", "answered", "late"]
-"""before: the server never hears of the commit. sent: the client is cut off when the commit is on its
-way. answered: when the server has committed. late: at once, and the commit is passed on only later."""
+"""Point at which a connection is cut.
+
+before    the server never receives the commit
+sent      the client is cut off when the commit has been sent
+answered  the client is cut off when the server has committed
+late      the client is cut off at once, and the commit is forwarded later
+"""
 
 _ROLLED_BACK = b"C\x00\x00\x00\x0dROLLBACK\x00"
 
 SERVER_ANSWER_SECONDS = 30.0
-"""Seconds to wait for a server whose client has been cut off."""
+"""Timeout for the server's answer after its client was cut off."""
 
 
 @dataclass(frozen=True, slots=True)
 class CutConnection:
-    """One connection that was cut at a commit. `committed` is what the server said, None while it has said
-    nothing."""
+    """A connection that was cut at a commit. `committed` is the server's answer, None if unknown."""
 
     point: CutPoint
     application: str
@@ -43,12 +47,12 @@ class FaultOrder:
 
 
 class ProxyControl(Protocol):
-    """What a link asks of its proxy."""
+    """Interface of the proxy for its connections."""
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]: ...
 
     async def wait_open(self) -> None:
-        """Wait until something may pass."""
+        """Wait until messages may pass."""
 
     def is_unanswered(self, connection: ProxyConnection) -> bool: ...
 
@@ -68,7 +72,7 @@ class ProxyControl(Protocol):
 
 
 class ProxyConnection:
-    """One client, and its connection to the server."""
+    """A client and its connection to the server."""
 
     def __init__(
         self, proxy: ProxyControl, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -79,9 +83,9 @@ class ProxyConnection:
         self._splitter = protocol.MessageSplitter(typed=False)
         self._tracker = protocol.TurnTracker()
         self._is_silent = False
-        self._answered_turns = 0  # turns the server has answered; its greeting is none
+        self._answered_turns = 0  # turns answered by the server, without its greeting
         self._is_greeted = False
-        self._answer_failed = False  # whether the answer that is coming in has an error in it
+        self._answer_failed = False  # True if the current answer contains an error
         self._withheld_turn: tuple[int, asyncio.Future[bool | None]] | None = None
         self.application = ""
         self.is_alive = True
@@ -89,7 +93,7 @@ class ProxyConnection:
     def is_for(self, application: str | None) -> bool:
         return application is None or application == self.application
 
-    # -- breaking it
+    # -- faults
 
     def reset(self) -> None:
         self.is_alive = False
@@ -97,7 +101,7 @@ class ProxyConnection:
         self._close_server()
 
     def reset_client(self) -> None:
-        """The client gets a reset; the server is not told."""
+        """Reset the client's connection; the server's remains open."""
         self._is_silent = True
         raw_socket = self._to_client.get_extra_info("socket")
         with suppress(OSError, AttributeError):
@@ -105,7 +109,7 @@ class ProxyConnection:
         self._to_client.transport.abort()
 
     def disconnect_server(self) -> None:
-        """The server's side ends; the client is not told."""
+        """Close the server's connection; the client's remains open."""
         self._is_silent = True
         self._close_server()
 
@@ -116,7 +120,7 @@ class ProxyConnection:
         if self._to_server is not None:
             self._to_server.close()
 
-    # -- passing it on
+    # -- forwarding
 
     async def run(self) -> None:
         startup = await self._read_startup()
@@ -132,19 +136,19 @@ class ProxyConnection:
         self._to_server.write(startup)
         if protocol.request_code(startup) == protocol.CANCEL_REQUEST:
             await self._to_server.drain()
-            await self._discard_input(reader)  # it is heard when the server hangs up, not before
+            await self._discard_input(reader)  # the server closes once it has handled the request
             return
         to_client = asyncio.create_task(self._forward_to_client(reader))
         try:
             await self._forward_to_server()
         finally:
             if self._is_silent:
-                # Who was told nothing stays, until he goes by himself or the proxy ends.
+                # A silent connection stays open until the client closes it or the proxy ends.
                 await asyncio.wait([to_client])
             to_client.cancel()
 
     async def _read_startup(self) -> bytes | None:
-        """The client's start-up, or its wish to cancel. Encryption is declined."""
+        """Return the client's startup message or cancel request. Encryption is declined."""
         while data := await self._from_client.read(65536):
             for message in self._splitter.feed(data):
                 if protocol.request_code(message) in (protocol.SSL_REQUEST, protocol.GSS_REQUEST):
@@ -156,7 +160,6 @@ class ProxyConnection:
         return None
 
     async def _forward_to_server(self) -> None:
-        """From the client to the server."""
         assert self._to_server is not None
         while data := await self._from_client.read(65536):
             if self._is_silent:
@@ -178,9 +181,8 @@ class ProxyConnection:
         return self._is_silent or self._to_server is None or self._to_server.is_closing()
 
     async def _forward_to_client(self, reader: asyncio.StreamReader) -> None:
-        """From the server to the client."""
         splitter = protocol.MessageSplitter(typed=True)
-        with suppress(ConnectionError):  # a server that was killed resets the line
+        with suppress(ConnectionError):  # a killed server resets the connection
             while data := await reader.read(65536):
                 for message in splitter.feed(data):
                     self._track_failure(message)
@@ -200,11 +202,11 @@ class ProxyConnection:
             self._withheld_turn[1].set_result(committed)
 
     def _track_failure(self, message: bytes) -> None:
-        # A COMMIT of a transaction that has failed is answered by a word, not by an error.
+        # The server answers COMMIT of a failed transaction with ROLLBACK, not with an error.
         self._answer_failed |= message[:1] == b"E" or message == _ROLLED_BACK
 
     def _is_withheld(self) -> bool:
-        """Whether this belongs to the answer that the client must not get."""
+        """True if the current message belongs to the answer that the client must not get."""
         return (
             self._withheld_turn is not None and self._answered_turns + 1 >= self._withheld_turn[0]
         )

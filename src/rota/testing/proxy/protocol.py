@@ -1,8 +1,7 @@
-"""What PostgreSQL and its clients say to each other, as far as a proxy must know: where a message ends, and
-which one commits.
+"""The part of PostgreSQL's protocol that the proxy needs: message boundaries, and which message commits.
 
-Nothing here reads or writes a socket. Only the frames are read, and of what a client sends the texts of
-statements; encryption is not for this.
+Nothing here reads or writes a socket. Only frames and the texts of a client's statements are parsed.
+Encryption is not supported.
 """
 
 from __future__ import annotations
@@ -25,7 +24,9 @@ _ENDS = re.compile(rb"\s*(?:rollback(?!\s+to)|abort|prepare\s+transaction)\b", r
 
 
 class MessageSplitter:
-    """Cuts a stream into messages. A client's first ones have no type; after its start-up, all have."""
+    """Splits a stream into messages. A client's messages before its startup have no type, all later ones
+    do.
+    """
 
     def __init__(self, *, typed: bool) -> None:
         self.typed = typed
@@ -46,13 +47,13 @@ class MessageSplitter:
 
 
 def request_code(message: bytes) -> int:
-    """What a message without a type asks for."""
+    """Return the request code of a message without a type."""
     code: int = struct.unpack_from("!i", message, 4)[0]
     return code
 
 
 def application_name(startup: bytes) -> str:
-    """The name a client gives itself when it starts up; "" if it gives none."""
+    """Return the application name of a startup message, or ""."""
     fields = startup[8:].split(b"\0")
     parameters = dict(zip(fields[::2], fields[1::2], strict=False))
     return parameters.get(b"application_name", b"").decode(errors="replace")
@@ -60,7 +61,7 @@ def application_name(startup: bytes) -> str:
 
 @dataclass(slots=True)
 class ClientTurn:
-    """What a client says until it asks the server to be done with it: statements, then Sync or Query."""
+    """Messages of a client up to a Sync or Query: statements that the server completes together."""
 
     number: int
     statements: list[bytes] = field(default_factory=list)
@@ -71,9 +72,9 @@ class ClientTurn:
 
 
 class TurnTracker:
-    """Follows one client: which statement runs where, and whether the end of a turn is a commit.
+    """Tracks the statements of one client, and whether the end of a turn commits.
 
-    A turn commits if it says COMMIT, or if it writes outside of a transaction block.
+    A turn commits if it contains a COMMIT, or if it writes outside of a transaction block.
     """
 
     def __init__(self) -> None:
@@ -86,7 +87,7 @@ class TurnTracker:
         self._block_has_write = False
 
     def on_client_message(self, message: bytes) -> ClientTurn | None:
-        """Follow a typed message of the client's; answers the turn that it ends."""
+        """Track a typed message of the client, and return the turn that it ends, if any."""
         kind, body = message[:1], message[5:]
         if kind == b"P":
             name, text = body.split(b"\0", 2)[:2]
@@ -105,7 +106,9 @@ class TurnTracker:
         return None
 
     def on_server_ready(self, status: bytes) -> None:
-        """The server is ready for the next turn; it knows best whether a block is open."""
+        """Update the state of the transaction block from the server's ReadyForQuery, which is
+        authoritative.
+        """
         if status == b"I" and not self._turn.statements:
             self._in_block = self._block_has_write = False
 

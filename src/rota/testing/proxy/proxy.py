@@ -1,16 +1,16 @@
-"""A proxy in front of PostgreSQL that breaks connections in the ways that networks do.
+"""Proxy in front of PostgreSQL that breaks connections in the ways that networks do.
 
     with Proxy(dsn) as proxy:
         app = Rota(proxy.dsn)
-        proxy.cut("answered")       # the next commit happens, and nobody is told
+        proxy.cut("answered")       # the next commit succeeds, but its answer is lost
         …
-        [cut] = proxy.cuts          # where it was, and whether the server had committed
+        [cut] = proxy.cuts          # the statements, and whether the server had committed
 
-It follows the messages, so that a connection can be cut between a commit and its answer. A commit is a
+The proxy parses messages, so that it can cut a connection between a commit and its answer. A commit is a
 COMMIT of a transaction that wrote, or the end of a turn (Query, or the Sync of a pipeline) that wrote
 outside of one.
 
-It runs in a thread of its own. Whoever calls it is answered when what was asked for is so.
+It runs in its own thread. Each method returns when its effect has taken place.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Proxy:
-    """One port on this machine, in front of one server."""
+    """A local port in front of one server."""
 
     def __init__(self, dsn: str) -> None:
         from psycopg.conninfo import conninfo_to_dict
@@ -41,16 +41,16 @@ class Proxy:
         self._started = threading.Event()
         self._connections: set[ProxyConnection] = set()
         self._orders: list[FaultOrder] = []
-        self._unanswered: set[str | None] = set()  # whose new connections are not answered
+        self._unanswered: set[str | None] = set()  # whose new connections hang
         self._refused: set[str | None] = set()
         self._open = asyncio.Event()
         self._open.set()
         self._cut_recorded = threading.Condition()
         self.cuts: list[CutConnection] = []
         self.delay = 0.0
-        """Seconds that every message takes longer, each way."""
+        """Seconds added to every message, each way."""
 
-    # -- its life
+    # -- lifecycle
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -65,11 +65,11 @@ class Proxy:
 
     @property
     def dsn(self) -> str:
-        """What a client connects to instead."""
+        """DSN of the proxy, for clients."""
         return self.dsn_for(None)
 
     def dsn_for(self, application: str | None) -> str:
-        """The same for a client that goes by a name of its own, so that it alone can be cut off."""
+        """Return the DSN with an application name, so that faults can be limited to this client."""
         from psycopg.conninfo import make_conninfo
 
         host: dict[str, Any] = {"host": "127.0.0.1", "port": self.port, "sslmode": "disable"}
@@ -78,7 +78,7 @@ class Proxy:
         given = {name: value for name, value in self._info.items() if name != "hostaddr"}
         return make_conninfo(**{**given, **host})
 
-    # -- what it can be told; `application` is the application name of those it concerns
+    # -- faults; `application` limits them to connections with this application name
 
     def cut(
         self,
@@ -88,14 +88,14 @@ class Proxy:
         application: str | None = None,
         hold_seconds: float = 1.0,
     ) -> None:
-        """Cut the connection of whoever commits next, of those whose statements match. Once."""
+        """Cut the connection of the next commit whose statements match, once."""
         pattern = re.compile(matching.encode()) if matching else None
         self._call_in_thread(
             lambda: self._orders.append(FaultOrder(point, pattern, application, hold_seconds))
         )
 
     def wait_for_cuts(self, count: int = 1, *, timeout: float = 10.0) -> list[CutConnection]:
-        """Wait until so many cuts have been made and the server has had its say; answers them all."""
+        """Wait until `count` cuts were made and the server has answered each, and return all cuts."""
         with self._cut_recorded:
             if not self._cut_recorded.wait_for(lambda: len(self.cuts) >= count, timeout):
                 raise TimeoutError(
@@ -104,7 +104,7 @@ class Proxy:
             return list(self.cuts)
 
     def cancel_cuts(self) -> int:
-        """Take back the cuts that nobody has met; answers how many."""
+        """Cancel the cuts that were not made yet and return their number."""
 
         def clear_orders() -> int:
             count = len(self._orders)
@@ -114,19 +114,21 @@ class Proxy:
         return self._call_in_thread(clear_orders)
 
     def reset(self, *, application: str | None = None) -> int:
-        """Break connections with a reset. Answers how many there were."""
+        """Break connections with a TCP reset and return their number."""
         return self._for_each(application, ProxyConnection.reset)
 
     def drop(self, *, application: str | None = None) -> int:
-        """Let connections go dead: nothing passes and neither side is told. New ones are taken and not
-        answered until `heal`."""
+        """Drop all messages without closing connections, and return their number.
+
+        New connections are accepted and get no answer until `heal`.
+        """
         self._call_in_thread(lambda: self._unanswered.add(application))
         return self._for_each(application, ProxyConnection.go_silent)
 
     def half_open(
         self, ended_side: Literal["client", "server"], *, application: str | None = None
     ) -> int:
-        """End connections on one side, the one that is `gone`, and let the other believe in them."""
+        """Close connections at `ended_side` only, and return their number. The other side stays open."""
         return self._for_each(
             application,
             ProxyConnection.reset_client
@@ -135,15 +137,15 @@ class Proxy:
         )
 
     def hold(self) -> None:
-        """Let nothing pass for now; it all arrives after `heal`."""
+        """Hold all messages; they are forwarded after `heal`."""
         self._call_in_thread(self._open.clear)
 
     def refuse(self, *, application: str | None = None) -> None:
-        """Break new connections as soon as they say who they are, until `heal`."""
+        """Break new connections after their startup message, until `heal`."""
         self._call_in_thread(lambda: self._refused.add(application))
 
     def heal(self) -> None:
-        """New connections work, and what was held arrives. Those that went dead stay so."""
+        """Accept new connections and forward held messages. Dropped connections stay dead."""
 
         def heal() -> None:
             self._unanswered.clear()
@@ -152,7 +154,7 @@ class Proxy:
 
         self._call_in_thread(heal)
 
-    # -- in the thread
+    # -- called in the proxy's thread
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -209,7 +211,7 @@ class Proxy:
         return await asyncio.open_connection(host, port)
 
     async def wait_open(self) -> None:
-        """Wait until something may pass."""
+        """Wait until messages may pass."""
         await self._open.wait()
         if self.delay:
             await asyncio.sleep(self.delay)
@@ -223,7 +225,7 @@ class Proxy:
     def take_order(
         self, connection: ProxyConnection, turn: protocol.ClientTurn
     ) -> FaultOrder | None:
-        """What was asked for a commit like this one; it is done with then."""
+        """Return and remove the order that matches this commit, if any."""
         if turn.commits:
             for order in self._orders:
                 if connection.is_for(order.application) and turn.matches(order.pattern):

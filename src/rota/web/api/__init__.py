@@ -1,4 +1,4 @@
-"""The JSON API, `/api/v1`: what the command line can do, over HTTP."""
+"""The JSON API under `/api/v1`: the operations of the command line, over HTTP."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 OPERATIONS: list[Operation] = [
     operation
-    # /runs/count before /runs/{run}.
+    # The order matters: /runs/count must match before /runs/{run}.
     for module in (bulk, runs, explain, schedules, workers, coordination, access)
     for operation in module.router.operations
 ]
 
 
 def routes(app: Rota) -> list[Route]:
-    """The routes of the API; each says whom it is for."""
+    """Return the routes of the API, each with its required role."""
     found = [each.route(app) for each in OPERATIONS]
     return [*found, Route(f"{PREFIX}/openapi.json", show_openapi, methods=["GET"])]
 
 
 @require_role(Role.VIEWER)
 async def show_openapi(request: Request) -> Response:
-    # Where it is mounted, the paths begin.
+    # The paths of the document are relative to the mount path.
     return json_response({**openapi(), "servers": [{"url": mount_path(request.scope) or "/"}]})
 
 

@@ -1,4 +1,4 @@
-"""Who may ask, and what people did, over HTTP: oneself, tokens, the audit log; and what can be started."""
+"""API operations of access: the caller, access tokens, the audit log and the catalog of startable names."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class CallerDocument(msgspec.Struct, frozen=True):
 
 @router.add("GET", "/me", Role.VIEWER)
 async def whoami(context: RequestContext) -> CallerDocument:
-    """Who asks, and what he may do."""
+    """Return the caller and their role."""
     return CallerDocument(context.caller.name, context.caller.role.text)  # type: ignore[arg-type]
 
 
-# What this app has
+# Catalog
 
 
 class StartableDocument(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ class Catalog(msgspec.Struct, frozen=True):
 
 @router.add("GET", "/catalog", Role.VIEWER)
 async def list_catalog(context: RequestContext) -> Catalog:
-    """What can be started here: the tasks and flows of the app that answers."""
+    """List the tasks, flows and actions that can be started in this app."""
     registry = context.app.registry
     flow_tasks = {
         node.task.name for flow in registry.flows.values() for node in flow.nodes.values()
@@ -114,7 +114,7 @@ class CreatedToken(msgspec.Struct, frozen=True):
 
 @router.add("GET", "/tokens", Role.ADMIN)
 async def list_tokens(context: RequestContext, query: TokenListQuery) -> TokenList:
-    """Tokens, the newest first. What opens anything is not told."""
+    """List tokens, the newest first. Secrets are not included."""
     [found] = await context.read(
         tokens.list_tokens(include_inactive=query.include_inactive, limit=query.limit)
     )
@@ -123,7 +123,7 @@ async def list_tokens(context: RequestContext, query: TokenListQuery) -> TokenLi
 
 @router.add("POST", "/tokens", Role.ADMIN, status=201)
 async def create_token(context: RequestContext, body: CreateTokenRequest) -> CreatedToken:
-    """Make a token. It is shown this once, and kept nowhere."""
+    """Create a token. Its secret is shown only in this response and is not stored."""
     if context.caller.is_local:
         raise HttpError(
             403,
@@ -140,11 +140,11 @@ async def create_token(context: RequestContext, body: CreateTokenRequest) -> Cre
 
 @router.add("DELETE", "/tokens/{id}", Role.ADMIN, status=204, error_statuses=(404,))
 async def revoke_token(context: RequestContext, id: TokenId) -> None:
-    """Have a token open nothing from now on."""
+    """Revoke a token; it is refused from now on."""
     await revoke_access_token(context.app, id, context.caller.name)
 
 
-# What people did
+# Audit log
 
 
 class AuditDocument(msgspec.Struct, frozen=True):
@@ -171,7 +171,7 @@ class AuditPage(msgspec.Struct, frozen=True):
 
 @router.add("GET", "/audit", Role.ADMIN)
 async def list_audit(context: RequestContext, query: AuditListQuery) -> AuditPage:
-    """What people did by hand, the last first."""
+    """List the actions of operators, the latest first."""
     before = decode_id_cursor(query.cursor, audit.MAX_ID)
     entries_query = audit.entries(
         query.limit + 1, before, operator=query.operator, action=query.action, subject=query.subject

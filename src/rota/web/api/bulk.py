@@ -1,4 +1,4 @@
-"""Many runs at once over HTTP: count those that match, then cancel them or try them again, in portions."""
+"""API operations on many runs: count the runs that match, then cancel or retry them in batches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RunCountDocument(msgspec.Struct, frozen=True):
 
 
 class BulkRequest(RunFilterQuery):
-    """Either the runs `upto` an id that match, or some by their ids, as far as they match."""
+    """Runs to act on: those that match, with ids up to `upto`, or those of `ids` that match."""
 
     upto: Annotated[Id, Meta(description="Of the count.")] | None = None
     ids: Annotated[list[Id], Meta(min_length=1, max_length=MAX_IDS)] | None = None
@@ -47,7 +47,7 @@ class BulkDocument(msgspec.Struct, frozen=True):
 
 @router.add("GET", "/runs/count", Role.VIEWER)
 async def count_runs(context: RequestContext, query: RunCountQuery) -> RunCountDocument:
-    """How many runs match and could be cancelled, or tried again; of many, that there are many."""
+    """Count the runs that match and can be cancelled or retried. Large counts are not exact."""
     found = await bulk_actions.count_runs(
         context.app, context.read, query.action, build_run_filter(context, query)
     )
@@ -56,13 +56,13 @@ async def count_runs(context: RequestContext, query: RunCountQuery) -> RunCountD
 
 @router.add("POST", "/runs/cancel", Role.OPERATOR)
 async def cancel_runs(context: RequestContext, body: BulkRequest) -> BulkDocument:
-    """Cancel runs that match, the latest first, some at a time: send it again while there is a next."""
+    """Cancel a batch of matching runs, the latest first. Repeat with the cursor `next` until it is null."""
     return await _run_bulk_action(context, "cancel", body)
 
 
 @router.add("POST", "/runs/retry", Role.OPERATOR)
 async def retry_runs(context: RequestContext, body: BulkRequest) -> BulkDocument:
-    """Try runs that match once more, some at a time: send it again while there is a next."""
+    """Retry a batch of matching runs. Repeat with the cursor `next` until it is null."""
     return await _run_bulk_action(context, "retry", body)
 
 

@@ -1,4 +1,4 @@
-"""What instances agree on, over HTTP: locks and permits, leaders, services, calls made once, rates."""
+"""API operations of coordination: locks and semaphores, leaders, services, once calls, rate limits."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class ReleaseLockRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ReleasedLockDocument(msgspec.Struct, frozen=True):
-    """Whose it was; nothing that asserts this token goes through any more."""
+    """The former holder of a released lock. Transactions that assert this token fail from now on."""
 
     host: str
     pid: int
@@ -119,7 +119,7 @@ class ServiceList(msgspec.Struct, frozen=True):
 
 @router.add("GET", "/locks", Role.VIEWER)
 async def list_locks(context: RequestContext, query: LockListQuery) -> LockList:
-    """Locks and permits by name: those that are held, or have just run out."""
+    """List locks and permits by name: those that are held or have just expired."""
     [found] = await context.read(
         coordination.locks(query.name, include_free=query.include_free, limit=query.limit)
     )
@@ -130,7 +130,7 @@ async def list_locks(context: RequestContext, query: LockListQuery) -> LockList:
 async def release_lock(
     context: RequestContext, name: Name, body: ReleaseLockRequest
 ) -> ReleasedLockDocument:
-    """Take a lock, or a permit, from whoever holds it. Its holder hears of it when it next renews."""
+    """Release a lock or permit by force. The holder learns of it at its next renewal."""
     database = (await context.app.open()).database
     try:
         token = None if body.token is None else min(int(body.token), MAX_INT64)
@@ -154,14 +154,14 @@ async def release_lock(
 
 @router.add("GET", "/leaders", Role.VIEWER)
 async def list_leaders(context: RequestContext) -> LeaderList:
-    """Who leads what."""
+    """List leaders and their terms."""
     [found] = await context.read(coordination.leaders())
     return LeaderList([to_document(LeaderDocument, each) for each in found])
 
 
 @router.add("GET", "/services", Role.VIEWER)
 async def list_services(context: RequestContext) -> ServiceList:
-    """Services: who runs each, who stands by, and what became of its last iteration."""
+    """List services with the running instance, the standby instances and the last iteration."""
     [found] = await context.read(coordination.services())
     return ServiceList(
         [
@@ -175,7 +175,7 @@ async def list_services(context: RequestContext) -> ServiceList:
     )
 
 
-# Calls made once, rates
+# Once calls, rate limits
 
 
 class OnceCallDocument(msgspec.Struct, frozen=True):
@@ -225,7 +225,7 @@ class RateLimitList(msgspec.Struct, frozen=True):
 
 @router.add("GET", "/once-calls", Role.VIEWER)
 async def list_once_calls(context: RequestContext, query: OnceCallListQuery) -> OnceCallList:
-    """Calls that are made once for a key, by that key."""
+    """List `once` calls by key."""
     after = decode_cursor(query.cursor) or ""
     [found] = await context.read(coordination.once_calls(query.prefix, after, query.limit + 1))
     page = [
@@ -241,7 +241,7 @@ async def list_once_calls(context: RequestContext, query: OnceCallListQuery) -> 
 
 @router.add("GET", "/rate-limits", Role.VIEWER)
 async def list_rate_limits(context: RequestContext, query: RateLimitListQuery) -> RateLimitList:
-    """Rates by name, and how much of each is used up."""
+    """List rate limits by name, with their current use."""
     [found] = await context.read(
         coordination.rate_limits(decode_cursor(query.cursor) or "", query.limit + 1)
     )

@@ -1,4 +1,4 @@
-"""Why something does not run, over HTTP."""
+"""API operation that explains why a run or job does not run."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ExplanationDocument(msgspec.Struct, frozen=True):
 
 @router.add("GET", "/runs/{run}/explain", Role.VIEWER, error_statuses=(404,))
 async def explain_run(context: RequestContext, run: PathId) -> ExplanationDocument:
-    """Why it, or one job of it, does not run: what it waits for, and what to do."""
+    """Explain why a run, or one of its jobs, does not run, and give the remedy."""
     found = await explain(context.read, run, context.app.settings)
     if found is None:
         raise RunNotFound(f"there is no run {run}")

@@ -1,4 +1,4 @@
-"""Which runs are meant: what a list, a count and what is done to many take alike."""
+"""Run filters, shared by the operations that list, count, cancel and retry runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RunListQuery(RunFilterQuery):
 def build_run_filter(
     context: RequestContext, query: RunFilterQuery, ids: list[str] | None = None
 ) -> RunFilter:
-    """… as the store is asked. Viewers learn nothing of what went in, also not by looking for it."""
+    """Return the store's filter for a query. For viewers, the text search does not cover payloads."""
     return with_kind(
         context.app,
         RunFilter(
@@ -68,7 +68,9 @@ def build_run_filter(
 
 
 def in_utc(at: datetime | None) -> datetime | None:
-    """A time that PostgreSQL knows, too: those at the ends of the calendar are not moved."""
+    """Return a time in UTC that PostgreSQL can store; a time at either end of the calendar is not
+    converted.
+    """
     if at is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of the route table: it cannot say what is not so."""
+"""OpenAPI document, generated from the route table so that it always matches the routes."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _query_parameters(operation: Operation) -> list[dict[str, Any]]:
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """A parameter of the query is there or not: it is never null."""
+    """Return the schema without null: a query parameter is present or absent, never null."""
     non_null = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
     found = non_null[0] if len(non_null) == 1 else schema
     if None in found.get("enum", ()):

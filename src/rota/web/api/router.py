@@ -1,6 +1,8 @@
-"""The route table. An operation is a function whose annotations say everything: what it takes from the
-path, from the query (`query`) and from the body (`body`), and what it answers. The route, the checks and
-the OpenAPI document all come from there, so none can say something else than another.
+"""Route table of the API.
+
+An operation is a function whose annotations define its path parameters, its query (`query`), its body
+(`body`) and its response. The route, the validation and the OpenAPI document are all derived from them, so
+they agree.
 """
 
 from __future__ import annotations
@@ -33,32 +35,32 @@ Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 PREFIX = "/api/v1"
 
 READ_TIMEOUT_SECONDS = 5.0
-"""Seconds that one question may take the database."""
+"""Statement timeout of a read."""
 
 REQUEST_TIMEOUT_SECONDS = 40.0
-"""… and a whole request, a database that is away for a while included."""
+"""Timeout of a whole request, including reconnects while the database is unavailable."""
 
 BODY_TIMEOUT_SECONDS = 20.0
-"""… of that, what is sent may take to arrive."""
+"""Timeout for receiving a body."""
 
 BODY_OVERHEAD_BYTES = 1024 * 1024
-"""Bytes of a body besides what a payload may have."""
+"""Bytes that a body may have in addition to the payload limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """What an operation has at hand."""
+    """The app and the caller of one operation."""
 
     app: Rota
     caller: Caller
 
     @property
     def may_see_payloads(self) -> bool:
-        """Whether the caller may see what went into runs and came out of them."""
+        """True if the caller may see inputs and results of runs."""
         return self.caller.has_role(Role.OPERATOR)
 
     async def read(self, *queries: Query[Any]) -> list[Any]:
-        """Rows of each, read in one transaction that may take a moment and no longer."""
+        """Return the rows of each query, read in one transaction with a statement timeout."""
         database = (await self.app.open()).database
         try:
             [[_, *rows]] = await database.pipeline(
@@ -86,7 +88,7 @@ class Operation:
     handler: Callable[..., Awaitable[Any]]
     summary: str
     params: dict[str, Any] = field(default_factory=dict)
-    """Of the path."""
+    """Path parameters and their types."""
     query: type[msgspec.Struct] | None = None
     body: type[msgspec.Struct] | None = None
     response: Any = None
@@ -97,7 +99,9 @@ class Operation:
 
     @property
     def success_statuses(self) -> tuple[int, ...]:
-        """What it answers when it is done; 200 for what was there already, by its key."""
+        """Statuses of a successful response; includes 200 if the body has a `key`, for a run that already
+        exists.
+        """
         found_by_key = self.body is not None and "key" in self.body.__struct_fields__
         return (self.status, 200) if found_by_key else (self.status,)
 
@@ -126,7 +130,7 @@ class Operation:
 
 
 class Router:
-    """Operations, in the order in which they are looked through."""
+    """Operations in matching order."""
 
     def __init__(self, tag: str) -> None:
         self._tag = tag
@@ -141,7 +145,7 @@ class Router:
         status: int = 200,
         error_statuses: Sequence[int] = (),
     ) -> Callable[[Handler], Handler]:
-        """`fails`: statuses that it answers, besides those that every operation can."""
+        """Register an operation; `error_statuses` are those it returns in addition to the common ones."""
 
         def decorate(handler: Handler) -> Handler:
             hints = get_type_hints(handler, include_extras=True)
@@ -169,21 +173,21 @@ class Router:
 
 
 def decode_path(params: Mapping[str, Any], request: Request) -> dict[str, Any]:
-    """What the path says, each of its kind. Raises Refused."""
+    """Return the path parameters, converted to their types. Raise HttpError if one is invalid."""
     found = {}
     for name, kind in params.items():
         given = request.path_params[name]
         try:
             found[name] = msgspec.convert(given, kind, strict=False)
         except msgspec.ValidationError:
-            # Nothing has such a name or number.
+            # An invalid name or number cannot exist.
             raise HttpError(404, "not_found", f"there is no {name} {given!r:.60}") from None
         _check_text(name, found[name])
     return found
 
 
 def decode_query(kind: type[msgspec.Struct], items: Iterable[tuple[str, str]]) -> msgspec.Struct:
-    """What the query says, each of its kind. Raises Refused."""
+    """Return the query parameters as a struct. Raise HttpError if one is invalid."""
     given: dict[str, str] = {}
     for name, value in items:
         if name in given:
@@ -212,7 +216,7 @@ async def _decode_body(kind: type[msgspec.Struct], request: Request, app: Rota) 
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """All of the body, but not more than anybody needs, and not for ever."""
+    """Return the body. Raise HttpError if it exceeds `limit` bytes or BODY_TIMEOUT_SECONDS."""
     content_length = request.headers.get("content-length", "")
     if content_length.isdecimal() and int(content_length) > limit:
         raise _too_large(limit)

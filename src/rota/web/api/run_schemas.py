@@ -1,4 +1,4 @@
-"""What is said about runs, and by whoever starts or changes one."""
+"""Request and response documents of the operations on runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from rota.web.api.schema_types import Cursor, ErrorDetail, Id, Limit, Name, Next, StoredJson
 
 State = Literal[
-    "ready", "asleep", "running", "quarantined", "succeeded", "failed", "cancelled", "expired"
+    "queued", "sleeping", "running", "quarantined", "succeeded", "failed", "cancelled", "expired"
 ]
 
 
@@ -123,7 +123,7 @@ class ChildRunDocument(msgspec.Struct, frozen=True):
 
 
 class RunDocument(msgspec.Struct, frozen=True):
-    """A run of a task, or of a flow, or a job of one."""
+    """A run of a task or a flow, or one job of a run."""
 
     run: Id
     job: Annotated[Id, Meta(description="Of a task's run, or of a job of a flow's.")] | None

@@ -1,4 +1,4 @@
-"""Runs over HTTP: start, list, show, cancel, try again, tell something, let out of quarantine, fork."""
+"""API operations on runs: start, list, show, cancel, retry, signal, release from quarantine, fork."""
 
 from __future__ import annotations
 
@@ -49,15 +49,17 @@ from rota.web.responses import HttpError
 router = Router("runs")
 
 MAX_STEPS = 200
-"""The last ones of a job, and lines of its log, that are shown."""
+"""Number of latest steps and log lines shown for a job."""
 
 MAX_JOBS = 200
-"""The first ones of a run that are shown with it."""
+"""Number of first jobs shown with a run."""
 
 
 @router.add("POST", "/runs", Role.OPERATOR, status=201, error_statuses=(404, 409))
 async def start_run(context: RequestContext, body: StartRunRequest) -> StartedRun:
-    """Start a task or a flow. It is durable when this is answered; with a key it can be sent again."""
+    """Start a task or a flow. The run is stored before the response is sent; with a key, repeating the
+    request is safe.
+    """
     app = context.app
     options: dict[str, Any] = {"key": body.key, "delay": body.delay, "priority": body.priority}
     run: Run[Any]
@@ -79,7 +81,9 @@ async def start_run(context: RequestContext, body: StartRunRequest) -> StartedRu
 
 @router.add("GET", "/runs", Role.VIEWER)
 async def list_runs(context: RequestContext, query: RunListQuery) -> RunPage:
-    """Runs, the latest first. A page that is not full can have a next one: looking takes its time."""
+    """List runs, the latest first. A page that is not full can have a next page, because each search is
+    limited.
+    """
     run_filter = build_run_filter(context, query)
     before = decode_id_cursor(query.cursor, read_runs.MAX_ID)
     found = await run_search.find_runs(context.read, run_filter, query.limit, before=before)
@@ -92,7 +96,7 @@ async def list_runs(context: RequestContext, query: RunListQuery) -> RunPage:
 
 @router.add("GET", "/runs/{run}", Role.VIEWER, error_statuses=(404,))
 async def show_run(context: RequestContext, run: PathId) -> RunDocument:
-    """One run, or one job of a flow's: where it is, what it came to, its attempts, steps and jobs."""
+    """Show a run, or one job of a run: state, result, attempts, steps and jobs."""
     flows, details = await context.read(read_runs.flow(run), read_runs.run(run))
     if flows:
         return await _flow_document(context, flows[0])
@@ -233,7 +237,7 @@ async def _job_documents(
 
 @router.add("GET", "/runs/{run}/jobs", Role.VIEWER, error_statuses=(404,))
 async def list_jobs(context: RequestContext, run: PathId, query: JobListQuery) -> JobPage:
-    """The jobs of a flow's run, in the order of its graph."""
+    """List the jobs of a flow run in graph order."""
     after = min(decode_id_cursor(query.cursor, 0), read_runs.NO_LIMIT - query.limit)
     flows, rows = await context.read(
         read_runs.flow(run),
@@ -250,7 +254,7 @@ async def list_jobs(context: RequestContext, run: PathId, query: JobListQuery) -
 
 @router.add("POST", "/runs/{run}/cancel", Role.OPERATOR, error_statuses=(404, 409))
 async def cancel_run(context: RequestContext, run: PathId) -> CancelledRun:
-    """Make it not happen, or ask its worker to stop it. Of a flow, all of it."""
+    """Cancel a run with all its jobs. A worker that runs one of them is asked to stop it."""
     status = await context.app.run(run).cancel(by=context.caller.name)
     if status not in ("cancelled", "requested"):
         raise HttpError(409, "conflict", f"run {run} is over: it is {status}")
@@ -259,27 +263,29 @@ async def cancel_run(context: RequestContext, run: PathId) -> CancelledRun:
 
 @router.add("POST", "/runs/{run}/retry", Role.OPERATOR, error_statuses=(404, 409))
 async def retry_run(context: RequestContext, run: PathId) -> RetriedRun:
-    """Try it once more, although it failed, expired or was cancelled."""
+    """Retry a run that failed, expired or was cancelled."""
     await context.app.run(run).retry(by=context.caller.name)
     return RetriedRun(str(run))
 
 
 @router.add("POST", "/runs/{run}/signals", Role.OPERATOR, error_statuses=(404,))
 async def signal_run(context: RequestContext, run: PathId, body: SignalRequest) -> SentSignal:
-    """Tell it something, for `ctx.wait_signal(name)` in its code. The first signal of a name stands."""
+    """Send a signal to a run; `ctx.wait_signal(name)` returns its payload. The first signal of a name is
+    kept.
+    """
     sent = await context.app.run(run).signal(body.name, body.payload, by=context.caller.name)
     return SentSignal(str(run), sent)
 
 
 @router.add("POST", "/runs/{run}/release", Role.OPERATOR, error_statuses=(404,))
 async def release_run(context: RequestContext, run: PathId) -> ReleasedJobs:
-    """Let it, or the jobs of it, out of quarantine."""
+    """Release a run or its jobs from quarantine."""
     return ReleasedJobs(str(run), await context.app.run(run).release(by=context.caller.name))
 
 
 @router.add("POST", "/runs/{run}/fork", Role.OPERATOR, status=201, error_statuses=(404, 409))
 async def fork_run(context: RequestContext, run: PathId, body: ForkRunRequest) -> StartedRun:
-    """Run it once more from somewhere on, as a run of its own."""
+    """Start a new run from a task or step of this one."""
     forked = await context.app.fork(
         run, from_=body.task, from_step=body.step, input=body.input, by=context.caller.name
     )

@@ -1,4 +1,4 @@
-"""Schedules over HTTP: list, show, make, change, pause, resume, start by hand, forget."""
+"""API operations on schedules: list, show, create, update, pause, resume, trigger, backfill, delete."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from rota.web.responses import HttpError
 router = Router("schedules")
 
 MAX_TICKS = 20
-"""The last ones, that are shown with a schedule."""
+"""Number of latest ticks shown with a schedule."""
 
 Timestamp = Annotated[datetime, Meta(tz=True, description="With a time zone.")]
 Seconds = Annotated[float, Meta(ge=0, le=3.2e9, description="Seconds.")]
@@ -101,7 +101,7 @@ class SchedulePage(msgspec.Struct, frozen=True):
 
 
 class CreateScheduleRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """When: one of `cron`, `every` and `at`. What: one of `task` and `action`."""
+    """A new schedule: exactly one of `cron`, `every` and `at`, and exactly one of `task` and `action`."""
 
     name: Name
     task: Annotated[Name, Meta(description="A task, or a flow, of this app.")] | None = None
@@ -126,7 +126,7 @@ class CreateScheduleRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class UpdateScheduleRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What is said is changed, the rest stays."""
+    """Fields to change; absent fields keep their values."""
 
     input: Input | UnsetType | None = UNSET
     config: Input | UnsetType | None = UNSET
@@ -148,7 +148,7 @@ class UpdateScheduleRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class BackfillRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """A time without a zone is one of the schedule's own."""
+    """A period to backfill. A time without a zone is in the schedule's time zone."""
 
     start: Annotated[str, Meta(max_length=60, description="The first time: ISO 8601.")]
     end: Annotated[str, Meta(max_length=60, description="Until before then; else now.")] | None = (
@@ -166,7 +166,7 @@ class PauseScheduleRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 @router.add("GET", "/schedules", Role.VIEWER)
 async def list_schedules(context: RequestContext, query: ScheduleListQuery) -> SchedulePage:
-    """Schedules by name."""
+    """List schedules by name."""
     after = decode_cursor(query.cursor)
     [found] = await context.read(
         read_schedules.schedules(
@@ -179,14 +179,14 @@ async def list_schedules(context: RequestContext, query: ScheduleListQuery) -> S
 
 @router.add("POST", "/schedules", Role.OPERATOR, status=201)
 async def create_schedule(context: RequestContext, body: CreateScheduleRequest) -> ScheduleDocument:
-    """Make a schedule of a task or a flow of this app, or of an action."""
+    """Create a schedule of a task or a flow of this app, or of an action."""
     await context.app.schedules.create(**msgspec.structs.asdict(body), by=context.caller.name)
     return await _read_schedule(context, body.name)
 
 
 @router.add("GET", "/schedules/{name:path}", Role.VIEWER, error_statuses=(404,))
 async def show_schedule(context: RequestContext, name: Name) -> ScheduleDocument:
-    """One schedule, with its last ticks."""
+    """Show a schedule with its latest ticks."""
     return await _read_schedule(context, name)
 
 
@@ -194,7 +194,7 @@ async def show_schedule(context: RequestContext, name: Name) -> ScheduleDocument
 async def update_schedule(
     context: RequestContext, name: Name, body: UpdateScheduleRequest
 ) -> ScheduleDocument:
-    """Change a schedule that was made at run time."""
+    """Update a schedule that was created at run time."""
     fields = msgspec.structs.asdict(body)
     changes: Any = {key: value for key, value in fields.items() if value is not UNSET}
     await context.app.schedules.update(name, by=context.caller.name, **changes)
@@ -203,7 +203,9 @@ async def update_schedule(
 
 @router.add("DELETE", "/schedules/{name:path}", Role.ADMIN, status=204, error_statuses=(404,))
 async def delete_schedule(context: RequestContext, name: Name) -> None:
-    """Forget it and its ticks. What code declares has to go from there first, or be paused."""
+    """Delete a schedule and its ticks. A schedule declared in code must be removed there first, or be
+    paused.
+    """
     await context.app.schedules.delete(name, by=context.caller.name)
 
 
@@ -211,14 +213,14 @@ async def delete_schedule(context: RequestContext, name: Name) -> None:
 async def pause_schedule(
     context: RequestContext, name: Name, body: PauseScheduleRequest
 ) -> ScheduleDocument:
-    """Start nothing until it is resumed; deploys do not change that."""
+    """Pause a schedule until it is resumed. A deploy does not resume it."""
     await context.app.schedules.pause(name, body.reason, by=context.caller.name)
     return await _read_schedule(context, name)
 
 
 @router.add("POST", "/schedules/{name:path}/resume", Role.OPERATOR, error_statuses=(404,))
 async def resume_schedule(context: RequestContext, name: Name) -> ScheduleDocument:
-    """Go on with the next tick."""
+    """Resume a schedule with its next tick."""
     await context.app.schedules.resume(name, by=context.caller.name)
     return await _read_schedule(context, name)
 
@@ -227,7 +229,7 @@ async def resume_schedule(context: RequestContext, name: Name) -> ScheduleDocume
     "POST", "/schedules/{name:path}/trigger", Role.OPERATOR, status=201, error_statuses=(404,)
 )
 async def trigger_schedule(context: RequestContext, name: Name) -> StartedRun:
-    """Start a run of it now, besides those of its ticks."""
+    """Start a run of a schedule now, in addition to its ticks."""
     run = await context.app.schedules.trigger(name, by=context.caller.name)
     return StartedRun(str(run.id), True)
 
@@ -238,8 +240,7 @@ async def trigger_schedule(context: RequestContext, name: Name) -> StartedRun:
 async def backfill_schedule(
     context: RequestContext, name: Name, body: BackfillRequest
 ) -> BackfillResult:
-    """Start runs for ticks of a time that is over, where they had none. It can be done again: what has had
-    a run gets no other."""
+    """Start runs for past ticks that have none. Repeating it is safe: a tick gets at most one run."""
     schedule, [now] = await context.read(
         read_schedules.schedules(name, limit=1), read_runs.database_time()
     )
@@ -251,10 +252,10 @@ async def backfill_schedule(
 
 
 def _parse_time(tz: str, text: str) -> datetime:
-    """As text, since browsers leave out seconds that are none."""
+    """Parse a time. It is passed as text because browsers omit seconds that are zero."""
     try:
         found = datetime.fromisoformat(text)
-        # Also: one that has no place in the calendar of UTC.
+        # OverflowError: the time is outside the calendar in UTC.
         return (found if found.tzinfo else found.replace(tzinfo=load_zone(tz))).astimezone(UTC)
     except (ValueError, OverflowError):
         raise HttpError(
@@ -267,7 +268,7 @@ async def _read_schedule(context: RequestContext, name: Name) -> ScheduleDocumen
         read_schedules.schedules(name, limit=1), read_schedules.ticks(name, MAX_TICKS)
     )
     if not found:
-        # In the words that it always has.
+        # get() raises ScheduleNotFound with its usual message.
         return _schedule_document(context, await context.app.schedules.get(name))
     return _schedule_document(
         context, found[0], ticks=[_tick_document(context, each) for each in ticks]
@@ -284,5 +285,5 @@ def _schedule_document(
 
 
 def _tick_document(context: RequestContext, row: model.Tick) -> TickDocument:
-    """Why one was refused may quote what it was to be started with."""
+    """Return a tick as a document; viewers do not see the reason, which may quote the input."""
     return to_document(TickDocument, row, reason=row.reason if context.may_see_payloads else None)

@@ -1,7 +1,7 @@
-"""What the API's documents are made of.
+"""Common types of the API's documents.
 
-Ids, tokens of locks and terms are 64-bit integers, and JavaScript reads only 53 bits of one right: in JSON
-they are strings of digits. Times are ISO 8601 in UTC, durations seconds.
+Ids, lock tokens and terms are 64-bit integers. JavaScript represents only 53 bits exactly, so in JSON they
+are strings of digits. Times are ISO 8601 in UTC, durations are seconds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ MAX_INT64 = 2**63 - 1
 _ID = Meta(pattern="^[0-9]{1,19}$", description="A 64-bit integer, as text.")
 Id = Annotated[str, _ID]
 PathId = Annotated[int, Meta(ge=1, le=MAX_INT64)]
-"""An id in a path."""
 
 Limit = Annotated[int, Meta(ge=1, le=500, description="At most so many.")]
 Cursor = Annotated[
@@ -36,11 +35,11 @@ Next = Annotated[str, Meta(description="Asks for the page after this; null: ther
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
 StoredJson = Annotated[msgspec.Raw, Meta(description="Any JSON. Absent for viewers.")] | UnsetType
-"""What went into a run, or came out of it."""
+"""Input or result of a run."""
 
 
 def to_document(kind: type[S], row: msgspec.Struct, **extra: Any) -> S:
-    """A row as a document: the fields that it has, and `more`."""
+    """Return a row as a document: the fields both have in common, and those of `extra`."""
     values = {
         name: extra[name] if name in extra else convert(getattr(row, name))
         for name, convert in _fields(kind)
@@ -56,7 +55,7 @@ def _fields(kind: type[msgspec.Struct]) -> list[tuple[str, Callable[[Any], Any]]
 
 
 def _conversion(hint: Any) -> Callable[[Any], Any]:
-    """Numbers become text where the document says so, and nowhere else."""
+    """Return the conversion of a field: str for an id, otherwise identity."""
     if get_origin(hint) is Annotated:
         inner, *metadata = get_args(hint)
         return str if _ID in metadata else _conversion(inner)
@@ -78,7 +77,7 @@ def _identity(value: Any) -> Any:
 
 
 def stored_json(document: bytes | None, *, visible: bool) -> msgspec.Raw | UnsetType:
-    """JSON as it was stored, for whom it may be shown to."""
+    """Return stored JSON unchanged, or UNSET if the caller may not see it."""
     if not visible:
         return UNSET
     return msgspec.Raw(b"null" if document is None else document)
@@ -89,7 +88,7 @@ class _Kind(msgspec.Struct):
 
 
 class ErrorDetail(msgspec.Struct, frozen=True):
-    """An error of a task's own. What it says is absent for viewers: it may quote what went in."""
+    """Error of a task. Message and traceback are absent for viewers, because they may quote the input."""
 
     type: str
     message: str | UnsetType = UNSET
@@ -106,7 +105,7 @@ def error_detail(document: bytes | None, *, visible: bool) -> ErrorDetail | None
     return ErrorDetail(str(found.get("type", "")), **texts)
 
 
-# Pages
+# Pagination
 
 _CURSOR = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -116,7 +115,9 @@ def encode_cursor(position: str) -> str:
 
 
 def decode_cursor(cursor: str | None) -> str | None:
-    """Where a page begins."""
+    """Return the position a page begins after, or None for the first page. Raise HttpError if it is
+    invalid.
+    """
     if cursor is None:
         return None
     try:
@@ -131,7 +132,7 @@ def decode_cursor(cursor: str | None) -> str | None:
 
 
 def decode_id_cursor(cursor: str | None, default: int) -> int:
-    """The same, where pages are told apart by ids."""
+    """Return the position of a list ordered by id, or `default` for the first page."""
     found = decode_cursor(cursor)
     if found is None:
         return default

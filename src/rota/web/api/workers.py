@@ -1,4 +1,4 @@
-"""Who is there and how it goes, over HTTP: workers, queues, quarantine, alerts."""
+"""API operations of the fleet: workers, queues, quarantine and alerts."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class DrainingWorker(msgspec.Struct, frozen=True):
 
 @router.add("GET", "/workers", Role.VIEWER)
 async def list_workers(context: RequestContext, query: WorkerListQuery) -> WorkerList:
-    """Workers that are there."""
+    """List workers."""
     [found] = await context.read(runs.workers(include_ended=query.include_ended))
     return WorkerList(
         [to_document(WorkerDocument, each, metadata=msgspec.Raw(each.metadata)) for each in found]
@@ -79,7 +79,7 @@ async def list_workers(context: RequestContext, query: WorkerListQuery) -> Worke
 
 @router.add("POST", "/workers/{worker}/drain", Role.OPERATOR, status=202, error_statuses=(404,))
 async def drain_worker(context: RequestContext, worker: PathId) -> DrainingWorker:
-    """Ask a worker, wherever it runs, to finish what it has and leave."""
+    """Drain a worker on any instance: it finishes its running jobs and stops."""
     await context.app.drain(worker, by=context.caller.name)
     return DrainingWorker(str(worker))
 
@@ -97,7 +97,7 @@ class QueueDocument(msgspec.Struct, frozen=True):
 
 
 class PausedQueue(msgspec.Struct, frozen=True):
-    """A queue from which nothing is claimed. By whom and why is absent for viewers."""
+    """A paused queue, from which no job is claimed. Operator and reason are absent for viewers."""
 
     queue: str
     since: datetime
@@ -145,7 +145,7 @@ class QuarantineList(msgspec.Struct, frozen=True):
 
 @router.add("GET", "/queues", Role.VIEWER)
 async def list_queues(context: RequestContext) -> QueueList:
-    """What waits in each queue, by task, and which are paused."""
+    """List queued jobs by queue and task, and the paused queues."""
     found, paused = await context.read(runs.queues(), queues.list_paused())
     hidden = {} if context.may_see_payloads else {"operator": UNSET, "reason": UNSET}
     return QueueList(
@@ -156,22 +156,23 @@ async def list_queues(context: RequestContext) -> QueueList:
 
 @router.add("POST", "/queues/{queue:path}/pause", Role.OPERATOR)
 async def pause_queue(context: RequestContext, queue: Name, body: PauseQueueRequest) -> QueueState:
-    """Have nobody claim from a queue, from now on: what runs ends as ever, what is ready waits."""
+    """Pause a queue: running jobs continue, queued jobs are not claimed."""
     changed = await context.app.queues.pause(queue, body.reason, by=context.caller.name)
     return QueueState(queue, True, changed)
 
 
 @router.add("POST", "/queues/{queue:path}/resume", Role.OPERATOR)
 async def resume_queue(context: RequestContext, queue: Name) -> QueueState:
-    """Have its jobs claimed again."""
+    """Resume a queue."""
     changed = await context.app.queues.resume(queue, by=context.caller.name)
     return QueueState(queue, False, changed)
 
 
 @router.add("GET", "/quarantine", Role.VIEWER)
 async def list_quarantine(context: RequestContext, query: QuarantineListQuery) -> QuarantineList:
-    """Jobs that workers died of too often, or whose code has changed; POST /runs/{run}/release tries one
-    again."""
+    """List jobs in quarantine: their workers crashed too often, or their code has changed. POST
+    /runs/{run}/release retries one.
+    """
     after = decode_id_cursor(query.cursor, 0)
     [found] = await context.read(runs.quarantine(query.task, query.queue, after, query.limit + 1))
     page = [
@@ -239,7 +240,7 @@ class AlertSubjects(msgspec.Struct, frozen=True):
 
 @router.add("GET", "/alerts", Role.VIEWER)
 async def list_alerts(context: RequestContext, query: AlertListQuery) -> AlertList:
-    """What somebody should look at, the last first."""
+    """List alerts, the latest first."""
     [found] = await context.read(
         coordination.alerts(include_closed=query.include_closed, limit=query.limit)
     )
@@ -250,14 +251,14 @@ async def list_alerts(context: RequestContext, query: AlertListQuery) -> AlertLi
 async def acknowledge_alerts(
     context: RequestContext, body: AcknowledgeAlertRequest
 ) -> AlertSubjects:
-    """Say that somebody sees to it: for a while nobody is told of it again."""
+    """Acknowledge alerts: no further notifications are sent for the given time."""
     query = alerts.acknowledge(body.kind, body.subject, body.seconds, context.caller.name)
     return await _change_alerts(context, query)
 
 
 @router.add("POST", "/alerts/dismiss", Role.OPERATOR, error_statuses=(404,))
 async def dismiss_alerts(context: RequestContext, body: DismissAlertRequest) -> AlertSubjects:
-    """Close it by hand; it is raised anew if it is still so."""
+    """Close alerts by hand. An alert is raised again if its condition persists."""
     return await _change_alerts(
         context, alerts.dismiss(body.kind, body.subject, context.caller.name)
     )

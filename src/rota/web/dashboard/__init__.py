@@ -1,8 +1,8 @@
-"""The dashboard: pages for people, drawn on the server from what the command line and the API ask, live
-while somebody looks. What a page does, it does through the API: the same roles, the same audit.
+"""The dashboard: pages for people, rendered on the server and updated live.
 
-A page is a function in a module of its own, with a template of its name. `pages` says what a page is,
-`live` how it stays current, `shown` what every template may use.
+Pages read the same queries as the command line and the API. Actions go through the API, with its roles and
+its audit log. A page is a function in its own module, with a template of the same name. `router` defines
+pages, `live` updates them, `template_helpers` has the functions available in every template.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PAGES: list[Page] = [
 
 
 def routes(app: Rota) -> list[Route]:
-    """The routes of the dashboard; each says whom it is for."""
+    """Return the routes of the dashboard, each with its required role."""
     return [
         *(page.route(app) for page in PAGES),
         LiveStreams(app, PAGES).route(),

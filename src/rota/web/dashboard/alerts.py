@@ -1,4 +1,4 @@
-"""Alerts: what somebody should look at, and what there was."""
+"""Alerts page: open alerts and past ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ACKNOWLEDGE_SPANS = (
     (86400, "1 day"),
     (7 * 86400, "1 week"),
 )
-"""For how long somebody may say that he sees to it."""
+"""Durations offered for acknowledging an alert."""
 
 
 class AlertsPageQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -52,7 +52,7 @@ async def alerts(context: RequestContext, query: AlertsPageQuery) -> PageView:
 
 
 def page_of(alert: AlertRow) -> str | None:
-    """The page of what it is about; None: it has none."""
+    """Return the page about the subject of an alert, or None if there is none."""
     if alert.kind in (alert_rules.SCHEDULE_LATE, alert_rules.SCHEDULE_FAILS):
         return f"/schedules/{segment(alert.subject)}"
     return _PAGES.get(alert.kind)

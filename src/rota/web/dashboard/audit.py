@@ -1,4 +1,4 @@
-"""The audit log: who did what to what, and when."""
+"""Audit log page: operator, action, subject and time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def audit(context: RequestContext, query: AuditPageQuery) -> PageView:
 
 
 def details(document: bytes) -> list[tuple[str, str]]:
-    """What was written down with it: names and plain values."""
+    """Return the details of an audit entry as pairs of name and plain value."""
     found: dict[str, object] = msgspec.json.decode(document)
     return [(name, _format_value(value)) for name, value in found.items() if value is not None]
 
@@ -70,7 +70,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.*[+Z]")
 
 
 def page_of(action: str, subject: str) -> str | None:
-    """The page of what it was done to; None: it has none."""
+    """Return the page about the subject of an action, or None if there is none."""
     subject_kind = action.rpartition(" ")[2]
     if subject_kind in ("run", "job") and subject.isdecimal():
         return f"/runs/{subject}"

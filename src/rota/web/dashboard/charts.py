@@ -1,4 +1,4 @@
-"""What was counted, as pictures of the last hour, six or a day; and figures as pages write them."""
+"""Charts of the job statistics over the last minutes, hours or day, and number formats of pages."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from rota.web.api.router import RequestContext
 from rota.web.dashboard.template_helpers import format_count, format_duration
 
 MAX_EXACT_COUNT = 20_000
-"""So many that are ready in one queue are counted; more are estimated."""
+"""Number of queued jobs in one queue up to which they are counted; larger numbers are estimates."""
 
 RangeName = Literal["15m", "1h", "6h", "24h"]
 
 
 @dataclass(frozen=True, slots=True)
 class ChartRange:
-    """How far back a page looks, and in what stretches."""
+    """Period a page covers, and its buckets."""
 
     name: RangeName
     label: str
@@ -51,8 +51,10 @@ CHART_RANGES: dict[RangeName, ChartRange] = {
 async def choose_range(
     context: RequestContext, name: RangeName | None, default: RangeName = "1h"
 ) -> ChartRange:
-    """As far as was said. Where nothing was: of what has only begun, all there is, large enough to be
-    seen."""
+    """Return the requested range, or by default a range that fits the age of the data.
+
+    If the statistics are younger than 15 minutes, the default is 15 minutes, so that they are visible.
+    """
     if name is None:
         [[age]] = await context.read(metrics.history_seconds())
         is_new = age is None or age <= CHART_RANGES["15m"].minutes * 60
@@ -61,7 +63,7 @@ async def choose_range(
 
 
 def sum_counts(buckets: Sequence[BucketRow]) -> JobCounts:
-    """What all stretches come to."""
+    """Return the sum of all buckets, and the maximum of each field named max_…."""
     sums = {
         name: (max if name.startswith("max_") else sum)(getattr(each, name) for each in buckets)
         for name in JobCounts.__struct_fields__
@@ -70,7 +72,7 @@ def sum_counts(buckets: Sequence[BucketRow]) -> JobCounts:
 
 
 def throughput(chart_range: ChartRange, buckets: Sequence[BucketRow]) -> Markup:
-    """How many jobs ended a minute, and how."""
+    """Return a bar chart of the jobs finished per minute, by outcome."""
     minutes = chart_range.bucket_seconds / 60
     series = [
         ChartSeries("succeeded", [each.succeeded / minutes for each in buckets], "succeeded"),
@@ -95,7 +97,7 @@ def throughput(chart_range: ChartRange, buckets: Sequence[BucketRow]) -> Markup:
 
 
 def waits(chart_range: ChartRange, buckets: Sequence[BucketRow]) -> Markup:
-    """How long jobs were ready before somebody took them."""
+    """Return a chart of the time jobs were queued before they were claimed."""
     series = [
         ChartSeries(
             "longest",
@@ -109,7 +111,7 @@ def waits(chart_range: ChartRange, buckets: Sequence[BucketRow]) -> Markup:
 
 
 def runtimes(chart_range: ChartRange, buckets: Sequence[BucketRow]) -> Markup:
-    """How long attempts took."""
+    """Return a chart of the duration of attempts."""
     series = [
         ChartSeries(
             "longest", _nonzero(buckets, lambda each: each.attempts and each.max_seconds), "longest"
@@ -127,8 +129,8 @@ def depth(
     *,
     empty: str = "nothing was ready",
 ) -> Markup:
-    """How many jobs were ready."""
-    series = [ChartSeries("ready", depths, "ready")]
+    """Return a chart of the number of queued jobs."""
+    series = [ChartSeries("queued", depths, "queued")]
     buckets = ChartBuckets(begin, chart_range.bucket_seconds, chart_range.buckets)
     title = f"Jobs ready, the last {chart_range.phrase}"
     return Markup(
@@ -180,18 +182,18 @@ def _nonzero(
     return [value(each) or None for each in buckets]
 
 
-# Figures
+# Number formats
 
 
 def format_figure(value: float) -> str:
-    """`0.25`, `7.5`, `1,234`: as many digits as are worth reading."""
+    """Format a number with as many digits as are useful: `0.25`, `7.5`, `1,234`."""
     if value >= 100 or value == int(value):
         return format_count(value)
     return f"{value:.2g}" if value < 1 else f"{value:.1f}".removesuffix(".0")
 
 
 def format_short(value: float) -> str:
-    """`0.25`, `7.5`, `1.2k`, `25k`, `3M`: where there is little room."""
+    """Format a number for narrow places: `0.25`, `7.5`, `1.2k`, `25k`, `3M`."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size * 0.99995:
             return f"{value / size:.1f}".removesuffix(".0") + unit
@@ -199,7 +201,7 @@ def format_short(value: float) -> str:
 
 
 def format_percent(share: float | None) -> str | None:
-    """`98%`; what is not all is never said to be 100%, and what is something never 0%."""
+    """Format a share as `98%`. Only exactly 1 is shown as 100%, and only exactly 0 as 0%."""
     if share is None:
         return None
     if share in (0, 1):
@@ -208,7 +210,7 @@ def format_percent(share: float | None) -> str | None:
 
 
 def format_depth(queued: int) -> str:
-    """How many are ready: about so many, where that was estimated."""
+    """Format a number of queued jobs, with ≈ if it is an estimate."""
     return (
         format_count(queued)
         if queued < MAX_EXACT_COUNT
@@ -217,7 +219,7 @@ def format_depth(queued: int) -> str:
 
 
 def time_before(now: datetime, seconds: float | None) -> datetime | None:
-    """When that was, to the second: what does not change is not shown anew."""
+    """Return the time `seconds` ago, to the second: an unchanged value is not sent to the browser again."""
     if not seconds:
         return None
     return (now - timedelta(seconds=seconds)).replace(microsecond=0)

@@ -1,4 +1,4 @@
-"""What instances agree on: who holds, leads and runs what, who waits for it, and what was done once."""
+"""Coordination page: locks, semaphores, leaders, services, rate limits and once calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_RESULT_CHARACTERS = 300
 
 
 class CoordinationPageQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """How the names and keys begin that are looked for, and after which a page begins."""
+    """Prefixes of names and keys to list, and the positions at which pages begin."""
 
     lock: Annotated[str, Meta(max_length=200)] = ""
     lock_after: Annotated[str, Meta(max_length=200)] = ""
@@ -33,7 +33,7 @@ class CoordinationPageQuery(msgspec.Struct, forbid_unknown_fields=True):
     once: Annotated[str, Meta(max_length=200)] = ""
     once_after: Annotated[str, Meta(max_length=500)] = ""
     service: Annotated[str, Meta(max_length=200)] = ""
-    """Whose last iterations are shown."""
+    """Service for which the latest iterations are shown."""
 
 
 class SemaphoreView(msgspec.Struct, frozen=True):
@@ -91,6 +91,6 @@ def _semaphores(permits: Sequence[LockRow]) -> list[SemaphoreView]:
 
 
 def abbreviate(result: bytes | None) -> str:
-    """How a result begins."""
+    """Return the first MAX_RESULT_CHARACTERS characters of a result."""
     text = "null" if result is None else result.decode()
     return text if len(text) <= MAX_RESULT_CHARACTERS else f"{text[:MAX_RESULT_CHARACTERS]}…"

@@ -1,5 +1,7 @@
-"""Flows and tasks: as the app has them, drawn and ready to be started, and how they have done. What only
-the database knows of is shown, too, without what it would take to start it."""
+"""Flow and task pages: the graph, a form to start a run, and statistics.
+
+Flows and tasks that only the database knows are shown too, without the form.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,13 @@ from rota.web.responses import HttpError
 pages = Pages()
 
 MAX_LISTED = 200
-"""Flows, and tasks, that are listed at once."""
+"""Limit of flows, and of tasks, in a list."""
 
 MAX_STATS_RUNS = 1000
-"""Runs that the figures of one flow are of."""
+"""Number of latest runs that the statistics of one flow cover."""
 
 MAX_LISTED_RUNS = 15
-"""The last ones that are listed."""
+"""Number of latest runs listed."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
@@ -58,9 +60,9 @@ class FlowSummary:
     name: str
     plan: FlowPlan | None
     error: str | None
-    """Why it cannot work."""
+    """Definition error of the flow, or None."""
     in_app: bool
-    """Whether the app has it, or the database alone."""
+    """True if the app registers the flow, False if only the database knows it."""
     past: FlowHistoryRow | None
 
 
@@ -110,7 +112,7 @@ async def flow(context: RequestContext, name: Name, query: FlowPageQuery) -> Pag
     found = registry.flows.get(name)
     task = registry.tasks.get(name)
     if found is None and task is None:
-        # Perhaps another app's, of the same database.
+        # It may belong to another app of the same database.
         [recorded] = await context.read(metrics.flow_history([name], 1))
         if not recorded:
             return await _task_view(context, name, None, query.range)
@@ -133,7 +135,7 @@ async def _flow_view(context: RequestContext, name: str, found: FlowDefinition |
         "flow.html",
         title=f"Flow {name}",
         flow=summary,
-        # Where it is rendered: what is live of the page has none, and it takes time.
+        # Drawing takes time, and the live parts of the page have no graph: draw only when it is rendered.
         picture=None if summary.plan is None else partial(draw_graph, summary.plan, past),
         nodes=_node_rows(name, summary.plan, past),
         inputs=inputs,
@@ -183,13 +185,13 @@ async def _task_view(
 
 
 def _flow_of(context: RequestContext, task: str) -> str | None:
-    """The flow that a task is part of."""
+    """Return the flow that a task is part of, or None."""
     name = task.rpartition(".")[0]
     return name if name in context.app.registry.flows else None
 
 
 def _first_matches(names: Iterable[str], find: str) -> tuple[list[str], int]:
-    """Those in which a text is found, the first ones, and how many more there are."""
+    """Return the first names that contain a text, and the number of further matches."""
     matching = sorted(name for name in names if find.lower() in name.lower())
     return matching[:MAX_LISTED], max(len(matching) - MAX_LISTED, 0)
 
@@ -197,7 +199,7 @@ def _first_matches(names: Iterable[str], find: str) -> tuple[list[str], int]:
 def _standalone_tasks(
     tasks: Mapping[str, TaskDefinition], counts_by_task: Mapping[str, TaskCounts], flows: set[str]
 ) -> list[str]:
-    """Tasks that are not a flow's: those are called after it."""
+    """Return the tasks outside of flows; the name of a flow's task begins with the flow's name."""
     return [name for name in {*tasks, *counts_by_task} if name.rpartition(".")[0] not in flows]
 
 
@@ -215,7 +217,7 @@ def _flow_summary(
 def _node_rows(
     flow: str, plan: FlowPlan | None, past: Mapping[str, FlowTaskHistoryRow]
 ) -> list[dict[str, Any]]:
-    """Its tasks in the order of the plan, or as the database knows them."""
+    """Return the tasks of a flow in plan order, or as the database knows them."""
     if plan is None:
         return [
             {"name": task.removeprefix(f"{flow}."), "task": task, "queue": None, "past": each}
@@ -232,12 +234,15 @@ def _node_rows(
     ]
 
 
-# Pictures
+# Graph
 
 
 def draw_graph(plan: FlowPlan, past: Mapping[str, FlowTaskHistoryRow]) -> Markup:
-    """As it is written, with how its tasks have done. However large it is, no more is drawn than can be
-    laid out in a moment: some boxes then stand for many tasks."""
+    """Draw the graph of a flow as declared, with statistics of its tasks.
+
+    Large graphs are grouped so that the layout takes a moment at most: some boxes then represent many
+    tasks.
+    """
     nodes = {node.name: node for node in plan.nodes}
     kinds = {name: node.task.policy.queue for name, node in nodes.items()}
     grouped = group(plan.graph, kinds, after=flow_inputs.order_only_edges(plan))
@@ -264,14 +269,14 @@ def _with_stats(label: NodeLabel, past: FlowTaskHistoryRow | None) -> NodeLabel:
     return replace(label, detail=", ".join(stats))
 
 
-# What is given
+# Input
 
 
 _EMPTY: dict[str, Any] = {"str": "", "int": 0, "float": 0, "bool": False, "list": [], "dict": {}}
 
 
 def example_input(inputs: Iterable[FlowInput]) -> str:
-    """An input with what must be given, to be filled in."""
+    """Return a JSON template with the required inputs."""
     given = {
         field.name: _EMPTY.get(field.kind.partition("[")[0]) for field in inputs if field.required
     }

@@ -1,10 +1,10 @@
-"""How a page stays current: while it is looked at, the parts of it that are live are rendered again, and
-those that have changed are sent, as server-sent events.
+"""Live updates: the live blocks of an open page are rendered again, and changed ones are sent as
+server-sent events.
 
-However many look at the same page with the same role, it is rendered once a moment for all of them. A page
-that is dear is rendered more rarely, so that looking never costs the database more than a small share of
-its time. A stream ends after a while and is asked for anew: whose token was revoked sees nothing more, and
-nobody who looks keeps a server from leaving.
+Viewers of the same page with the same role share one rendering. An expensive page is rendered less often,
+so that open pages use only a small share of the database's time. A stream ends after a while and the
+browser reconnects: a revoked token then gets no further data, and open pages do not delay the shutdown of a
+server.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
     from rota.app import Rota
 
 REFRESH_SECONDS = 1.0
-"""Seconds from one look to the next."""
+"""Interval between two renderings of a page."""
 
 MAX_RENDER_SHARE = 0.1
-"""… or longer, so that rendering takes no larger share of the time."""
+"""Largest share of time spent rendering one page; the interval is longer if rendering is slow."""
 
 STREAM_SECONDS = 30.0
-"""Seconds after which a stream ends and is asked for anew."""
+"""Duration of a stream; the browser then reconnects."""
 
 ERROR_PAUSE_SECONDS = 2.0
-"""Seconds until the next look after one that failed."""
+"""Pause after a failed rendering."""
 
 DRAIN_CHECK_SECONDS = 1.0
-"""Seconds within which a stream notices that its server leaves."""
+"""Time within which a stream notices that its server drains."""
 
 MAX_STREAMS = 500
-"""Streams at once in one process."""
+"""Limit of concurrent streams in one process."""
 
 BLOCK_PREFIX = "live_"
 
@@ -57,11 +57,11 @@ Parts = dict[str, str]
 
 @dataclass(slots=True)
 class _SharedRendering:
-    """The last look at one page, shared by all who look at it."""
+    """Last rendering of one page, shared by all its viewers."""
 
     parts: asyncio.Task[Parts]
     stale_at: float
-    """When it is too old, by the clock that only moves forward."""
+    """Monotonic time from which the page must be rendered again."""
 
 
 class LiveStreams:
@@ -74,7 +74,7 @@ class LiveStreams:
     def route(self) -> Route:
         @require_role(Role.VIEWER)
         async def live(request: Request) -> Response:
-            """What changes on the page `page`."""
+            """Stream the changes of the page at the address `page`."""
             address = request.query_params.get("page", "/")
             page, page_request = self._find_page(address)
             if not caller(request).has_role(page.role):
@@ -127,19 +127,20 @@ class LiveStreams:
                 try:
                     parts, stale_at = await self._latest(address, page, page_request, viewer)
                 except HttpError as error:
-                    # Not as one that was looked at: what is on the page is old, and is said to be.
+                    # No event "refreshed": the content of the page is outdated, and the page shows the
+                    # message.
                     yield _event("refused", {"message": error.message})
                     await asyncio.sleep(ERROR_PAUSE_SECONDS)
                     continue
                 except Exception as error:
-                    # It was answered already: there is nobody else to tell.
+                    # The response has begun: the error can only be logged and sent as an event.
                     log_failure("/live of", address.partition("?")[0], error)
                     yield _event("refused", {"message": "this went wrong, and was logged"})
                     return
                 for name, html in parts.items():
                     if sent.get(name) != html:
                         yield _event("part", {"name": name, "html": html})
-                # Also with nothing new: who has gone is noticed when something is sent.
+                # Sent even without changes: a closed connection is detected only by sending.
                 yield b"event: refreshed\ndata:\n\n"
                 sent = parts
                 await self._pause(min(stale_at, ends))
@@ -147,7 +148,7 @@ class LiveStreams:
             self._streams -= 1
 
     async def _pause(self, until: float) -> None:
-        """In naps: who looks at what is dear keeps no server from leaving either."""
+        """Sleep in short steps, so that the stream of an expensive page does not delay a shutdown."""
         while (remaining := until - time.monotonic()) > 0:
             await asyncio.sleep(min(remaining, DRAIN_CHECK_SECONDS))
             if self._app.readiness.is_draining:
@@ -156,14 +157,14 @@ class LiveStreams:
     async def _latest(
         self, address: str, page: Page, page_request: Request, viewer: PageViewer
     ) -> tuple[Parts, float]:
-        """The parts as they were a moment ago at most, and when it is worth asking again."""
+        """Return parts rendered at most a moment ago, and the time from which a new rendering is due."""
         assert viewer.caller is not None
         key = (
             address,
             viewer.mount_path,
             viewer.caller.role,
             viewer.read_only,
-        )  # two with the same role see the same
+        )  # viewers with the same role see the same
         rendering = self._renderings.get(key)
         if rendering is None or (rendering.parts.done() and rendering.stale_at <= time.monotonic()):
             task = asyncio.create_task(
@@ -179,7 +180,7 @@ class LiveStreams:
                 rendering.stale_at = began + max(REFRESH_SECONDS, seconds / MAX_RENDER_SHARE)
                 self._drop_stale()
                 if not task.cancelled():
-                    task.exception()  # whoever waits for it is told
+                    task.exception()  # retrieved here; waiting streams receive it too
 
             task.add_done_callback(on_rendered)
         parts = await asyncio.shield(rendering.parts)

@@ -1,5 +1,6 @@
-"""Coming in and leaving with a browser: a token is shown once, and kept in a cookie that no script can read
-and no other site can use.
+"""Sign-in and sign-out with a browser.
+
+The token is entered once and kept in a cookie that no script can read and no other site can use.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from rota.web.tokens_auth import TOKEN_COOKIE, LocalAccess, TokenAuthenticator, 
 
 MAX_BODY_BYTES = 4096
 
-# Not what a browser would take for another site: it reads \ as /, and leaves out tabs and line ends. Nor
-# { and }, which stand for what the API answers.
+# Excludes addresses that a browser resolves to another site: it reads \ as /, and drops tabs and line
+# breaks. Also excludes { and }, which are placeholders for fields of the API's response.
 _LOCAL_PATH = re.compile(r"/(?!/)[^\x00-\x20\x7f\\{}]*")
 
 
@@ -36,7 +37,7 @@ def routes() -> list[Route]:
 
 @open_to_all
 async def show_login(request: Request) -> Response:
-    """Show the form for a token, or where to find the link of a server on this machine."""
+    """Show the form for a token, or the way to the link of a server on this machine."""
     authenticator = guard(request).authenticator
     local = isinstance(authenticator, LocalAccess)
     if not isinstance(authenticator, LocalAccess | TokenAuthenticator):
@@ -50,7 +51,7 @@ async def show_login(request: Request) -> Response:
 
 @open_to_all
 async def log_in(request: Request) -> Response:
-    """Keep the token in a cookie, if it is good."""
+    """Store the token in a cookie if it is valid."""
     authenticator = guard(request).authenticator
     if not isinstance(authenticator, TokenAuthenticator):
         raise HttpError(404, "not_found", "nobody needs to say here who he is")
@@ -83,6 +84,6 @@ class _SignInBody(msgspec.Struct):
 
 
 def _return_path(request: Request) -> str:
-    """Where somebody came from: a page of this site, and nothing else."""
+    """Return the page to go back to after sign-in: a path of this site, or "/"."""
     path = request.query_params.get("next", "/")
     return path if _LOCAL_PATH.fullmatch(path) else "/"

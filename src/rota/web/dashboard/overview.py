@@ -1,4 +1,4 @@
-"""Overview: what goes on, how it went, and what somebody should look at."""
+"""Overview page: current activity, recent outcomes and problems."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from rota.web.fleet_metrics import desired_workers
 pages = Pages()
 
 MAX_ROWS = 8
-"""Of what is listed here; the page about it has the rest."""
+"""Rows of each list; its own page shows the rest."""
 
 SEARCH_SECONDS = 0.05
-"""Seconds, about, after which the latest that run, and that failed, are as many as were found."""
+"""Approximate limit of the search for the latest running and failed runs."""
 
 MAX_ALERTS = 100
-"""Alerts that are read, so that what they tell of is not told again."""
+"""Number of alerts read to avoid listing their problems twice."""
 
 
 class OverviewPageQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -60,7 +60,7 @@ async def overview(context: RequestContext, query: OverviewPageQuery) -> PageVie
     )
     queued = sum(each.backlog for each in queues)
     depth_values = [each for _, each in depths]
-    depth_values[-1] = queued  # what is so now is known
+    depth_values[-1] = queued  # the current value is known
     oldest = sorted((each for each in queues if each.backlog), key=lambda each: -each.oldest)
     return PageView(
         "overview.html",
@@ -87,7 +87,7 @@ async def overview(context: RequestContext, query: OverviewPageQuery) -> PageVie
 
 
 async def _latest_runs(context: RequestContext, state: str) -> tuple[list[RunRow], bool]:
-    """The latest runs in this state, and whether there may be others that were not looked at."""
+    """Return the latest runs in this state, and True if the search may have missed further ones."""
     run_filter = RunFilter(states=(state,))
     found = await run_search.find_runs(context.read, run_filter, MAX_ROWS, seconds=SEARCH_SECONDS)
     return await run_search.load_rows(

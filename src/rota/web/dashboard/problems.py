@@ -1,5 +1,7 @@
-"""What needs attention, as few lines that lead to where it can be seen to: what is worst first, what an
-alert tells of told once, and of what there is much only the first."""
+"""Problems of the fleet as a short list with links, the worst first.
+
+A problem that an open alert reports is not listed again. Each kind has at most MAX_LINES lines.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,17 @@ from rota.store.read.metrics import ProblemScheduleRow, UnservedQueueRow
 from rota.web.dashboard.template_helpers import format_count
 
 MAX_LINES = 4
-"""Lines of one kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that somebody should look at."""
+    """A line of the list."""
 
     key: str
     kind: str
     text: str
     path: str
-    """Where there is more of it."""
+    """Page with the details."""
     query: dict[str, str] = field(default_factory=dict)
     since: datetime | None = None
     detail: str = ""
@@ -45,7 +46,7 @@ def list_problems(
     return [
         *_alerts(fleet, alerts),
         *_quarantine(fleet, {kind for kind, _ in alerted}),
-        # What is first in a queue that is too old, the alert names.
+        # The alert of an overdue queue already names its first task.
         *_unserved([each for each in unserved if (QUEUE_OLD, each.queue) not in alerted]),
         *_silent(fleet),
         *_paused(paused),

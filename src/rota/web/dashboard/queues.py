@@ -1,5 +1,8 @@
-"""Queues: how much waits in each and for how long, how fast it comes and goes, and who serves it; and one
-of them. What no worker would take is said first."""
+"""Queue pages: number and age of queued jobs, arrivals, completions and workers, for all queues and for
+one.
+
+Tasks that no worker serves are listed first.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +29,13 @@ from rota.web.responses import HttpError
 pages = Pages()
 
 SPARK_BUCKET_SECONDS, SPARK_BUCKETS = 120.0, 30
-"""Of the small pictures: the last hour."""
+"""Buckets of the sparklines: the last hour."""
 
 MAX_QUEUES = 200
-"""Queues that are shown, by name."""
+"""Limit of queues shown, by name."""
 
 MAX_WORKERS = 20
-"""Workers that are named of one queue."""
+"""Limit of workers listed for one queue."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
@@ -71,7 +74,7 @@ async def queues(context: RequestContext) -> PageView:
 
 
 def _empty_row(queue: str) -> DesiredWorkersRow:
-    """A queue of which nothing is known but that it is paused."""
+    """Return the row of a paused queue without any statistics."""
     return DesiredWorkersRow(queue, 0, 0, 0, 0.0, 0.0, 0.0, None, 0.0)
 
 
@@ -93,7 +96,7 @@ def _queue_view(
         "mean_seconds": queue.mean_seconds,
         "workers": queue.workers,
         "desired": queue.desired,
-        "depth_plot": charts.draw_sparkline("ready", [*past.queued, queue.backlog], "ready"),
+        "depth_plot": charts.draw_sparkline("queued", [*past.queued, queue.backlog], "queued"),
         "arrived_plot": charts.draw_sparkline("came in two minutes", arrived, "arrived"),
         "ended_plot": charts.draw_sparkline("ended in two minutes", past.ended, "ended"),
     }
@@ -140,7 +143,7 @@ def _is_known(
     serving: Sequence[WorkerDetailRow],
     past: QueueHistoryRow,
 ) -> bool:
-    """Whether somebody serves it, or something was in it lately."""
+    """True if the queue has workers, or had jobs recently."""
     return bool(
         queue.backlog
         or queue.running

@@ -1,6 +1,8 @@
-"""What a page is: a function whose annotations say what it takes from the path and from the query, as in
-the API, and which answers a `View`. Whoever is refused is told so on a page; whoever is not known may say
-who he is, and comes back to where he was.
+"""Definition of pages.
+
+A page is a function whose annotations define its path and query parameters, as in the API. It returns a
+`PageView`. Errors are shown as a page. An unauthenticated viewer is sent to the sign-in page, and back to
+the requested page afterwards.
 """
 
 from __future__ import annotations
@@ -42,12 +44,11 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-"""Nothing from elsewhere, and nothing that stands in the page itself, is run or obeyed as style."""
+"""Allow only scripts and styles from this site, and none inline."""
 
 
 class PageView:
-    """What a page shows: a template and what it is given. Blocks of it that are named `live_…` stay
-    current while somebody looks."""
+    """A template and its variables. Blocks named `live_…` are updated while the page is open."""
 
     def __init__(self, template: str, *, title: str | None = None, **variables: Any) -> None:
         self.template = template
@@ -56,7 +57,7 @@ class PageView:
 
 
 class RedirectTo(Exception):
-    """What is looked for is on another page of this site."""
+    """Raised by a page to redirect to another page of this site."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -73,10 +74,10 @@ class Page:
     query: type[msgspec.Struct] | None = None
 
     async def view(self, context: RequestContext, request: Request) -> PageView:
-        """What it shows whoever asks, of what is there now."""
+        """Call the page's function with the parameters of the request and return its view."""
         arguments = decode_path(self.params, request)
         if self.query is not None:
-            # A form sends its empty fields, too.
+            # A form also sends its empty fields.
             items = [each for each in request.query_params.multi_items() if each[1]]
             arguments["query"] = decode_query(self.query, items)
         view = await self.handler(context, **arguments)
@@ -101,7 +102,7 @@ class Page:
 
 
 class Pages:
-    """Pages, in the order in which they are looked through."""
+    """Pages in matching order."""
 
     def __init__(self) -> None:
         self.pages: list[Page] = []
@@ -121,7 +122,7 @@ class Pages:
 
 
 async def layout_variables(context: RequestContext) -> dict[str, Any]:
-    """What stands around every page."""
+    """Return the variables of the layout that all pages share."""
     [[now], [open_alerts]] = await context.read(runs.database_time(), runs.count_open_alerts())
     return {"now": now, "open_alerts": open_alerts}
 
@@ -138,7 +139,7 @@ def viewer_of(request: Request) -> PageViewer:
 
 
 def path_of(request: Request) -> str:
-    """Of this site: without where it is mounted."""
+    """Return the path within this site, without the mount path."""
     root = request.scope.get("root_path", "")
     path: str = request.scope["path"]
     return path.removeprefix(root) or "/"
@@ -149,7 +150,7 @@ def html_response(text: str, status: int = 200) -> Response:
 
 
 def error_page(request: Request, error: HttpError) -> Response:
-    """Why there is no page; whoever is not known is asked who he is.
+    """Return a page with the error, or a redirect to the sign-in page if the viewer is unauthenticated.
 
     A page that was opened with the key of a local server is loaded again without it, from a cookie.
     """

@@ -1,6 +1,4 @@
-"""The runs there are: those that match what the address says, the latest first, page by page; and what to
-do to some of them, or to all that match.
-"""
+"""Runs page: the runs that match the filter in the address, the latest first, and bulk actions on them."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ pages = Pages()
 PAGE_SIZE = 50
 
 STATE_FILTERS: tuple[State, ...] = (
-    *("running", "ready", "asleep", "quarantined"),
+    *("running", "queued", "sleeping", "quarantined"),
     *("failed", "cancelled", "expired", "succeeded"),
 )
 
@@ -67,7 +65,7 @@ async def runs(context: RequestContext, query: RunsPageQuery) -> PageView:
     searched_since = None
     if found.searched_to is not None:
         [created] = await context.read(store.created_at(found.searched_to))
-        searched_since = next(iter(created), None)  # it may have been removed meanwhile
+        searched_since = next(iter(created), None)  # it may have been deleted meanwhile
     filters = {
         name: value
         for name in filter_query.__struct_fields__
@@ -99,25 +97,25 @@ async def runs(context: RequestContext, query: RunsPageQuery) -> PageView:
 async def _load_page(
     context: RequestContext, run_filter: RunFilter, query: RunsPageQuery
 ) -> tuple[RunSearchResult, bool]:
-    """What is on the page, the latest first, and whether that is the first one."""
+    """Return the runs of the page, the latest first, and True if it is the first page."""
     if query.after is not None:
         found = await run_search.find_runs(
             context.read, run_filter, PAGE_SIZE, after=query.after, oldest_first=True
         )
         if found.next_id is not None:
-            # Older ones there are: where it came from.
+            # Older runs exist: the viewer came from a page with them.
             positions = found.positions[::-1]
             return RunSearchResult(
                 positions, bool(positions), None if positions else found.searched_to
             ), False
-    # Above what is newer there is nothing: that is the first page, and it is shown whole.
+    # No newer runs: this is the first page, and it is shown in full.
     before = MAX_ID if query.before is None or query.after is not None else query.before
     found = await run_search.find_runs(context.read, run_filter, PAGE_SIZE, before=before)
     return found, before == MAX_ID
 
 
 async def _redirect_to_id(context: RequestContext, query: RunsPageQuery) -> None:
-    """A number names a run, or a job of one: that has a page of its own."""
+    """Redirect to the page of the run or job if the search text is an id."""
     target_id = query.id
     if target_id is None and query.find and query.find.strip().lstrip("#").isdecimal():
         target_id = min(int(query.find.strip().lstrip("#")), MAX_INT64)
@@ -134,7 +132,7 @@ async def _redirect_to_id(context: RequestContext, query: RunsPageQuery) -> None
 
 
 def _parse_time(name: str, text: str | None) -> datetime | None:
-    """A time as a field of a form gives it; without a zone, it is UTC."""
+    """Return the time of a form field; without a zone it is UTC."""
     if text is None:
         return None
     try:

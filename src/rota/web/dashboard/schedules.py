@@ -1,4 +1,4 @@
-"""Schedules: what the clock starts and when; and one of them, with its next ticks and its last ones."""
+"""Schedule pages: the list, and one schedule with its next and latest ticks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pages = Pages()
 
 PAGE_SIZE = 50
 MAX_TICKS = 50
-"""The last ones, that are shown with a schedule."""
+"""Number of latest ticks shown with a schedule."""
 
 
 class SchedulesPageQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -79,19 +79,20 @@ async def schedule(context: RequestContext, name: Name) -> PageView:
 
 
 def describe(schedule: Schedule) -> str:
-    """When it comes, for people; nothing where this machine cannot read it."""
+    """Return the timetable as text, or "" if this machine cannot evaluate it (for example an unknown time
+    zone).
+    """
     try:
         timetable = Timetable(schedule.cron, schedule.tz, schedule.every, schedule.at)
         text = timetable.describe()
     except ArgumentError:
         return ""
-    # The zone stands beside it.
+    # The page shows the zone separately.
     return text.removesuffix(f" ({schedule.tz})")
 
 
 def local_time(schedule: Schedule, at: datetime) -> str:
-    """A time as clocks show it where the schedule is, with the difference from UTC: of an hour that comes
-    twice it says which."""
+    """Return a time in the schedule's zone, with the UTC offset, which distinguishes the repeated hour."""
     try:
         local = at.astimezone(load_zone(schedule.tz))
     except ArgumentError:

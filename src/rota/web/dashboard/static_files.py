@@ -1,5 +1,6 @@
-"""Style, scripts and the icon: files of this package, under an address that changes when one of them does,
-so a browser may keep them for good.
+"""Static files of the dashboard: style sheets, scripts and the icon.
+
+Their address contains a digest of all files, so that browsers may cache them forever.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def version() -> str:
 
 
 def palette_css() -> str:
-    """The colours of the states, as properties that style sheets and pictures use, by day and by night."""
+    """Return the state colours as CSS properties for style sheets and graphs, in light and dark mode."""
     dark = f"{{{_properties(DARK)}}}"
     graph = "".join(
         f".rota-graph .{state or 'plain'}{{fill:var(--{state or 'plain'}-fill);"

@@ -1,7 +1,6 @@
-"""What every template may use: addresses where the site is mounted, what whoever looks may do, numbers and
-times as they are written everywhere.
+"""Functions of every template: addresses, permissions of the viewer, formats of numbers and times.
 
-Templates are rendered with autoescape: whatever somebody sent is text.
+Templates are rendered with autoescape: user data is always text.
 """
 
 from __future__ import annotations
@@ -28,18 +27,17 @@ PACKAGE_DIRECTORY = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class PageViewer:
-    """Who looks at a page, and from where."""
+    """Viewer of a page, and the address they use."""
 
     caller: Caller | None
     mount_path: str = ""
-    """Where the site is mounted."""
     path: str = "/"
     read_only: bool = False
     can_log_out: bool = False
-    """He came in with a token, and can take it back."""
+    """True if the viewer signed in with a token and can sign out."""
 
     def may(self, role: str) -> bool:
-        """Whether he may do what is for this role. Nobody may where it is read-only."""
+        """True if the viewer has the role and the site is not read-only."""
         return (
             not self.read_only
             and self.caller is not None
@@ -52,7 +50,7 @@ _viewer: ContextVar[PageViewer] = ContextVar("viewer")
 
 @contextmanager
 def viewed_by(viewer: PageViewer) -> Iterator[None]:
-    """Whatever is rendered in this block is for him."""
+    """Render for this viewer within the block."""
     token = _viewer.set(viewer)
     try:
         yield
@@ -61,13 +59,13 @@ def viewed_by(viewer: PageViewer) -> Iterator[None]:
 
 
 def url(path: str, **query: Any) -> str:
-    """Where something of this site is; what is None, or empty, is left out of the query."""
+    """Return the address of a page of this site; query parameters that are None or empty are omitted."""
     given = {name: value for name, value in query.items() if value not in (None, "")}
     return _viewer.get().mount_path + path + (f"?{urlencode(given)}" if given else "")
 
 
 def segment(text: object) -> str:
-    """A name as one part of a path, whatever is in it."""
+    """Return a name percent-encoded as one path segment."""
     return quote(str(text), safe="")
 
 
@@ -76,12 +74,12 @@ def static(name: str) -> str:
 
 
 def format_count(value: float) -> str:
-    """`1,234,567`: whole, with the thousands apart."""
+    """Format as a whole number with thousands separators: `1,234,567`."""
     return f"{value:,.0f}"
 
 
 def format_duration(seconds: float | None) -> str:
-    """How long something takes, as short as it can be said: 3 ms, 1.2 s, 4 min 10 s, 3 h 5 min, 12 d."""
+    """Format a duration briefly: 3 ms, 1.2 s, 4 min 10 s, 3 h 5 min, 12 d."""
     if seconds is None:
         return ""
     if seconds < 0.9995:
@@ -101,9 +99,9 @@ def format_duration(seconds: float | None) -> str:
 
 
 def render_code(text: str) -> Markup:
-    """Words in which what stands between `backticks` is something to be typed."""
+    """Render text as HTML, with `backticks` as code."""
     parts = text.split("`")
-    if len(parts) % 2 == 0:  # one of them is alone, and a letter like others
+    if len(parts) % 2 == 0:  # an unpaired backtick is an ordinary character
         return escape(text)
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if number % 2 else part
@@ -112,12 +110,12 @@ def render_code(text: str) -> Markup:
 
 
 def format_time(at: datetime) -> str:
-    """`2026-11-16 15:04:05 UTC`; the browser makes it what it is where the reader is."""
+    """Format as `2026-11-16 15:04:05 UTC`; the browser converts it to the reader's time zone."""
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def iso_time(at: datetime) -> str:
-    """For programs."""
+    """Format as ISO 8601 in UTC, for programs."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -145,7 +143,7 @@ def environment() -> Environment:
         "may": lambda role: _viewer.get().may(role),
         "viewer": _viewer.get,
     }
-    # As globals: a part of a page that is rendered alone has imported nothing.
+    # Macros are globals: a live block that is rendered alone has no imports.
     macros = env.get_template("parts.html").module
     env.globals |= {name: getattr(macros, name) for name in dir(macros) if not name.startswith("_")}
     return env

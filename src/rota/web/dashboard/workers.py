@@ -1,5 +1,7 @@
-"""Workers, and instances that stand by for services: how each does, what it runs of what it could, and who
-has left. Where they run different versions, a deploy is under way, or was forgotten."""
+"""Workers page: workers and standby instances with their state and load, and workers that have ended.
+
+Instances with different versions mean that a deploy is in progress, or was not completed.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +22,17 @@ pages = Pages()
 
 PAGE_SIZE = 50
 MAX_DEPARTED = 20
-"""So many that have left are shown."""
+"""Number of ended workers shown."""
 
 STATE_ORDER = ("silent", "draining", "active", "standing by")
-"""Whom somebody should look at comes first."""
+"""Sort order: states that need attention first."""
 
 
 class WorkersPageQuery(msgspec.Struct, forbid_unknown_fields=True):
     state: Literal["active", "draining", "silent", "standing by"] | None = None
     version: Annotated[str, Meta(max_length=200)] | None = None
     find: Annotated[str, Meta(max_length=200)] = ""
-    """What its host or the name of one of its queues begins with."""
+    """Prefix of the host or of one of the queues."""
     page: Annotated[int, Meta(ge=1, le=10_000)] = 1
 
 

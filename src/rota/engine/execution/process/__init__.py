@@ -1,1 +1,1 @@
-"""Isolated tasks: child processes, the messages to them, and the program they run."""
+"""Isolated tasks: child processes, the messages between them and the worker, and the child's program."""

@@ -1,8 +1,8 @@
-"""The program of an isolated process: `python -m rota.engine.execution.process.child_main FD PARENT`.
+"""Program of a child process: `python -m rota.engine.execution.process.child_main FD PARENT`.
 
-The main thread runs one job after the other. Another thread hears what the worker says meanwhile. The
-process ends when the worker does: by the kernel's hand where that can be had (then even code that never
-comes back to Python is ended), and when the worker's end of the socket closes.
+The main thread runs one job after the other. A second thread receives the worker's messages. The process
+ends with the worker: on Linux the kernel kills it, even inside code that never returns to Python, and
+everywhere it ends when the worker's side of the socket closes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from rota.model.task import TaskDefinition, TaskPolicy
 
 
 class ChildAttempt:
-    """What runs, and what it has been told."""
+    """Attempt in this process, with the notices received for it."""
 
     def __init__(self, begin: BeginAttempt, services: ChildServices) -> None:
         self.begin = begin
@@ -66,7 +66,7 @@ class ChildAttempt:
         self.context: Context | None = None
 
     def on_notice(self, notice: Notice) -> None:
-        """In the thread that hears."""
+        """Pass a notice to the context and the code. Runs in the receiving thread."""
         if notice.draining:
             self.services.draining = True
         if notice.cancelled:
@@ -78,7 +78,7 @@ class ChildAttempt:
 
 
 class TaskRaised:
-    """Async code's error, without our own frame."""
+    """Error raised by async code, and its traceback without Rota's frame."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -98,7 +98,7 @@ class ChildRuntime:
         with self._send_lock:
             self._connection.sendall(encode(message))
 
-    # Hearing, in a thread of its own
+    # In the receiving thread
 
     def receive_messages(self) -> None:
         reader: MessageReader[FromWorker] = MessageReader(FromWorker)
@@ -107,7 +107,7 @@ class ChildRuntime:
                 for message in reader.feed(data):
                     self._on_message(message)
         if self._attempts:
-            os._exit(1)  # nobody would hear what comes of it
+            os._exit(1)  # the worker is gone, so the outcome could not be sent
         self._attempt_queue.put(None)
 
     def _on_message(self, message: FromWorker) -> None:
@@ -130,10 +130,10 @@ class ChildRuntime:
                 for each in list(self._attempts.values()):
                     each.services.on_reply(message)
 
-    # Running, in the main thread
+    # In the main thread
 
     def run(self) -> None:
-        with asyncio.Runner() as runner:  # one loop for all, as in a worker
+        with asyncio.Runner() as runner:  # one event loop for all jobs, as in a worker
             while (attempt := self._attempt_queue.get()) is not None:
                 outcome, seconds = copy_context().run(self._run_attempt, attempt, runner)
                 for stream in (sys.stdout, sys.stderr):
@@ -187,7 +187,7 @@ class ChildRuntime:
                 raise asyncio.CancelledError
             return await call()
         except BaseException as error:
-            # Some errors would tear the loop down, and all would bring its frames along.
+            # Raised through the runner, some errors would close the loop, and all would add its frames.
             return TaskRaised(error)
 
     def _load_task(self, begin: BeginAttempt) -> TaskDefinition:
@@ -200,7 +200,10 @@ class ChildRuntime:
 
 
 def _retry_policy(begin: BeginAttempt, error: BaseException) -> Retry:
-    """The rules for this error: of the types it has, those that are never tried again."""
+    """Return the retry rules with those types of the error that are not retryable.
+
+    The worker sends non-retryable types by name: messages carry data, never code.
+    """
     non_retryable = tuple(
         kind for kind in type(error).__mro__ if type_name(kind) in begin.non_retryable
     )
@@ -214,7 +217,8 @@ def main() -> None:
     connection.setblocking(True)
     _exit_with_parent(parent_pid)
     _raise_oom_score()
-    # The worker decides. Not ignored, but heard and let be: what a task starts would inherit the former.
+    # The worker decides about stopping. An empty handler instead of SIG_IGN: processes that a task starts
+    # would inherit SIG_IGN.
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, lambda *_: None)
     with suppress(Exception):
@@ -226,7 +230,7 @@ def main() -> None:
 
 
 def _exit_with_parent(parent_pid: int) -> None:
-    """Let the kernel end this process with its parent."""
+    """Make the kernel kill this process when its parent ends (Linux only)."""
     if sys.platform == "linux":
         import ctypes
 
@@ -234,11 +238,11 @@ def _exit_with_parent(parent_pid: int) -> None:
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
     if os.getppid() != parent_pid:
-        os._exit(1)  # it went first
+        os._exit(1)  # the parent has already ended
 
 
 def _raise_oom_score() -> None:
-    """Where memory runs out, this is what is to be ended, not the worker."""
+    """Raise the OOM score: if memory runs out, the kernel kills this process and not the worker."""
     with suppress(OSError, ValueError):
         file = Path("/proc/self/oom_score_adj")
         file.write_text(str(min(int(file.read_text()) + 500, 1000)))

@@ -1,9 +1,8 @@
-"""A process that runs isolated tasks, as the worker sees it.
+"""Worker's side of a child process that runs isolated tasks.
 
-It is a program of its own, never a fork: the worker has threads. It is in a process group of its own, so
-what the terminal sends reaches the worker alone, and what a task has started ends with its process. All
-of it happens on the worker's loop: frames are heard and sent there, and the end of the process is an
-event like any other.
+The child is a separate program, never a fork, because the worker has threads. It has its own process group:
+signals of the terminal reach only the worker, and processes that a task has started are killed with the
+child. Messages and the exit of the process are handled on the worker's event loop.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from rota.engine.execution.process.messages import (
 )
 
 STOP_GRACE_SECONDS = 2.0
-"""Seconds a process gets that was told to stop, or is not needed any more."""
+"""Time between a request to stop and killing the process."""
 
 REAP_SECONDS = 1.0
 LAST_MESSAGES_SECONDS = 0.2
@@ -36,7 +35,7 @@ EXIT_POLL_SECONDS = 0.02
 
 
 class ChildProcess(asyncio.Protocol):
-    """One process. `heard` is called with what it says, `gone` once, when it is no more."""
+    """Child process. `on_message` receives its messages; `on_exit` is called once, after its exit."""
 
     def __init__(
         self,
@@ -57,7 +56,8 @@ class ChildProcess(asyncio.Protocol):
         parent_socket, child_socket = socket.socketpair()
         parent_socket.setblocking(False)
         with child_socket:
-            # In this thread: the kernel ends it together with the one that started it (child.py).
+            # In this thread: the kernel kills the child when the thread that started it ends
+            # (see child_main.py).
             try:
                 self._process = subprocess.Popen(
                     [*_command_line(), str(child_socket.fileno()), str(os.getpid())],
@@ -76,15 +76,15 @@ class ChildProcess(asyncio.Protocol):
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended; a signal is negative."""
+        """Exit code; the negative number of a signal that ended the process; None while it runs."""
         return self._process.returncode
 
     @property
     def is_reusable(self) -> bool:
-        """Whether it can be given another job."""
+        """True if the process can run another job."""
         return not (self._is_disconnected or self._is_stopping or self._is_reaped or self.is_killed)
 
-    # Talking
+    # Messages
 
     def send(self, message: FromWorker) -> None:
         if self._transport is None:
@@ -93,7 +93,7 @@ class ChildProcess(asyncio.Protocol):
             self._transport.write(encode(message))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is not one by name
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass
         self._transport.write(self._unsent)
         self._unsent = b""
         if self._is_stopping:
@@ -105,7 +105,7 @@ class ChildProcess(asyncio.Protocol):
             try:
                 message = next(messages, None)
             except ValueError:
-                self.kill()  # the code has written where it must not; its process is of no more use
+                self.kill()  # an invalid frame: the task's code has written to the socket
                 return
             if message is None:
                 return
@@ -117,14 +117,14 @@ class ChildProcess(asyncio.Protocol):
             self._report_exit()
             return
         if not self._is_stopping:
-            self.kill()  # it is dead, or else it cannot be talked to any more
+            self.kill()  # the process is dead, or cannot be reached any more
         if self._pidfd is None:
             self._poll_exit()
 
-    # Its end
+    # Exit
 
     def stop(self) -> None:
-        """It is not needed any more. It gets a moment to clean up."""
+        """Ask the process to exit, and kill it after STOP_GRACE_SECONDS."""
         self._is_stopping = True
         if self._transport is not None:
             self._transport.close()
@@ -132,22 +132,25 @@ class ChildProcess(asyncio.Protocol):
             self._timer = self._loop.call_later(STOP_GRACE_SECONDS, self.kill)
 
     def kill(self) -> None:
-        """End it now, with all it has started."""
+        """Kill the process and its process group."""
         self.is_killed = True
         if not self._is_reaped:
-            # Its number is its own until it is reaped. It may have left its group.
+            # The pid is not reused until the process is reaped. The process may have left its group.
             for kill in (os.killpg, os.kill):
                 with suppress(ProcessLookupError, PermissionError):
                     kill(self.pid, signal.SIGKILL)
 
     def kill_and_reap(self) -> None:
-        """End it now, and wait for its end. A killed process is gone within milliseconds."""
+        """Kill the process and wait REAP_SECONDS at most for its exit, which usually takes milliseconds."""
         self.kill()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(REAP_SECONDS)
 
     def _watch_exit(self) -> int | None:
-        """Be told of its end, where the system can: what it has started may hold its socket open."""
+        """Watch for the exit by a pidfd, where the system has them; return the descriptor.
+
+        The socket is not enough: a process that the task has started may hold it open.
+        """
         try:
             descriptor = os.pidfd_open(self.pid)
         except (AttributeError, OSError):
@@ -165,7 +168,7 @@ class ChildProcess(asyncio.Protocol):
         if self._is_disconnected:
             self._report_exit()
         else:
-            # What it said last is still on its way.
+            # The last messages may still be on their way.
             self._loop.call_later(LAST_MESSAGES_SECONDS, self._report_exit)
 
     def _poll_exit(self) -> None:
@@ -187,8 +190,8 @@ class ChildProcess(asyncio.Protocol):
 
 
 def _command_line() -> list[str]:
-    """Run by this interpreter, set up as it is here."""
-    options = ["-P"]  # the current directory is looked into only if the worker does
+    """Return the command for the child: this interpreter with the same options."""
+    options = ["-P"]  # the current directory is on sys.path only if the worker has it there
     if sys.flags.optimize:
         options.append("-" + "O" * sys.flags.optimize)
     if sys.flags.dev_mode:

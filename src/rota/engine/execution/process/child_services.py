@@ -1,6 +1,6 @@
-"""How the context of an isolated task reaches its worker: by questions, answered there by the job's port.
+"""Backend of the context of an isolated task: sends requests to the `JobServices` in the worker.
 
-What would need the worker's own objects (calls of other tasks, a transaction) is refused with a reason.
+Operations that need objects of the worker (child calls, transactions, durable functions) raise an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REPLY_TYPES: dict[str, Any] = {
     "progress": Any,
     "log": Any,
 }
-"""What may be asked, and what is answered."""
+"""Methods that a child process may request, and the type of each reply."""
 
 
 class ChildServices:
@@ -43,9 +43,9 @@ class ChildServices:
         self.forced_outcome: Outcome | None = None
 
     async def end(self) -> None:
-        """There is nothing to be kept."""
+        """Do nothing: isolated tasks have no journal."""
 
-    # What the worker does
+    # Requests to the worker
 
     async def failures(self) -> list[Failure]:
         found: list[Failure] = await self._request("failures")
@@ -65,7 +65,7 @@ class ChildServices:
         self._notify_worker("log", message)
 
     def _notify_worker(self, method: str, *arguments: Any) -> None:
-        """Ask without waiting for an answer."""
+        """Send a request without waiting for the reply."""
         with self._lock:
             request_id = next(self._request_ids)
         self._send(Request(self._attempt_id, request_id, method, msgspec.json.encode(arguments)))
@@ -89,7 +89,7 @@ class ChildServices:
         return msgspec.json.decode(value, type=REPLY_TYPES[method])
 
     def on_reply(self, reply: Reply) -> None:
-        """In the thread that hears."""
+        """Deliver a reply. Runs in the receiving thread."""
         with self._lock:
             answer = self._pending.get(reply.request_id)
             if answer is None or not answer.set_running_or_notify_cancel():
@@ -99,7 +99,7 @@ class ChildServices:
         else:
             answer.set_result(reply.value)
 
-    # What only waits
+    # Waiting
 
     def run_sync(self, coroutine: Any) -> Any:
         try:
@@ -116,7 +116,7 @@ class ChildServices:
         for each in pending:
             each.cancel()
 
-    # What is not to be had
+    # Not supported in a child process
 
     async def run_children(
         self,
@@ -150,7 +150,7 @@ def refuse(feature: str) -> NoReturn:
 
 
 def _error_from(reply: Reply) -> Exception:
-    """The worker's error, of the same type if it is one of Rota's."""
+    """Return the worker's error, with its type if that is one of Rota's."""
     kind = getattr(errors, reply.error_type, None)
     if isinstance(kind, type) and issubclass(kind, RotaError):
         return kind(reply.error)

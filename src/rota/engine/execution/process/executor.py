@@ -1,9 +1,12 @@
-"""Isolated tasks, in processes: whatever the code does to its process, the worker lives.
+"""Executor for isolated tasks, in child processes: a crash of the code does not harm the worker.
 
-Processes are started when there is something for them to do, run one job at a time, serve many, and end
-when nobody has needed them for a while. One that dies fails the attempt it ran. At its deadline a process
-is killed at once; told to stop, its code gets a moment to heed. A job that finds all processes busy goes
-back after a second: somebody else may have one.
+A process is started on demand, runs many jobs one after the other, and ends after IDLE_SECONDS without one.
+
+    the process dies         the attempt fails
+    the timeout passes       the process is killed at once
+    the job is to stop       the code gets STOP_GRACE_SECONDS, then the process is killed
+    all processes are busy   the job returns to the queue after PROCESS_WAIT_SECONDS: another worker may
+                             have a free process
 """
 
 from __future__ import annotations
@@ -58,15 +61,15 @@ log = logging.getLogger("rota")
 
 IDLE_SECONDS = 60.0
 PROCESS_WAIT_SECONDS = 1.0
-"""Seconds a job waits for a process before it goes back."""
+"""Time that a job waits for a process before it returns to the queue."""
 
 BEGIN_TIMEOUT_SECONDS = 120.0
-"""Seconds a process has to start and import what it needs."""
+"""Time that a process has to start and to import the task's modules."""
 
 
 @dataclass(eq=False, slots=True)
 class ProcessAttempt:
-    """One job here, from its start to its outcome."""
+    """Attempt of an isolated task, from its start to its outcome."""
 
     id: int
     job: ClaimedJob
@@ -79,11 +82,11 @@ class ProcessAttempt:
     has_begun: bool = False
     stop_reason: StopReason | None = None
     error: BaseException | None = None
-    """Why its process was killed, if it was for its own sake."""
+    """Error of the attempt if its process was killed for it, for example a timeout."""
     timer: asyncio.TimerHandle | None = None
-    """Until it must have been given a process, have begun, have ended: one after the other."""
+    """Deadline for the current phase: get a process, begin, end."""
     stop_timer: asyncio.TimerHandle | None = None
-    """Until one that was told to stop is killed, and until one that was killed is given up."""
+    """Deadline after a stop request, when the process is killed; then until the attempt is abandoned."""
     services: ContextBackend | None = None
 
     def cancel_timers(self) -> None:
@@ -118,12 +121,12 @@ class ProcessExecutor:
         self._is_draining = self._is_closed = False
 
     def address_for(self, task: TaskDefinition) -> TaskAddress:
-        """Where the task is found. Raises DefinitionError."""
+        """Return the address of a task. Raise DefinitionError if a process could not import it."""
         if task not in self._addresses:
             self._addresses[task] = import_path_of(task)
         return self._addresses[task]
 
-    # In, through
+    # Start
 
     def start(
         self,
@@ -133,7 +136,7 @@ class ProcessExecutor:
         timeout: float | None,
         context: Surroundings | None = None,
     ) -> None:
-        # What its code sees of the surroundings goes with the job: where it is in a trace.
+        # `context` is not used: the child process takes the span of the attempt from the job.
         attempt = ProcessAttempt(
             next(self._attempt_ids),
             job,
@@ -156,7 +159,7 @@ class ProcessExecutor:
         self._assign_waiting()
 
     def _assign_waiting(self) -> None:
-        """Give those that wait to processes, as far as there are any."""
+        """Assign waiting attempts to idle or new processes, as long as there are any."""
         while self._waiting and not self._is_closed:
             child = self._acquire_child()
             if child is None:
@@ -186,7 +189,7 @@ class ProcessExecutor:
         if self._idle_timers:
             child, timer = (
                 self._idle_timers.popitem()
-            )  # the last to rest, so that the others get old
+            )  # the most recently used one, so that surplus processes reach IDLE_SECONDS
             timer.cancel()
             return child
         if len(self._children) >= self._max_processes:
@@ -242,7 +245,7 @@ class ProcessExecutor:
         if self._children.get(child) is attempt:
             child.send(reply)
 
-    # Out
+    # End
 
     def _finish(
         self, attempt: ProcessAttempt, outcome: Outcome, seconds: float | None = None
@@ -268,7 +271,7 @@ class ProcessExecutor:
         child.stop()
 
     def _on_child_exit(self, child: ChildProcess) -> None:
-        """A process is no more."""
+        """Finish the attempt of a process that has exited, or assign it to another process."""
         attempt = self._children.pop(child)
         if (timer := self._idle_timers.pop(child, None)) is not None:
             timer.cancel()
@@ -278,7 +281,7 @@ class ProcessExecutor:
                 and attempt.error is None
                 and self._may_reassign(attempt)
             ):
-                # It died while it had nothing to do; what was sent to it meanwhile goes to another.
+                # The process died idle, just before it received this attempt: use another process.
                 attempt.child = None
                 attempt.cancel_timers()
                 attempt.timer = self._loop.call_later(
@@ -292,11 +295,11 @@ class ProcessExecutor:
 
     @staticmethod
     def _may_reassign(attempt: ProcessAttempt) -> bool:
-        """A process that has served before died without having begun this one."""
+        """True if the process had served other jobs and died before it began this attempt."""
         child = attempt.child
         return child is not None and child.served_jobs > 0 and not attempt.has_begun
 
-    # What does not end by itself
+    # Deadlines and stopping
 
     def _return_waiting(self, attempt: ProcessAttempt) -> None:
         self._waiting.remove(attempt)
@@ -316,7 +319,7 @@ class ProcessExecutor:
         attempt.child.kill()
 
     def _abandon(self, attempt: ProcessAttempt) -> None:
-        """Not even killing helped: the system does not let it go."""
+        """Fail the attempt of a process that was killed but does not exit."""
         assert attempt.child is not None
         pid = attempt.child.pid
         log.warning("process %s does not end; job %s is given up", pid, attempt.job.job)
@@ -341,14 +344,14 @@ class ProcessExecutor:
             )
 
     def drain(self) -> None:
-        """The worker is about to stop: code that looks can see it."""
+        """Set `ctx.draining` in all processes."""
         self._is_draining = True
         for child, attempt in self._children.items():
             if attempt is not None:
                 child.send(Notice(attempt.id, False, True))
 
     def close(self) -> None:
-        """End all processes; nothing is finished any more. `closed()` waits for it."""
+        """End all processes without reporting outcomes. `wait_closed` waits for their exit."""
         self._is_closed = True
         for attempt in self._attempts.values():
             attempt.cancel_timers()
@@ -372,13 +375,13 @@ class ProcessExecutor:
                     [child.exited for child in self._children], timeout=TIMEOUT_MARGIN_SECONDS
                 )
         finally:
-            # Also when the worker waits no longer: no process outlives it, or is left unreaped.
+            # Also if this wait is cancelled: no process outlives the worker or stays a zombie.
             for child in list(self._children):
                 child.kill_and_reap()
 
 
 def _cpu_count() -> int:
-    """Those this process may use, where the system says."""
+    """Return the number of CPUs that this process may use, or of all CPUs if that is unknown."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:

@@ -1,7 +1,7 @@
-"""What a worker and the processes of its isolated tasks say to each other, over a pair of sockets.
+"""Messages between a worker and the child processes of its isolated tasks, over a socket pair.
 
-A frame is its length in four bytes and a message in MessagePack: data, never code. The worker says what
-to run and when to stop; the process says when it begins, what came of it, and what its context asks for.
+A frame is a length of four bytes and a message in MessagePack: data, never code. The worker sends attempts,
+notices and replies. The process sends the begin and the outcome of an attempt, and requests of its context.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ T = TypeVar("T")
 
 
 class TaskAddress(msgspec.Struct, frozen=True):
-    """Where a function is found: in a module, by name, behind so many wrappers."""
+    """Location of a function: module, qualified name, and the number of wrappers around it."""
 
     module: str
     name: str
     depth: int
     main: str | None = None
-    """Of a function in `__main__`: the script's file, or the module's name with `is_module`."""
+    """For a function in `__main__`: the script's file, or with `is_module` the module's name."""
     is_module: bool = False
 
 
@@ -37,7 +37,7 @@ class TaskAddress(msgspec.Struct, frozen=True):
 
 
 class ChildSetup(msgspec.Struct, frozen=True, tag=True):
-    """Said once: how to find modules as the worker does, and how to log."""
+    """First message: the worker's `sys.path`, `sys.argv` and log settings."""
 
     path: list[str]
     arguments: list[str]
@@ -57,7 +57,7 @@ class BeginAttempt(msgspec.Struct, frozen=True, tag=True):
 
 
 class Notice(msgspec.Struct, frozen=True, tag=True):
-    """The job is to stop, or the worker is about to."""
+    """Request to stop the job, or notice that the worker drains."""
 
     attempt_id: int
     cancelled: bool
@@ -65,7 +65,7 @@ class Notice(msgspec.Struct, frozen=True, tag=True):
 
 
 class Reply(msgspec.Struct, frozen=True, tag=True):
-    """The answer to a question: JSON, or the error it came to."""
+    """Reply to a request: JSON, or an error."""
 
     request_id: int
     value: bytes
@@ -77,7 +77,7 @@ class Reply(msgspec.Struct, frozen=True, tag=True):
 
 
 class AttemptBegan(msgspec.Struct, frozen=True, tag=True):
-    """Modules are imported and arguments read; the code runs from now on."""
+    """Modules are imported and arguments decoded; the code runs from now on."""
 
     attempt_id: int
 
@@ -115,7 +115,7 @@ class AttemptEnded(msgspec.Struct, frozen=True, tag=True):
 
 
 class Request(msgspec.Struct, frozen=True, tag=True):
-    """Something only the worker can do: a method of the job's port, and its arguments in JSON."""
+    """Call of a method of the job's `ContextBackend` in the worker, with its arguments in JSON."""
 
     attempt_id: int
     request_id: int
@@ -135,14 +135,14 @@ def encode(message: FromWorker | FromProcess) -> bytes:
 
 
 class MessageReader(Generic[T]):
-    """Bytes as they come → messages."""
+    """Decoder of a byte stream into messages."""
 
     def __init__(self, message_type: Any) -> None:
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(message_type)
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[T]:
-        """Raises ValueError where it makes no sense."""
+        """Yield the messages that `data` completes. Raise ValueError if a frame is invalid."""
         self._buffer += data
         while len(self._buffer) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._buffer)

@@ -1,7 +1,7 @@
-"""Where another process finds a task's function: as an import would, by module and name.
+"""Address of a task's function, by which a child process imports it: module and name.
 
-What stands under that name may be the function, the task made of it, or what decorators made of that:
-each says by `__wrapped__` what it stands for, so the way to the function is a number of steps.
+The object of that name may be the function, its task, or a decorator's wrapper around either. Each has the
+inner object as `__wrapped__`, so the address includes how many times to unwrap.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from rota.model.task import TaskDefinition
 
 MAIN = "__main__"
 IMPORTED_MAIN = "__rota_main__"
-"""What the program's own script is called elsewhere, so that it only defines and does not run."""
+"""`__name__` of the main script in a child process: its `if __name__ == "__main__"` block does not run."""
 
 MAX_WRAPPERS = 50
 
 scripts_being_loaded: list[str] = []
-"""The script that is being read for what it defines. Whatever it runs meanwhile, it should not."""
+"""Main script that a child process is importing, at most one. It must not start a worker meanwhile."""
 
 
 def import_path_of(task: TaskDefinition) -> TaskAddress:
-    """Where another process finds this task."""
+    """Return the address of a task. Raise DefinitionError if another process could not import it."""
     fn: Any = task.fn
     found: Any = sys.modules.get(fn.__module__)
     for part in fn.__qualname__.split("."):
@@ -61,7 +61,7 @@ def _main_location(task: TaskDefinition) -> tuple[str, bool]:
 
 
 def load_function(address: TaskAddress) -> Callable[..., Any]:
-    """The function at this address, its module imported."""
+    """Import the module of an address and return the function."""
     module = _import_module(address)
     found: Any = module
     for part in address.name.split("."):
@@ -94,7 +94,7 @@ def _import_module(address: TaskAddress) -> ModuleType:
         scripts_being_loaded.clear()
     for each in vars(module).values():
         if isinstance(each, type) and each.__module__ == IMPORTED_MAIN:
-            each.__module__ = MAIN  # an error is called the same wherever it was raised
+            each.__module__ = MAIN  # an error type has the same name in the worker and the child
     return module
 
 
@@ -115,6 +115,6 @@ def _compile_main(main: str, is_module: bool, module: ModuleType) -> CodeType:
 
 
 def type_name(kind: type) -> str:
-    """A type's name, the same in both processes."""
+    """Return a type's name, the same in the worker and in child processes."""
     module = MAIN if kind.__module__ == IMPORTED_MAIN else kind.__module__
     return f"{module}:{kind.__qualname__}"

@@ -10,7 +10,7 @@ with over as materialized (
        for update of alerts skip locked
 )
 update rota.alerts
-   set cleared = rota.clock(), tell = rota.clock(), tries = 0
+   set cleared = rota.clock(), deliver_at = rota.clock(), delivery_attempts = 0
   from over
  where alerts.id = over.id
 returning alerts.kind, alerts.subject

@@ -1,15 +1,15 @@
 -- Close open alerts by hand, of this kind and about this if that is named; and write down who did. Answers those.
 with closed as (
     update rota.alerts
-       set cleared = rota.clock(), closed_by = %(who)s, tell = rota.clock(), tries = 0
+       set cleared = rota.clock(), closed_by = %(operator)s, deliver_at = rota.clock(), delivery_attempts = 0
      where alerts.cleared is null
        and alerts.kind = %(kind)s::text
        and (%(subject)s::text is null or alerts.subject = %(subject)s::text)
     returning alerts.kind, alerts.subject, alerts.message
 ),
 written as (
-    insert into rota.audit (who, action, subject, detail)
-    select %(who)s, 'close alert', closed.kind || ': ' || closed.subject, json_build_object('message', closed.message)
+    insert into rota.audit (operator, action, subject, detail)
+    select %(operator)s, 'close alert', closed.kind || ': ' || closed.subject, json_build_object('message', closed.message)
       from closed
 )
 select closed.kind, closed.subject from closed order by closed.subject

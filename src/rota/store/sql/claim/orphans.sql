@@ -3,7 +3,7 @@ select claims.id, claims.worker, claims.jobs
   from rota.claims
   left join rota.workers on workers.id = claims.worker
  where claims.id > %(after)s::bigint
-   and case when claims.until is null then coalesce(workers.state not in ('active', 'draining'), true)
-            else claims.until <= rota.clock() end
+   and case when claims.expires is null then coalesce(workers.state not in ('active', 'draining'), true)
+            else claims.expires <= rota.clock() end
  order by claims.id
  limit %(limit)s::int

@@ -12,7 +12,7 @@ with member as materialized (
        and member.job = %(job)s::bigint
 ),
 made as (
-    insert into rota.claims (worker, nonce, until, jobs, attempts, lost, seqs)
+    insert into rota.claims (worker, nonce, expires, jobs, attempts, lost, seqs)
     select %(worker)s::bigint, %(nonce)s::uuid, rota.clock() + make_interval(secs => %(seconds)s::float8),
            array[%(job)s::bigint], array[member.attempt], array[member.lost], array[member.seq]
       from member
@@ -26,7 +26,7 @@ update rota.claims
                    || claims.lost[member.number + 1:] else claims.lost end,
        seqs = case when member.many > 1 then claims.seqs[:member.number - 1]
                    || claims.seqs[member.number + 1:] else claims.seqs end,
-       until = case when member.many > 1 then claims.until
-                    else coalesce(rota.clock() + make_interval(secs => %(seconds)s::float8), claims.until) end
+       expires = case when member.many > 1 then claims.expires
+                    else coalesce(rota.clock() + make_interval(secs => %(seconds)s::float8), claims.expires) end
   from member
  where claims.id = member.id

@@ -17,12 +17,12 @@ with fence as materialized (
                and %(parent)s::bigint = any(claims.jobs))
         and not exists (select from rota.cancels where cancels.job = %(parent)s::bigint)
         and not exists (
-            select from rota.runs where runs.parent = %(parent)s::bigint and runs.number = %(number)s::int))
+            select from rota.runs where runs.parent = %(parent)s::bigint and runs.number = %(call_number)s::int))
 ),
 fresh as materialized (
     select nextval('rota.ids') as id, given.*
-      from unnest(%(flows)b::text[], %(inputs)b::text[], %(opens)s::int[], %(befores)s::int[],
-                  %(sizes)s::int[], %(parts)s::int[], %(keys)b::text[], %(unique_fors)b::float8[],
+      from unnest(%(flows)b::text[], %(inputs)b::text[], %(open_jobs)s::int[], %(offsets)s::int[],
+                  %(sizes)s::int[], %(part_of)s::int[], %(keys)b::text[], %(unique_fors)b::float8[],
                   %(unique_opens)s::boolean[], %(ats)b::timestamptz[], %(delays)b::float8[],
                   %(expires)b::timestamptz[], %(expires_ins)b::float8[],
                   %(traces)b::text[])
@@ -33,41 +33,41 @@ fresh as materialized (
 ),
 run as materialized (
     select fresh.*,
-           coalesce(fresh.at, rota.clock() + make_interval(secs => fresh.delay)) as wake,
+           coalesce(fresh.at, rota.clock() + make_interval(secs => fresh.delay)) as wake_at,
            coalesce(fresh.expires, rota.clock() + make_interval(secs => fresh.expires_in)) as ends,
            case when fresh.key is null then fresh.id
-                else rota.take_key(fresh.flow, fresh.key, fresh.id,
+                else rota.reserve_key(fresh.flow, fresh.key, fresh.id,
                                    make_interval(secs => fresh.unique_for), fresh.unique_open)
            end as holder
       from fresh
 ),
 node as materialized (
     select nextval('rota.ids') as id, given.*
-      from unnest(%(owners)s::int[], %(tasks)s::text[], %(queues)s::text[], %(lanes)s::smallint[],
-                  %(args)s::text[], %(options)s::text[], %(rules)s::text[], %(parents)s::int[],
-                  %(children)s::text[], %(takes)s::text[])
+      from unnest(%(run_numbers)s::int[], %(tasks)s::text[], %(queues)s::text[], %(priorities)s::smallint[],
+                  %(args)s::text[], %(options)s::text[], %(rules)s::text[], %(predecessor_counts)s::int[],
+                  %(successors)s::text[], %(input_jobs)s::text[])
            with ordinality
-           as given (owner, task, queue, lane, args, options, rule, parents, children, takes, number)
+           as given (owner, task, queue, priority, args, options, rule, parents, successors, takes, number)
      where exists (select from fence)
 ),
 -- Looked up by number, not joined: whatever the planner thinks, it is one step a job.
 known as materialized (
     select array(select run.id from run order by run.number) as runs,
            array(select run.before from run order by run.number) as befores,
-           array(select run.wake from run order by run.number) as wakes,
+           array(select run.wake_at from run order by run.number) as wakes,
            array(select run.ends from run order by run.number) as ends,
            array(select run.holder = run.id from run order by run.number) as created,
            array(select run.trace from run order by run.number) as traces,
            array(select node.id from node order by node.number) as jobs
 ),
 job as materialized (
-    select node.*, known.runs[node.owner] as run, known.wakes[node.owner] as wake,
+    select node.*, known.runs[node.owner] as run, known.wakes[node.owner] as wake_at,
            known.traces[node.owner] as trace,
            -- A run expires by not having begun; what comes after its beginning does not.
            case when node.parents = 0 then known.ends[node.owner] end as expires,
            (select array_agg(case child.number when 0 then known.runs[node.owner]
                                   else known.jobs[known.befores[node.owner] + child.number] end)
-              from unnest(node.children::int[]) as child (number)) as ids,
+              from unnest(node.successors::int[]) as child (number)) as ids,
            case when node.takes is not null then
                 (select json_object_agg(input.key, known.jobs[known.befores[node.owner] + input.value::int])
                    from json_each_text(node.takes::json) as input) end as inputs
@@ -76,8 +76,8 @@ job as materialized (
      where known.created[node.owner]
 ),
 written as (
-    insert into rota.runs (id, flow, key, parent, number, input, jobs, children)
-    select run.id, run.flow, run.key, %(parent)s::bigint, case when run.number = 1 then %(number)s::int end,
+    insert into rota.runs (id, flow, key, parent, number, input, jobs, successors)
+    select run.id, run.flow, run.key, %(parent)s::bigint, case when run.number = 1 then %(call_number)s::int end,
            run.input::json, known.jobs[run.before + 1 : run.before + run.size],
            case when run.part is not null then array[known.runs[run.part]] end
       from run
@@ -85,14 +85,14 @@ written as (
      where run.holder = run.id
 ),
 listed as (
-    insert into rota.jobs (id, run, expires, lane, task, queue, args, options, rule, children, inputs, trace)
-    select job.id, job.run, job.expires, job.lane, job.task, job.queue, job.args::json, job.options::json,
+    insert into rota.jobs (id, run, expires, priority, task, queue, args, options, rule, successors, inputs, trace)
+    select job.id, job.run, job.expires, job.priority, job.task, job.queue, job.args::json, job.options::json,
            job.rule::rota.rule, job.ids, job.inputs, job.trace
       from job
 ),
 laid as (
-    insert into rota.waiting (job, open, attempt, rule, lane, queue, task)
-    select job.id, job.parents, 1, job.rule::rota.rule, job.lane, job.queue, job.task
+    insert into rota.waiting (job, open, attempt, rule, priority, queue, task)
+    select job.id, job.parents, 1, job.rule::rota.rule, job.priority, job.queue, job.task
       from job
      where job.parents > 0
      union all
@@ -101,17 +101,17 @@ laid as (
      where run.holder = run.id
 ),
 late as (
-    insert into rota.asleep (job, wake, lane, queue, task)
-    select job.id, job.wake, job.lane, job.queue, job.task
+    insert into rota.sleeping (job, wake_at, priority, queue, task)
+    select job.id, job.wake_at, job.priority, job.queue, job.task
       from job
-     where job.parents = 0 and job.wake > rota.clock()
+     where job.parents = 0 and job.wake_at > rota.clock()
 ),
 put as (
-    insert into rota.ready (seq, job, lane, queue, task)
-    select job.id, job.id, job.lane, job.queue, job.task
+    insert into rota.queued (seq, job, priority, queue, task)
+    select job.id, job.id, job.priority, job.queue, job.task
       from job
-     where job.parents = 0 and (job.wake is null or job.wake <= rota.clock())
-    returning ready.queue
+     where job.parents = 0 and (job.wake_at is null or job.wake_at <= rota.clock())
+    returning queued.queue
 )
 select run.holder, run.holder = run.id
   from run

@@ -4,7 +4,7 @@ select last.id, state.state, state.attempt, last.created, ended.at, last.key
           from (select jobs.id, jobs.task, jobs.run, jobs.created, jobs.key
                   from rota.jobs
                  order by jobs.id desc
-                 limit %(among)s::int) as latest
+                 limit %(scan_limit)s::int) as latest
          where latest.task = %(task)s::text
            and latest.run is null
          order by latest.id desc

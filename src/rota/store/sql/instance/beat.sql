@@ -14,13 +14,13 @@ mine as (
     values (%(instance)s::uuid, %(host)s, %(pid)s, %(label)s, %(version)s,
             rota.clock() + make_interval(secs => %(lease)s::float8), %(services)s::text[], %(running)s::text[])
     on conflict (id) do update
-       set seen = rota.clock(), expires = excluded.expires, services = excluded.services, running = excluded.running
+       set last_seen = rota.clock(), expires = excluded.expires, services = excluded.services, running = excluded.running
     returning instances.id, instances.services, instances.running
 )
 select mine.id, mine.services, mine.running, 0::float8 from mine
  union all
 select instances.id, instances.services, instances.running,
-       extract(epoch from rota.clock() - instances.seen)::float8
+       extract(epoch from rota.clock() - instances.last_seen)::float8
   from rota.instances
  where instances.expires > rota.clock()
    and instances.id <> %(instance)s::uuid
@@ -29,4 +29,4 @@ select instances.id, instances.services, instances.running,
                     where workers.host = instances.host
                       and workers.pid = instances.pid
                       and workers.state = 'dead'
-                      and workers.ended > instances.seen)
+                      and workers.ended > instances.last_seen)

@@ -7,31 +7,31 @@
 -- The commit is not flushed to disk: a claim that a crash forgets leaves its jobs in ready, and
 -- completing under it is refused.
 with pick as materialized (
-    select found.spot, found.seq, found.job, found.attempt, found.lost, place.number as place
-      from unnest(%(queues)b::text[], %(lanes)s::smallint[], %(floors)s::bigint[])
-           with ordinality as place (queue, lane, floor, number)
+    select found.spot, found.seq, found.job, found.attempt, found.lost, branch_key.number as branch_key
+      from unnest(%(queues)b::text[], %(priorities)s::smallint[], %(cursors)s::bigint[])
+           with ordinality as branch_key (queue, priority, floor, number)
      cross join lateral (
-           select ready.ctid as spot, ready.seq, ready.job, ready.attempt, ready.lost
-             from rota.ready
-            where ready.queue = place.queue
-              and ready.lane = place.lane
-              and ready.seq >= place.floor
-              and ready.lost >= 0
-              and (ready.task = any(%(tasks)s::text[])
-                   or (select skill.patient or not %(patient)b::boolean
-                         from rota.skills as skill
+           select queued.ctid as spot, queued.seq, queued.job, queued.attempt, queued.lost
+             from rota.queued
+            where queued.queue = branch_key.queue
+              and queued.priority = branch_key.priority
+              and queued.seq >= branch_key.floor
+              and queued.lost >= 0
+              and (queued.task = any(%(tasks)s::text[])
+                   or (select skill.prefetchable or not %(prefetch_only)b::boolean
+                         from rota.worker_tasks as skill
                         where skill.worker = %(worker)b::bigint
-                          and skill.task = ready.task))
-            order by ready.seq
+                          and skill.task = queued.task))
+            order by queued.seq
             limit %(limit)b::int
               for update skip locked
            ) as found
      where (select workers.state = 'active' from rota.workers where workers.id = %(worker)b::bigint)
-       and place.queue <> all(array(select pauses.queue from rota.pauses))
+       and branch_key.queue <> all(array(select pauses.queue from rota.pauses))
      limit %(limit)b::int
 ),
 gone as (
-    delete from rota.ready where ready.ctid = any(array(select pick.spot from pick))
+    delete from rota.queued where queued.ctid = any(array(select pick.spot from pick))
 ),
 claimed as (
     insert into rota.claims (worker, nonce, jobs, attempts, lost, seqs)
@@ -41,7 +41,7 @@ claimed as (
     having count(*) > 0
     returning id
 )
-select claimed.id, pick.job, pick.attempt, pick.lost, pick.place::int, pick.seq,
+select claimed.id, pick.job, pick.attempt, pick.lost, pick.branch_key::int, pick.seq,
        job.task, job.queue, job.args::text, job.options::text, job.expires <= rota.clock(),
        job.run, job.inputs::text,
        case when (select exists (select from rota.checkpoints)) then

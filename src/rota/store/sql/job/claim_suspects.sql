@@ -5,38 +5,38 @@
 --
 -- Read from the index of suspects: `is true` keeps the planner from the one of queues, which has everything.
 with mild as materialized (
-    select ready.ctid as spot, ready.seq, ready.job, ready.attempt, ready.lost
-      from rota.ready
-     where ready.lost < 0
-       and ready.lost in (-1, -3)
-       and (ready.queue = any(%(queues)b::text[])) is true
-       and (ready.queue <> all(array(select pauses.queue from rota.pauses))) is true
-       and (ready.task = any(%(tasks)s::text[])
+    select queued.ctid as spot, queued.seq, queued.job, queued.attempt, queued.lost
+      from rota.queued
+     where queued.lost < 0
+       and queued.lost in (-1, -3)
+       and (queued.queue = any(%(queues)b::text[])) is true
+       and (queued.queue <> all(array(select pauses.queue from rota.pauses))) is true
+       and (queued.task = any(%(tasks)s::text[])
             or (select true
-                  from rota.skills as skill
+                  from rota.worker_tasks as skill
                  where skill.worker = %(worker)b::bigint
-                   and skill.task = ready.task))
+                   and skill.task = queued.task))
        and (select workers.state = 'active' from rota.workers where workers.id = %(worker)b::bigint)
-     order by ready.lane desc, ready.seq
+     order by queued.priority desc, queued.seq
      limit %(limit)b::int
        for update skip locked
 ),
 grave as materialized (
-    select ready.ctid as spot, ready.seq, ready.job, ready.attempt, ready.lost
-      from rota.ready
+    select queued.ctid as spot, queued.seq, queued.job, queued.attempt, queued.lost
+      from rota.queued
      where %(grave)b::boolean
        and not exists (select from mild)
-       and ready.lost < 0
-       and ready.lost not in (-1, -3)
-       and (ready.queue = any(%(queues)b::text[])) is true
-       and (ready.queue <> all(array(select pauses.queue from rota.pauses))) is true
-       and (ready.task = any(%(tasks)s::text[])
+       and queued.lost < 0
+       and queued.lost not in (-1, -3)
+       and (queued.queue = any(%(queues)b::text[])) is true
+       and (queued.queue <> all(array(select pauses.queue from rota.pauses))) is true
+       and (queued.task = any(%(tasks)s::text[])
             or (select true
-                  from rota.skills as skill
+                  from rota.worker_tasks as skill
                  where skill.worker = %(worker)b::bigint
-                   and skill.task = ready.task))
+                   and skill.task = queued.task))
        and (select workers.state = 'active' from rota.workers where workers.id = %(worker)b::bigint)
-     order by ready.lane desc, ready.seq
+     order by queued.priority desc, queued.seq
      limit 1
        for update skip locked
 ),
@@ -46,7 +46,7 @@ pick as materialized (
     select grave.* from grave
 ),
 gone as (
-    delete from rota.ready where ready.ctid = any(array(select pick.spot from pick))
+    delete from rota.queued where queued.ctid = any(array(select pick.spot from pick))
 ),
 claimed as (
     insert into rota.claims (worker, nonce, jobs, attempts, lost, seqs)

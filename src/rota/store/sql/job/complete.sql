@@ -13,22 +13,22 @@ with held as materialized (
        for no key update
 ),
 given as materialized (
-    select given.claim, given.job, given.result, given.took, given.in_run
-      from unnest(%(claims)s::bigint[], %(jobs)s::bigint[], %(results)s::json[], %(took)s::bigint[],
+    select given.claim, given.job, given.result, given.seconds, given.in_run
+      from unnest(%(claims)s::bigint[], %(jobs)s::bigint[], %(results)s::json[], %(durations)s::bigint[],
                   %(in_runs)s::boolean[])
-           as given (claim, job, result, took, in_run)
+           as given (claim, job, result, seconds, in_run)
 ),
 member as materialized (
     select held.id as claim, member.job, member.attempt, member.lost, member.seq, member.number,
-           given.job is not null as finished, given.result, given.took, given.in_run
+           given.job is not null as finished, given.result, given.seconds, given.in_run
       from held
      cross join lateral unnest(held.jobs, held.attempts, held.lost, held.seqs)
            with ordinality as member (job, attempt, lost, seq, number)
       left join given on given.job = member.job and given.claim = held.id
 ),
 recorded as (
-    insert into rota.outcomes (job, claim, worker, took, state, attempt, result)
-    select member.job, member.claim, %(worker)b::bigint, member.took::float8 / 1e6, 'succeeded', member.attempt,
+    insert into rota.outcomes (job, claim, worker, seconds, state, attempt, result)
+    select member.job, member.claim, %(worker)b::bigint, member.seconds::float8 / 1e6, 'succeeded', member.attempt,
            member.result
       from member
      where member.finished
@@ -60,4 +60,4 @@ select array(
         where not exists (
               select from member where member.job = given.job and member.claim = given.claim)),
        passed.queues, passed.runs, passed.rest
-  from rota.pass_on(array(select member.job from member where member.in_run)) as passed
+  from rota.release_successors(array(select member.job from member where member.in_run)) as passed

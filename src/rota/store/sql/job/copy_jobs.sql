@@ -1,2 +1,2 @@
 -- Copy jobs in whose ids are reserved and which have nothing of their own; copy_ready makes them ready.
-copy rota.jobs (id, lane, task, queue, args) from stdin
+copy rota.jobs (id, priority, task, queue, args) from stdin

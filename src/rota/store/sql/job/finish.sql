@@ -4,11 +4,11 @@
 -- The claims are held by an earlier statement of the transaction; a job that its claim no longer
 -- holds is left alone and not answered.
 with recorded as (
-    insert into rota.outcomes (job, claim, worker, took, state, attempt, error)
-    select given.job, claims.id, claims.worker, given.took::float8 / 1e6, given.state::rota.outcome,
+    insert into rota.outcomes (job, claim, worker, seconds, state, attempt, error)
+    select given.job, claims.id, claims.worker, given.seconds::float8 / 1e6, given.state::rota.outcome,
            claims.attempts[array_position(claims.jobs, given.job)], given.error::json
       from unnest(%(claims)s::bigint[], %(jobs)s::bigint[], %(states)b::text[],
-                  %(errors)b::text[], %(took)s::bigint[]) as given (claim, job, state, error, took)
+                  %(errors)b::text[], %(durations)s::bigint[]) as given (claim, job, state, error, seconds)
       join rota.claims on claims.id = given.claim
                       and claims.worker = %(worker)b::bigint
                       and given.job = any(claims.jobs)
@@ -19,7 +19,7 @@ obeyed as (
     delete from rota.cancels where cancels.job = any(array(select recorded.job from recorded))
 )
 select array(select recorded.job from recorded), passed.queues, passed.runs, passed.rest
-  from rota.pass_on(
+  from rota.release_successors(
        array(select recorded.job from recorded),
        array(select case recorded.state when 'expired' then 'failed' else recorded.state end
                from recorded)) as passed

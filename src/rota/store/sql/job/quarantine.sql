@@ -24,15 +24,15 @@ obeyed as (
      where cancels.job = any(array(select member.job from member where member.unwanted))
 ),
 put as (
-    insert into rota.quarantine (job, lane, attempt, lost, queue, task, error)
-    select member.job, job.lane, member.attempt, member.lost, job.queue, job.task, member.error
+    insert into rota.quarantine (job, priority, attempt, lost, queue, task, error)
+    select member.job, job.priority, member.attempt, member.lost, job.queue, job.task, member.error
       from member
      cross join lateral (
-           select jobs.lane, jobs.queue, jobs.task from rota.jobs where jobs.id = member.job offset 0
+           select jobs.priority, jobs.queue, jobs.task from rota.jobs where jobs.id = member.job offset 0
            ) as job
      where not member.unwanted
 )
 select array(select member.job from member), passed.queues, passed.runs, passed.rest
-  from rota.pass_on(
+  from rota.release_successors(
        array(select member.job from member where member.unwanted),
        array(select 'cancelled'::rota.outcome from member where member.unwanted)) as passed

@@ -4,26 +4,26 @@
 -- The claims are held by an earlier statement of the transaction, so a wish to cancel that was written
 -- before is seen here.
 with accepted as materialized (
-    select given.job, given.delay, given.error, given.took, claims.id as claim,
+    select given.job, given.delay, given.error, given.seconds, claims.id as claim,
            claims.attempts[array_position(claims.jobs, given.job)] as attempt,
            claims.lost[array_position(claims.jobs, given.job)] as lost,
            exists (select from rota.cancels where cancels.job = given.job) as unwanted
       from unnest(%(claims)s::bigint[], %(jobs)s::bigint[], %(delays)b::float8[],
-                  %(errors)b::text[], %(took)s::bigint[]) as given (claim, job, delay, error, took)
+                  %(errors)b::text[], %(durations)s::bigint[]) as given (claim, job, delay, error, seconds)
       join rota.claims on claims.id = given.claim
                       and claims.worker = %(worker)b::bigint
                       and given.job = any(claims.jobs)
 ),
 kept as (
-    insert into rota.attempts (job, claim, worker, took, state, attempt, error)
-    select accepted.job, accepted.claim, %(worker)b::bigint, accepted.took::float8 / 1e6, 'failed',
+    insert into rota.attempts (job, claim, worker, seconds, state, attempt, error)
+    select accepted.job, accepted.claim, %(worker)b::bigint, accepted.seconds::float8 / 1e6, 'failed',
            accepted.attempt, accepted.error::json
       from accepted
      where not accepted.unwanted
 ),
 ended as (
-    insert into rota.outcomes (job, claim, worker, took, state, attempt, error)
-    select accepted.job, accepted.claim, %(worker)b::bigint, accepted.took::float8 / 1e6, 'cancelled',
+    insert into rota.outcomes (job, claim, worker, seconds, state, attempt, error)
+    select accepted.job, accepted.claim, %(worker)b::bigint, accepted.seconds::float8 / 1e6, 'cancelled',
            accepted.attempt, accepted.error::json
       from accepted
      where accepted.unwanted
@@ -34,18 +34,18 @@ obeyed as (
      where cancels.job = any(array(select accepted.job from accepted where accepted.unwanted))
 ),
 laid as (
-    insert into rota.asleep (job, wake, lane, attempt, lost, queue, task)
-    select accepted.job, rota.clock() + make_interval(secs => accepted.delay), job.lane,
+    insert into rota.sleeping (job, wake_at, priority, attempt, lost, queue, task)
+    select accepted.job, rota.clock() + make_interval(secs => accepted.delay), job.priority,
            accepted.attempt + 1,
            -- Its code has run and come back: it is no suspect any more.
            case when accepted.lost < 0 then greatest(-accepted.lost - 2, 0) else accepted.lost end, job.queue, job.task
       from accepted
      cross join lateral (
-           select jobs.lane, jobs.queue, jobs.task from rota.jobs where jobs.id = accepted.job offset 0
+           select jobs.priority, jobs.queue, jobs.task from rota.jobs where jobs.id = accepted.job offset 0
            ) as job
      where not accepted.unwanted
 )
 select array(select accepted.job from accepted), passed.queues, passed.runs, passed.rest
-  from rota.pass_on(
+  from rota.release_successors(
        array(select accepted.job from accepted where accepted.unwanted),
        array(select 'cancelled'::rota.outcome from accepted where accepted.unwanted)) as passed

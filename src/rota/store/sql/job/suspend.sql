@@ -4,15 +4,15 @@
 -- The signals they wait for were locked, then the claims held, by earlier statements of the transaction: a signal, or a
 -- wish to cancel, that was written before is seen here, and one that comes after sees the job asleep.
 with waited as materialized (
-    select given.job, min(coalesce(step.until, 'infinity')) as until,
+    select given.job, min(coalesce(step.wake_at, 'infinity')) as wake_at,
            array_agg(given.name) filter (where given.kind = 'wait') as signals,
-           coalesce(bool_or(step.until <= rota.clock() or said.at is not null), false) as over
-      from unnest(%(waiting)s::bigint[], %(runs)s::bigint[], %(kinds)s::text[], %(names)s::text[], %(numbers)s::int[])
+           coalesce(bool_or(step.wake_at <= rota.clock() or said.at is not null), false) as over
+      from unnest(%(waiting_jobs)s::bigint[], %(runs)s::bigint[], %(kinds)s::text[], %(names)s::text[], %(numbers)s::int[])
            as given (job, run, kind, name, number)
      cross join lateral (
-           select steps.until
+           select steps.wake_at
              from rota.steps
-            where steps.job = given.job and steps.kind = given.kind::rota.step and steps.name = given.name
+            where steps.job = given.job and steps.kind = given.kind::rota.entry_kind and steps.name = given.name
               and steps.number = given.number
            offset 0
            ) as step
@@ -49,12 +49,12 @@ obeyed as (
 -- Not joined: nobody knows how many they are, and one by one each would be looked for among all.
 together as materialized (
     select each.job, max(each.attempt) as attempt, max(each.lost) as lost, bool_or(each.unwanted) as unwanted,
-           max(each.until) as until, max(each.signals) as signals, bool_or(each.over) as over
+           max(each.wake_at) as wake_at, max(each.signals) as signals, bool_or(each.over) as over
       from (select accepted.job, accepted.attempt, accepted.lost, accepted.unwanted,
-                   null::timestamptz as until, null::text[] as signals, null::boolean as over
+                   null::timestamptz as wake_at, null::text[] as signals, null::boolean as over
               from accepted
              union all
-            select waited.job, null, null, null, waited.until, waited.signals, waited.over
+            select waited.job, null, null, null, waited.wake_at, waited.signals, waited.over
               from waited) as each
      group by each.job
     having count(each.attempt) > 0
@@ -63,28 +63,28 @@ laid as materialized (
     select accepted.job, accepted.attempt,
            -- Its code has run and come back: it is no suspect any more.
            case when accepted.lost < 0 then greatest(-accepted.lost - 2, 0) else accepted.lost end as lost,
-           job.lane, job.queue, job.task, accepted.until, accepted.signals, coalesce(accepted.over, true) as over
+           job.priority, job.queue, job.task, accepted.wake_at, accepted.signals, coalesce(accepted.over, true) as over
       from together as accepted
      cross join lateral (
-           select jobs.lane, jobs.queue, jobs.task from rota.jobs where jobs.id = accepted.job offset 0
+           select jobs.priority, jobs.queue, jobs.task from rota.jobs where jobs.id = accepted.job offset 0
            ) as job
      where not accepted.unwanted
 ),
 slept as (
-    insert into rota.asleep (job, wake, lane, attempt, lost, queue, task, signals)
-    select laid.job, laid.until, laid.lane, laid.attempt, laid.lost, laid.queue, laid.task, laid.signals
+    insert into rota.sleeping (job, wake_at, priority, attempt, lost, queue, task, signals)
+    select laid.job, laid.wake_at, laid.priority, laid.attempt, laid.lost, laid.queue, laid.task, laid.signals
       from laid
      where not laid.over
 ),
 put as (
-    insert into rota.ready (seq, job, lane, attempt, lost, queue, task)
-    select nextval('rota.ids'), laid.job, laid.lane, laid.attempt, laid.lost, laid.queue, laid.task
+    insert into rota.queued (seq, job, priority, attempt, lost, queue, task)
+    select nextval('rota.ids'), laid.job, laid.priority, laid.attempt, laid.lost, laid.queue, laid.task
       from laid
      where laid.over
-    returning ready.queue
+    returning queued.queue
 )
 select array(select accepted.job from accepted),
        array(select distinct put.queue from put) || passed.queues, passed.runs, passed.rest
-  from rota.pass_on(
+  from rota.release_successors(
        array(select accepted.job from accepted where accepted.unwanted),
        array(select 'cancelled'::rota.outcome from accepted where accepted.unwanted)) as passed

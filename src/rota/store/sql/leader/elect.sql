@@ -6,12 +6,12 @@
 -- both away. So it does not matter who comes through a pooler and who does not.
 with seated as materialized (
     select case when %(lease)s::float8 is not null
-                then pg_try_advisory_xact_lock(%(space)s::int, %(seat)s::int)
+                then pg_try_advisory_xact_lock(%(namespace)s::int, %(session_lock)s::int)
                 else exists (select
                                from pg_catalog.pg_locks as held
                               where held.locktype = 'advisory'
-                                and held.classid::bigint = %(space)s::bigint
-                                and held.objid::bigint = %(seat)s::bigint & 4294967295
+                                and held.classid::bigint = %(namespace)s::bigint
+                                and held.objid::bigint = %(session_lock)s::bigint & 4294967295
                                 and held.objsubid = 2
                                 and held.granted
                                 and held.pid = pg_backend_pid())
@@ -29,16 +29,16 @@ again as (
     update rota.leaders
        set term = leaders.term + 1, instance = %(instance)s::uuid, host = %(host)s, pid = %(pid)s, label = %(label)s,
            since = rota.clock(), expires = rota.clock() + make_interval(secs => %(lease)s::float8),
-           seat = %(seat)s::int,
+           session_lock = %(session_lock)s::int,
            elections = (leaders.elections || rota.clock())[greatest(cardinality(leaders.elections) - 8, 1):]
       from vacant
      where leaders.name = vacant.name
     returning leaders.term, leaders.elections
 ),
 first as (
-    insert into rota.leaders (name, term, instance, host, pid, label, since, expires, seat, elections)
+    insert into rota.leaders (name, term, instance, host, pid, label, since, expires, session_lock, elections)
     select %(name)s, 1, %(instance)s::uuid, %(host)s, %(pid)s, %(label)s, rota.clock(),
-           rota.clock() + make_interval(secs => %(lease)s::float8), %(seat)s::int, array[rota.clock()]
+           rota.clock() + make_interval(secs => %(lease)s::float8), %(session_lock)s::int, array[rota.clock()]
      where (select seated.seated from seated)
        and not exists (select from rota.leaders where leaders.name = %(name)s::text)
     on conflict do nothing

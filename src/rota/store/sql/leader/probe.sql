@@ -5,8 +5,8 @@ select given.name,
        and exists (select
                      from pg_catalog.pg_locks as held
                     where held.locktype = 'advisory'
-                      and held.classid::bigint = %(space)s::bigint
-                      and held.objid::bigint = given.seat::bigint & 4294967295
+                      and held.classid::bigint = %(namespace)s::bigint
+                      and held.objid::bigint = given.session_lock::bigint & 4294967295
                       and held.objsubid = 2
                       and held.granted
                       and held.pid = pg_backend_pid()
@@ -18,4 +18,4 @@ select given.name,
                     where leaders.name = given.name
                       and leaders.term = given.term
                       and leaders.instance = %(instance)s::uuid)
-  from unnest(%(names)s::text[], %(seats)s::int[], %(terms)s::bigint[]) as given (name, seat, term)
+  from unnest(%(names)s::text[], %(session_locks)s::int[], %(terms)s::bigint[]) as given (name, session_lock, term)

@@ -11,9 +11,9 @@ with free as materialized (
     select locks.slot
       from rota.locks
      where locks.name = %(name)s::text
-       and locks.slot between %(first)s::int and %(last)s::int
-       and (locks.instance is null or locks.expires <= rota.clock() or locks.nonce = any(%(earlier)s::uuid[]))
-     order by locks.nonce = any(%(earlier)s::uuid[]) is not true, locks.slot
+       and locks.slot between %(first_permit)s::int and %(last_permit)s::int
+       and (locks.instance is null or locks.expires <= rota.clock() or locks.nonce = any(%(earlier_nonces)s::uuid[]))
+     order by locks.nonce = any(%(earlier_nonces)s::uuid[]) is not true, locks.slot
      limit 1
        for update skip locked
 ),
@@ -22,7 +22,7 @@ taken as (
        set token = nextval('rota.tokens'), instance = %(instance)s::uuid, nonce = %(nonce)s::uuid, host = %(host)s,
            pid = %(pid)s, label = %(label)s, acquired = rota.clock(),
            expires = rota.clock() + make_interval(secs => %(ttl)s::float8), renewals = 0,
-           longest = %(longest)s::float8, wanted = null
+           max_held = %(max_held)s::float8, awaited_since = null
       from free
      where locks.name = %(name)s::text
        and locks.slot = free.slot
@@ -30,16 +30,16 @@ taken as (
 ),
 fresh as materialized (
     select number as slot
-      from generate_series(%(first)s::int, %(last)s::int) as number
+      from generate_series(%(first_permit)s::int, %(last_permit)s::int) as number
      where not exists (select from taken)
        and not exists (select from rota.locks where locks.name = %(name)s::text and locks.slot = number)
      order by random()
      limit 1
 ),
 made as (
-    insert into rota.locks (name, slot, token, instance, nonce, host, pid, label, acquired, expires, longest)
+    insert into rota.locks (name, slot, token, instance, nonce, host, pid, label, acquired, expires, max_held)
     select %(name)s, fresh.slot, nextval('rota.tokens'), %(instance)s::uuid, %(nonce)s::uuid, %(host)s, %(pid)s,
-           %(label)s, rota.clock(), rota.clock() + make_interval(secs => %(ttl)s::float8), %(longest)s::float8
+           %(label)s, rota.clock(), rota.clock() + make_interval(secs => %(ttl)s::float8), %(max_held)s::float8
       from fresh
     on conflict do nothing
     returning locks.slot, locks.token
@@ -51,16 +51,16 @@ held as materialized (
        and not exists (select from taken)
        and not exists (select from made)
        and locks.name = %(name)s::text
-       and locks.slot between %(first)s::int and %(last)s::int
+       and locks.slot between %(first_permit)s::int and %(last_permit)s::int
        and locks.instance is not null
        and locks.expires > rota.clock()
-       and locks.wanted is null
+       and locks.awaited_since is null
      order by locks.slot
        for no key update skip locked
 ),
 asked as (
     update rota.locks
-       set wanted = rota.clock()
+       set awaited_since = rota.clock()
       from held
      where locks.name = %(name)s::text
        and locks.slot = held.slot
@@ -70,17 +70,17 @@ got as (
      union all
     select made.slot, made.token from made
 )
-select got.slot, got.token, (select count(*) from held) + known.many = %(last)s::int - %(first)s::int + 1,
+select got.slot, got.token, (select count(*) from held) + known.many = %(last_permit)s::int - %(first_permit)s::int + 1,
        got.token is null and exists (select from fresh),
        holder.instance, holder.host, holder.pid, holder.label, holder.token, holder.since, holder.left
   from (select count(*) as many
           from rota.locks
          where %(wait)s::boolean
            and locks.name = %(name)s::text
-           and locks.slot between %(first)s::int and %(last)s::int
+           and locks.slot between %(first_permit)s::int and %(last_permit)s::int
            and locks.instance is not null
            and locks.expires > rota.clock()
-           and locks.wanted is not null) as known
+           and locks.awaited_since is not null) as known
   left join got on true
   left join lateral (
        select locks.instance, locks.host, locks.pid, locks.label, locks.token,
@@ -89,7 +89,7 @@ select got.slot, got.token, (select count(*) from held) + known.many = %(last)s:
          from rota.locks
         where got.token is null
           and locks.name = %(name)s::text
-          and locks.slot between %(first)s::int and %(last)s::int
+          and locks.slot between %(first_permit)s::int and %(last_permit)s::int
           and locks.instance is not null
         order by locks.expires
         limit 1

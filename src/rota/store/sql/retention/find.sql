@@ -10,28 +10,28 @@
 with known as materialized (
     select weighed.*,
            -- The first is looked at whatever it weighs.
-           weighed.total <= %(most)b::int or weighed.total = weighed.weight as looked
+           weighed.total <= %(limit)b::int or weighed.total = weighed.weight as looked
       from (select seen.job as id, seen.state, seen.at, what.whole, what.name, what.key, what.queue,
-                   what.parent, what.children, what.jobs,
+                   what.parent, what.successors, what.jobs,
                    coalesce(what.created, seen.at)
-                   <= (select rota.clock() - make_interval(secs => %(shortest)b::float8)) as aged,
+                   <= (select rota.clock() - make_interval(secs => %(min_age)b::float8)) as aged,
                    what.weight,
                    coalesce(sum(what.weight) over (order by seen.job rows unbounded preceding), 0) as total
               from (select outcomes.job, outcomes.state, outcomes.at
                       from rota.outcomes
                      where outcomes.job > %(after)b::bigint
                      order by outcomes.job
-                     limit %(most)b::int) as seen
+                     limit %(limit)b::int) as seen
              -- One look-up each, whatever the statistics say: a limit leaves the planner no other way.
               left join lateral (
                    select jobs.created, jobs.run is null as whole, jobs.task as name, jobs.key, jobs.queue,
-                          null::bigint as parent, null::bigint[] as children, null::bigint[] as jobs,
+                          null::bigint as parent, null::bigint[] as successors, null::bigint[] as jobs,
                           -- A job of a larger run weighs nothing: it goes with its run.
                           case when jobs.run is null then 1 else 0 end as weight
                      from rota.jobs
                     where jobs.id = seen.job
                     union all
-                   select runs.created, true, runs.flow, runs.key, null, runs.parent, runs.children,
+                   select runs.created, true, runs.flow, runs.key, null, runs.parent, runs.successors,
                           runs.jobs, greatest(cardinality(runs.jobs), 1)
                      from rota.runs
                     where runs.id = seen.job
@@ -42,13 +42,13 @@ due as materialized (
     select known.id, known.at, known.state, kept.queue, coalesce(cardinality(known.jobs), 1) as jobs
       from known
      cross join lateral (
-           select known.queue, (coalesce(%(keep)s::jsonb -> known.queue, %(keep)s::jsonb -> '')
+           select known.queue, (coalesce(%(retention)s::jsonb -> known.queue, %(retention)s::jsonb -> '')
                                 ->> known.state::text)::float8 as age
             where known.jobs is null
             union all
            -- Of the queues of its jobs, the longest.
            select case when min(job.queue) = max(job.queue) then min(job.queue) end,
-                  max((coalesce(%(keep)s::jsonb -> job.queue, %(keep)s::jsonb -> '')
+                  max((coalesce(%(retention)s::jsonb -> job.queue, %(retention)s::jsonb -> '')
                        ->> known.state::text)::float8)
              from (select job.queue
                      from unnest(known.jobs) as member (job)
@@ -62,22 +62,22 @@ due as materialized (
            ) as kept
      where known.whole
        and known.looked
-       and known.at <= (select rota.clock() - make_interval(secs => %(shortest)b::float8))
+       and known.at <= (select rota.clock() - make_interval(secs => %(min_age)b::float8))
        and date_part('epoch', rota.clock() - known.at) >= kept.age
        -- Calls of an open job: it will ask for them if it is tried again.
        and (known.parent is null
             or (select jobs.id from rota.jobs where jobs.id = known.parent) is null
             or (select outcomes.job from rota.outcomes where outcomes.job = known.parent) is not null)
        -- A part of a run goes after it: the run must not be found without it.
-       and (known.children is null
+       and (known.successors is null
             or (select count(*)
-                  from unnest(known.children) as child (run)
+                  from unnest(known.successors) as child (run)
                  cross join lateral (
                        select runs.id from rota.runs where runs.id = child.run offset 0
                        ) as whole) = 0)
        -- Those who wait for it have not been told yet.
-       and (not exists (select from rota.echoes)
-            or (select echoes.job from rota.echoes where echoes.job = known.id) is null)
+       and (not exists (select from rota.pending_releases)
+            or (select pending_releases.job from rota.pending_releases where pending_releases.job = known.id) is null)
        -- Somebody asked for its key to be unique for a time.
        and (known.key is null
             or (select keys.run
@@ -85,12 +85,12 @@ due as materialized (
                  where keys.task = known.name
                    and keys.key = known.key
                    and keys.run = known.id
-                   and keys.until > rota.clock()
+                   and keys.expires > rota.clock()
                    and not keys.while_open) is null)
 )
 select coalesce(max(known.id) filter (where known.looked and known.aged), %(after)b::bigint),
        coalesce(bool_or(known.looked and known.aged), false)
-       and (count(*) = %(most)b::int or bool_or(not known.looked)),
+       and (count(*) = %(limit)b::int or bool_or(not known.looked)),
        array(select due.id from due order by due.id)::text,
        array(select due.at from due order by due.id)::text,
        (select coalesce(json_agg(line), '[]')

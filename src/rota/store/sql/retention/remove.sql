@@ -127,9 +127,9 @@ gone_logs as (
        and logs.job = any(array(select gone.id from gone))
 ),
 gone_links as (
-    delete from rota.links
-     where exists (select from rota.links)
-       and links.job = any(array(select gone.id from gone))
+    delete from rota.trace_links
+     where exists (select from rota.trace_links)
+       and trace_links.job = any(array(select gone.id from gone))
 ),
 gone_keys as (
     delete from rota.keys where keys.ctid = any(array(select held.spot from held))

@@ -7,4 +7,4 @@ select run.id, run.input ->> 'calls', coalesce(outcome.attempt, waiting.attempt)
   left join rota.outcomes as outcome on outcome.job = run.id
   left join rota.waiting on waiting.job = run.id
  where run.parent = %(parent)s::bigint
-   and run.number = %(number)s::int
+   and run.number = %(call_number)s::int

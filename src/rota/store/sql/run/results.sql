@@ -6,6 +6,6 @@ select job.task, outcome.state::text, outcome.result
   join rota.jobs as job on job.id = member.job
   left join rota.outcomes as outcome on outcome.job = job.id
  where run.id = %(run)s::bigint
-   and run.id = any(job.children)
+   and run.id = any(job.successors)
    and job.rule <> 'any_failed'
  order by member.number

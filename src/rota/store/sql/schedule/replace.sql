@@ -5,6 +5,6 @@ update rota.schedules
        catch_up = %(catch_up)s, at_most = %(at_most)s, grace = %(grace)s::float8, jitter = %(jitter)s::float8,
        starts = %(starts)s::timestamptz, ends = %(ends)s::timestamptz, max_runs = %(max_runs)s::bigint,
        pause_after = %(pause_after)s::int, queue = %(queue)s, anchor = %(anchor)s::timestamptz,
-       next = %(next)s::timestamptz, due = %(due)s::timestamptz, state = %(state)s::rota.watch, why = %(why)s,
-       held = null
+       next = %(next)s::timestamptz, due = %(due)s::timestamptz, state = %(state)s::rota.schedule_state, reason = %(reason)s,
+       paused_reason = null
  where schedules.name = %(name)s::text

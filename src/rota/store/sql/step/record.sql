@@ -14,25 +14,25 @@ with held as materialized (
 given as materialized (
     select given.*, held.id is not null as accepted
       from unnest(%(claims)s::bigint[], %(jobs)s::bigint[], %(kinds)s::text[], %(names)s::text[], %(numbers)s::int[],
-                  %(positions)s::int[], %(own)s::boolean[], %(open)s::boolean[], %(tries)s::smallint[],
-                  %(took)s::bigint[], %(seconds)s::float8[], %(untils)s::timestamptz[], %(results)s::json[],
-                  %(errors)s::json[], %(places)s::text[])
-           with ordinality as given (claim, job, kind, name, number, position, own, open, tries, took, seconds, until,
-                                     result, error, place, index)
+                  %(positions)s::int[], %(in_main_branch)s::boolean[], %(is_open)s::boolean[], %(tries)s::smallint[],
+                  %(durations)s::bigint[], %(delays)s::float8[], %(untils)s::timestamptz[], %(results)s::json[],
+                  %(errors)s::json[], %(branch_keys)s::text[])
+           with ordinality as given (claim, job, kind, name, number, position, main_branch, open, tries, duration,
+                                     seconds, wake_at, result, error, branch_key, index)
       left join held on held.id = given.claim and given.job = any(held.jobs)
 ),
 kept as (
     insert into rota.steps as known
-           (job, kind, name, number, position, own, open, tries, took, until, result, error, place)
-    select given.job, given.kind::rota.step, given.name, given.number, given.position, given.own, given.open,
-           given.tries, given.took::float8 / 1e6,
-           coalesce(given.until, rota.clock() + make_interval(secs => given.seconds)), given.result, given.error,
-           given.place
+           (job, kind, name, number, position, main_branch, open, tries, seconds, wake_at, result, error, branch_key)
+    select given.job, given.kind::rota.entry_kind, given.name, given.number, given.position, given.main_branch, given.open,
+           given.tries, given.duration::float8 / 1e6,
+           coalesce(given.wake_at, rota.clock() + make_interval(secs => given.seconds)), given.result, given.error,
+           given.branch_key
       from given
      where given.accepted
     on conflict (job, kind, name, number) do update
-       set open = excluded.open, tries = excluded.tries, at = excluded.at, took = excluded.took,
-           until = coalesce(excluded.until, known.until), result = excluded.result, error = excluded.error
+       set open = excluded.open, tries = excluded.tries, at = excluded.at, seconds = excluded.seconds,
+           wake_at = coalesce(excluded.wake_at, known.wake_at), result = excluded.result, error = excluded.error
      where known.open
     returning known.job, known.kind, known.name, known.number
 )
@@ -40,5 +40,5 @@ select given.index::int, given.accepted
   from given
  where not exists (
        select from kept
-        where kept.job = given.job and kept.kind = given.kind::rota.step and kept.name = given.name
+        where kept.job = given.job and kept.kind = given.kind::rota.entry_kind and kept.name = given.name
           and kept.number = given.number)

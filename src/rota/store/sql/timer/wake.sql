@@ -1,30 +1,30 @@
 -- Move sleeping jobs whose time has come to ready, the earliest first, at most `limit`.
 -- Answers how many, the queues they went to, and in how many seconds the next one is due, and the next schedule.
 with due as materialized (
-    select asleep.job
-      from rota.asleep
-     where asleep.wake <= rota.clock()
-     order by asleep.wake
+    select sleeping.job
+      from rota.sleeping
+     where sleeping.wake_at <= rota.clock()
+     order by sleeping.wake_at
      limit %(limit)b::int
        for update skip locked
 ),
 gone as (
-    delete from rota.asleep where asleep.job = any(array(select due.job from due))
-    returning asleep.*
+    delete from rota.sleeping where sleeping.job = any(array(select due.job from due))
+    returning sleeping.*
 ),
 put as (
-    insert into rota.ready (seq, job, lane, attempt, lost, queue, task)
-    select nextval('rota.ids'), gone.job, gone.lane, gone.attempt, gone.lost, gone.queue, gone.task
-      from (select gone.* from gone order by gone.wake) as gone
-    returning ready.queue
+    insert into rota.queued (seq, job, priority, attempt, lost, queue, task)
+    select nextval('rota.ids'), gone.job, gone.priority, gone.attempt, gone.lost, gone.queue, gone.task
+      from (select gone.* from gone order by gone.wake_at) as gone
+    returning queued.queue
 )
 select (select count(*) from put)::int,
        array(select distinct put.queue from put),
-       (select extract(epoch from next.wake - rota.clock())::float8
-          from rota.asleep as next
-         where next.wake > rota.clock()
-           and next.wake < 'infinity'
-         order by next.wake
+       (select extract(epoch from next.wake_at - rota.clock())::float8
+          from rota.sleeping as next
+         where next.wake_at > rota.clock()
+           and next.wake_at < 'infinity'
+         order by next.wake_at
          limit 1),
        (select extract(epoch from next.due - rota.clock())::float8
           from rota.schedules as next

@@ -5,11 +5,11 @@ with gone as (
        set revoked = rota.clock()
      where id = %(id)s::text
        and revoked is null
-    returning id, name, role, maker, created, expires, revoked, used
+    returning id, name, role, created_by, created, expires, revoked, last_used
 ), noted as (
-    insert into rota.audit (who, action, subject, detail)
-    select %(who)s::text, 'revoke token', gone.id, json_build_object('name', gone.name, 'role', gone.role)
+    insert into rota.audit (operator, action, subject, detail)
+    select %(operator)s::text, 'revoke token', gone.id, json_build_object('name', gone.name, 'role', gone.role)
       from gone
 )
-select gone.id, gone.name, gone.role, gone.maker, gone.created, gone.expires, gone.revoked, gone.used, 'revoked'
+select gone.id, gone.name, gone.role, gone.created_by, gone.created, gone.expires, gone.revoked, gone.last_used, 'revoked'
   from gone

@@ -1,7 +1,7 @@
 -- Alerts: those that are open, the newest first; or also those that are over, after them. Each with until when somebody
 -- has said that he sees to it, and who; and who has closed it, if it was closed by hand.
 select listed.id, listed.kind, listed.subject, listed.message, listed.raised, listed.cleared, listed.host, listed.pid,
-       case when listed.until > rota.clock() then listed.until end, case when listed.until > rota.clock() then listed.who end,
+       case when listed.acknowledged_until > rota.clock() then listed.acknowledged_until end, case when listed.acknowledged_until > rota.clock() then listed.acknowledged_by end,
        listed.closed_by
   from ((select alerts.*
            from rota.alerts
@@ -11,7 +11,7 @@ select listed.id, listed.kind, listed.subject, listed.message, listed.raised, li
          union all
         (select alerts.*
            from rota.alerts
-          where %(over)s::boolean
+          where %(include_closed)s::boolean
             and alerts.cleared is not null
           order by alerts.id desc
           limit %(limit)s::int)) as listed

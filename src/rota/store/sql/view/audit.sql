@@ -2,10 +2,10 @@
 --
 -- Each question goes by the index of the narrowest thing it names. It is asked as a range of that index, in its order, so
 -- that what statistics say has no part in it: behind `tick/hurry` it is never looked for through all that was ever done.
-select found.id, found.at, found.who, found.action, found.subject, found.detail
+select found.id, found.at, found.operator, found.action, found.subject, found.detail
   from ((select audit.*
            from rota.audit
-          where %(subject)s::text is null and %(who)s::text is null and %(action)s::text is null
+          where %(subject)s::text is null and %(operator)s::text is null and %(action)s::text is null
             and audit.id < %(before)s::bigint
           order by audit.id desc
           limit %(limit)s::int)
@@ -16,24 +16,24 @@ select found.id, found.at, found.who, found.action, found.subject, found.detail
             and (left(audit.subject, 200), audit.id) < (left(%(subject)s::text, 200), %(before)s::bigint)
             and left(audit.subject, 200) >= left(%(subject)s::text, 200)
             and audit.subject = %(subject)s::text
-            and audit.who is not distinct from coalesce(%(who)s::text, audit.who)
+            and audit.operator is not distinct from coalesce(%(operator)s::text, audit.operator)
             and audit.action is not distinct from coalesce(%(action)s::text, audit.action)
           order by left(audit.subject, 200) desc, audit.id desc
           limit %(limit)s::int)
          union all
         (select audit.*
            from rota.audit
-          where %(subject)s::text is null and %(who)s::text is not null
-            and (left(audit.who, 200), audit.id) < (left(%(who)s::text, 200), %(before)s::bigint)
-            and left(audit.who, 200) >= left(%(who)s::text, 200)
-            and audit.who = %(who)s::text
+          where %(subject)s::text is null and %(operator)s::text is not null
+            and (left(audit.operator, 200), audit.id) < (left(%(operator)s::text, 200), %(before)s::bigint)
+            and left(audit.operator, 200) >= left(%(operator)s::text, 200)
+            and audit.operator = %(operator)s::text
             and audit.action is not distinct from coalesce(%(action)s::text, audit.action)
-          order by left(audit.who, 200) desc, audit.id desc
+          order by left(audit.operator, 200) desc, audit.id desc
           limit %(limit)s::int)
          union all
         (select audit.*
            from rota.audit
-          where %(subject)s::text is null and %(who)s::text is null and %(action)s::text is not null
+          where %(subject)s::text is null and %(operator)s::text is null and %(action)s::text is not null
             and (audit.action, audit.id) < (%(action)s::text, %(before)s::bigint)
             and audit.action >= %(action)s::text
           order by audit.action desc, audit.id desc

@@ -18,25 +18,25 @@ held as materialized (
 select job.id, job.task, job.queue,
        coalesce(outcome.state::text,
                 case when held.job is not null then 'running'
-                     when asleep.job is not null then 'asleep'
+                     when sleeping.job is not null then 'sleeping'
                      when waiting.job is not null then 'waiting'
                      when quarantine.job is not null then 'quarantined'
-                     else 'ready' end),
-       coalesce(outcome.attempt, held.attempt, asleep.attempt, waiting.attempt, quarantine.attempt, tried.attempt + 1,
+                     else 'queued' end),
+       coalesce(outcome.attempt, held.attempt, sleeping.attempt, waiting.attempt, quarantine.attempt, tried.attempt + 1,
                 1)::smallint,
        coalesce(outcome.worker, held.worker),
-       coalesce(outcome.at, held.at, asleep.since, waiting.since, quarantine.at, tried.at, job.created),
+       coalesce(outcome.at, held.at, sleeping.since, waiting.since, quarantine.at, tried.at, job.created),
        job.rule::text,
-       array(select child.job from unnest(job.children) as child (job) where child.job <> members.run),
+       array(select child.job from unnest(job.successors) as child (job) where child.job <> members.run),
        array(select input.value::bigint from json_each_text(job.inputs) as input),
-       outcome.at, outcome.took, outcome.error, nullif(asleep.wake, 'infinity'), asleep.signals, progress.done,
+       outcome.at, outcome.seconds, outcome.error, nullif(sleeping.wake_at, 'infinity'), sleeping.signals, progress.done,
        progress.total,
-       case when %(whole)s::boolean then job.args end, case when %(whole)s::boolean then outcome.result end
+       case when %(with_values)s::boolean then job.args end, case when %(with_values)s::boolean then outcome.result end
   from members
  cross join lateral (select jobs.* from rota.jobs where jobs.id = members.job offset 0) as job
   left join held on held.job = members.job
   left join lateral (select outcomes.* from rota.outcomes where outcomes.job = members.job offset 0) as outcome on true
-  left join lateral (select asleep.* from rota.asleep where asleep.job = members.job offset 0) as asleep on true
+  left join lateral (select sleeping.* from rota.sleeping where sleeping.job = members.job offset 0) as sleeping on true
   left join lateral (select waiting.* from rota.waiting where waiting.job = members.job offset 0) as waiting on true
   left join lateral (select quarantine.* from rota.quarantine where quarantine.job = members.job offset 0) as quarantine
          on true

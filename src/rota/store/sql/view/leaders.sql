@@ -7,8 +7,8 @@ select leaders.name, leaders.term, leaders.instance, leaders.host, leaders.pid, 
             else exists (select
                            from pg_catalog.pg_locks as held
                           where held.locktype = 'advisory'
-                            and held.classid::bigint = %(space)s::bigint
-                            and held.objid::bigint = leaders.seat::bigint & 4294967295
+                            and held.classid::bigint = %(namespace)s::bigint
+                            and held.objid::bigint = leaders.session_lock::bigint & 4294967295
                             and held.objsubid = 2
                             and held.granted
                             and held.database = (select here.oid

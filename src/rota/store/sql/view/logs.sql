@@ -2,7 +2,7 @@
 -- counting.
 select logs.at, logs.attempt, logs.message,
        (select count(*)
-          from (select from rota.logs where logs.job = %(job)s::bigint limit %(counted)s::int) as few)
+          from (select from rota.logs where logs.job = %(job)s::bigint limit %(count_limit)s::int) as few)
   from rota.logs
  where logs.job = %(job)s::bigint
  order by logs.at desc, logs.ctid desc

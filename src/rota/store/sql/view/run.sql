@@ -2,16 +2,16 @@
 --
 -- Suspects are looked up among themselves: of all that is ready, they have an index of their own.
 select state.run, state.task, state.queue, state.state, state.attempt, state.worker, state.since,
-       job.created, job.expires, job.lane, job.key, job.args, job.options,
-       outcome.at, outcome.took, outcome.result, coalesce(outcome.error, quarantine.error),
-       nullif(asleep.wake, 'infinity'), asleep.signals, job.origin,
+       job.created, job.expires, job.priority, job.key, job.args, job.options,
+       outcome.at, outcome.seconds, outcome.result, coalesce(outcome.error, quarantine.error),
+       nullif(sleeping.wake_at, 'infinity'), sleeping.signals, job.forked_from,
        case when loss.lost < 0 then greatest(-loss.lost - 2, 0) else loss.lost end as crashes,
        suspect.lost is not null as suspect
   from rota.jobs as job
   join rota.job_state as state on state.job = job.id
   left join rota.outcomes as outcome on outcome.job = job.id
-  left join rota.asleep on asleep.job = job.id
+  left join rota.sleeping on sleeping.job = job.id
   left join rota.quarantine on quarantine.job = job.id
-  left join rota.ready as suspect on suspect.lost < 0 and suspect.job = job.id
+  left join rota.queued as suspect on suspect.lost < 0 and suspect.job = job.id
  cross join lateral (select coalesce(quarantine.lost, suspect.lost, 0)) as loss (lost)
  where job.id = %(run)s::bigint

@@ -13,12 +13,12 @@ flows as materialized (
 select schedules.name, schedules.declared, schedules.kind, schedules.target, schedules.input, schedules.tenant,
        schedules.cron, schedules.tz, schedules.every, schedules.at, schedules.overlap, schedules.catch_up,
        schedules.at_most, schedules.grace, schedules.jitter, schedules.starts, schedules.ends, schedules.max_runs,
-       schedules.pause_after, schedules.queue, schedules.state::text, schedules.why, schedules.created,
-       schedules.succeeded, schedules.failed, schedules.failures, schedules.runs, schedules.missed,
+       schedules.pause_after, schedules.queue, schedules.state::text, schedules.reason, schedules.created,
+       schedules.last_success, schedules.last_failure, schedules.failures, schedules.runs, schedules.missed,
        case schedules.kind when 'flow' then exists (select from flows where flows.flow = schedules.target)
                            else exists (select from skills where skills.task = schedules.target) end,
        schedules.anchor, schedules.next, case when schedules.max_runs is not null then greatest(schedules.max_runs - schedules.runs, 0) end,
-       last.tick, last.state, last.why, last.backfilled, last.at, last.host, last.pid, last.run,
+       last.tick, last.state, last.reason, last.backfilled, last.at, last.host, last.pid, last.run,
        coalesce(outcomes.state, known.outcome)::text, coalesce(outcomes.at, known.ended)
   from rota.schedules
   left join lateral (
@@ -36,9 +36,9 @@ select schedules.name, schedules.declared, schedules.kind, schedules.target, sch
           and not exists (select from rota.runs where runs.id = last.run)) as known on true
  where (%(name)s::text is null or schedules.name = %(name)s::text)
    and (%(tenant)s::text is null or schedules.tenant = %(tenant)s::text)
-   and (%(state)s::text is null or schedules.state = %(state)s::rota.watch)
+   and (%(state)s::text is null or schedules.state = %(state)s::rota.schedule_state)
    and (%(after)s::text is null or schedules.name > %(after)s::text)
-   and schedules.name >= %(first)s::text
-   and schedules.name < %(beyond)s::text
+   and schedules.name >= %(prefix)s::text
+   and schedules.name < %(prefix_end)s::text
  order by schedules.name
  limit %(limit)s::int

@@ -10,9 +10,9 @@ select known.name, services.every, leads.host, leads.pid, leads.since,
        last.number, last.started, last.ended, last.outcome, last.error,
        coalesce(services.failures, 0) as failures,
        case when last.outcome in ('succeeded', 'failed')
-            then greatest(services.started + make_interval(secs => services.every), services.rests)
+            then greatest(services.started + make_interval(secs => services.every), services.retry_at)
             when last.ended is not null
-            then greatest(last.ended, services.rests)  -- what was cut short is made up for at once
+            then greatest(last.ended, services.retry_at)  -- what was cut short is made up for at once
        end as due
   from (select services.name from rota.services
          union
@@ -22,15 +22,15 @@ select known.name, services.every, leads.host, leads.pid, leads.since,
   left join lateral (
        select leaders.instance, leaders.host, leaders.pid, leaders.since
          from rota.leaders
-        where leaders.name = %(prefix)s::text || known.name
+        where leaders.name = %(leader_prefix)s::text || known.name
           and leaders.instance is not null
           and (leaders.expires > rota.clock()
                or leaders.expires is null
                   and exists (select
                                 from pg_catalog.pg_locks as held
                                where held.locktype = 'advisory'
-                                 and held.classid::bigint = %(space)s::bigint
-                                 and held.objid::bigint = leaders.seat::bigint & 4294967295
+                                 and held.classid::bigint = %(namespace)s::bigint
+                                 and held.objid::bigint = leaders.session_lock::bigint & 4294967295
                                  and held.objsubid = 2
                                  and held.granted
                                  and held.database = (select here.oid

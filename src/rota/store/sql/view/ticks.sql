@@ -3,7 +3,7 @@
 select ticks.tick,
        case when ticks.state = 'queued' and ticks.tick is distinct from schedules.queued
             then 'skipped' else ticks.state end,
-       ticks.why, ticks.backfilled, ticks.at, ticks.host, ticks.pid, ticks.run,
+       ticks.reason, ticks.backfilled, ticks.at, ticks.host, ticks.pid, ticks.run,
        coalesce(outcomes.state, known.outcome)::text, coalesce(outcomes.at, known.ended)
   from rota.ticks
   join rota.schedules on schedules.name = ticks.schedule

@@ -1,8 +1,8 @@
 -- Workers by number: those that are there, or all that are still known, with those that have left or died.
 select workers.id, workers.state::text, workers.host, workers.pid, workers.version, workers.engine, workers.queues,
        workers.tasks, workers.capacity, workers.running, round(workers.lag::numeric, 3)::float8 as lag,
-       workers.metadata, workers.started, workers.beat, workers.asked, workers.ended,
-       coalesce(workers.blamed, '{}') as blamed
+       workers.metadata, workers.started, workers.last_beat, workers.drain_requested, workers.ended,
+       coalesce(workers.charged_jobs, '{}') as charged_jobs
   from rota.workers
- where %(gone)s::boolean or workers.state in ('active', 'draining')
+ where %(include_ended)s::boolean or workers.state in ('active', 'draining')
  order by workers.id

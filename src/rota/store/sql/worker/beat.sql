@@ -5,15 +5,15 @@
 -- One row is updated, in place. Wishes are looked up a job at a time, and not at all where there are none.
 with told as (
     update rota.workers
-       set beat = rota.clock(), beats = workers.beats + 1, seat = %(seat)s::int, running = %(running)s::int, lag = %(lag)s::real
+       set last_beat = rota.clock(), beats = workers.beats + 1, session_lock = %(session_lock)s::int, running = %(running)s::int, lag = %(lag)s::real
      where workers.id = %(worker)s::bigint
        and workers.state in ('active', 'draining')
-    returning workers.asked
+    returning workers.drain_requested
 ),
 held as materialized (
     select claims.id, claims.nonce, claims.jobs from rota.claims where claims.worker = %(worker)s::bigint
 )
-select told.asked is not null,
+select told.drain_requested is not null,
        array(select member.job
                from held
               cross join lateral unnest(held.jobs) as member (job)
@@ -21,5 +21,5 @@ select told.asked is not null,
               where (select exists (select from rota.cancels))),
        array(select held.id from held order by held.id),
        array(select held.nonce::text from held order by held.id),
-       exists (select from rota.echoes), rota.clock()
+       exists (select from rota.pending_releases), rota.clock()
   from told

@@ -3,15 +3,15 @@
 -- they have an eye on it.
 with born as (
     insert into rota.workers (host, pid, version, engine, queues, tasks, schedules, capacity, metadata)
-    values (%(host)s, %(pid)s, %(version)s, %(engine)s, %(queues)s::text[], %(tasks)s::text[],
+    values (%(host)s, %(pid)s, %(version)s, %(rota_version)s, %(queues)s::text[], %(tasks)s::text[],
             %(schedules)s::text[], %(capacity)s, %(metadata)s::json)
     returning id
 ),
 listed as (
-    insert into rota.skills (worker, task, patient)
-    select born.id, skill.task, skill.task <> all(%(impatient)s::text[])
+    insert into rota.worker_tasks (worker, task, prefetchable)
+    select born.id, skill.task, skill.task <> all(%(no_prefetch)s::text[])
       from born
-     cross join unnest(%(skills)s::text[]) as skill (task)
+     cross join unnest(%(listed_tasks)s::text[]) as skill (task)
 )
 select born.id
   from born

@@ -1,4 +1,4 @@
-"""What happened to a run and when, in words."""
+"""Events of a run as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT_EVENTS = 100
 MAX_EVENTS = 2_000
 
 RUN_ACTIONS = ("cancel run", "retry run", "signal run", "release run", "fork run")
-"""What people do to runs; other things may go by a number, too."""
+"""Actions of operators on runs. The subject of another action may be the same number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class RunEventView:
     key: str
     at: datetime
     kind: str
-    """job, step, signal or person: whose doing it was."""
+    """Source of the event: job, step, signal or person."""
     state: str
-    """Of those that have an icon; or empty."""
+    """A state that has an icon, or ""."""
     text: str
     job: int | None
     name: str
@@ -45,11 +45,13 @@ def event_views(
     may_see_payloads: bool,
     limit: int = DEFAULT_EVENTS,
 ) -> list[RunEventView]:
-    """The last first. `names`: of the jobs; what has none there is the run itself."""
+    """Return the events, the latest first. `names` maps jobs to their names; an id without a name is the
+    run itself.
+    """
     views = [_event_view(each, names, may_see_payloads=may_see_payloads) for each in event_rows]
     views += [_audit_event(each) for each in audit_entries if each.action in RUN_ACTIONS]
     views.sort(key=lambda event: event.at, reverse=True)
-    # Several can happen to the same thing in one moment.
+    # Keys must be unique: several events of one job can have the same time.
     times: Counter[str] = Counter()
     for index, event in reversed(list(enumerate(views))):
         times[event.key] += 1
@@ -85,9 +87,9 @@ def _describe(each: RunEventRow) -> tuple[str, str, str]:
             return "job", "", f"{attempt} began"
         case "claimed":
             return "job", "running", f"{attempt} claimed by a worker"
-        case "asleep":
+        case "sleeping":
             text = f"waits for {each.name}" if each.name else "sleeps"
-            return "job", "asleep", text
+            return "job", "sleeping", text
         case "unwanted":
             return "job", "", "was asked to stop"
         case "quarantined":
@@ -95,7 +97,7 @@ def _describe(each: RunEventRow) -> tuple[str, str, str]:
         case "signal":
             return "signal", "", f"signal {each.name} was sent"
         case "sleep":
-            return "step", "asleep", "sleeps"
+            return "step", "sleeping", "sleeps"
         case "wait":
             ended = each.error is None
             return "step", "", f"wait for {each.name}" + ("" if ended else " ran out of time")

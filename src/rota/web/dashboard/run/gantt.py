@@ -1,7 +1,7 @@
-"""When the jobs of a run waited, ran and slept, as far as it was written down.
+"""Timeline of a run: when its jobs were queued, running and sleeping, as far as it was recorded.
 
-When a job was claimed is known while it runs, and after that from when it ended and how long it took. What
-it did before it lay down to sleep is told by its steps.
+The time of the claim is known while a job runs; after that it is the end of the attempt minus its duration.
+The parts of an attempt before a sleep are derived from its steps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rota.store.read.runs import AttemptRow, JobAttemptRow, JobRow, RunDetailRow
 from rota.web.dashboard.run.graph import PARENT_KEY, GraphPicture
 
 MAX_ROWS = 120
-"""So many lines are drawn."""
+"""Limit of rows drawn."""
 FINAL_STATES = ("succeeded", "failed", "cancelled", "expired", "skipped")
 
 _MIN_WAIT = timedelta(milliseconds=1)
@@ -24,8 +24,10 @@ _ROUNDING_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0, 1_800.0, 7_200.0, 43
 
 
 def rounded_now(start: datetime, now: datetime, rows: int) -> datetime:
-    """Now, a little coarser the longer it goes on and the more there is to draw: what has hardly changed is
-    not drawn anew."""
+    """Return `now`, rounded up more coarsely the longer the run lasts and the more rows it has.
+
+    A timeline that has hardly changed is then not drawn again.
+    """
     seconds = max((now - start).total_seconds(), 0.0)
     finest = seconds / (200 if rows <= 40 else 50)
     quantum = next((each for each in _ROUNDING_SECONDS if each >= finest), _ROUNDING_SECONDS[-1])
@@ -39,7 +41,7 @@ def rows_of_run(
     queued_at: Mapping[int, datetime],
     now: datetime,
 ) -> list[GanttRow]:
-    """A line for each box of the graph, in its order, so many of them."""
+    """Return a row for each box of the graph, sorted by the start of its first bar."""
     attempts_by_job: dict[int, list[JobAttemptRow]] = {}
     for each in attempts:
         attempts_by_job.setdefault(each.job, []).append(each)
@@ -72,7 +74,7 @@ def _first_start(row: GanttRow) -> tuple[bool, datetime | None]:
 
 
 def queued_since(jobs: Sequence[JobRow], created: datetime) -> dict[int, datetime]:
-    """When each job could run: when the last one before it had ended."""
+    """Return the time from which each job could run: the end of its last predecessor."""
     found = {job.job: created for job in jobs}
     for job in jobs:
         if job.finished is not None:
@@ -95,7 +97,7 @@ def bars_of_job(
         hint = f"attempt {each.attempt}, {each.state}"
         began = each.at - timedelta(seconds=each.seconds or 0.0)
         if each.seconds is None and each.state == "failed":
-            # When it began is known to nobody but its worker, which is gone.
+            # Only the lost worker knew when the attempt began.
             began, hint = (
                 min(at, each.at),
                 f"attempt {each.attempt}: waited, and ran until it was lost",
@@ -103,17 +105,17 @@ def bars_of_job(
         _add_queued(bars, at, began)
         bars.append(GanttBar("attempt", began, each.at, each.state, hint))
         at = each.at
-    running_since: datetime | None = None  # since when, as far as its steps tell
+    running_since: datetime | None = None  # as far as its steps show
     for step in run_steps:
         start, end = _interval(step, job, now, at)
         if end <= at:
-            continue  # of an attempt before
+            continue  # of an earlier attempt
         if step.kind == "step":
             running_since = running_since or max(start, at)
             continue
         _add_running(bars, at, running_since, start, job)
         text = "slept" if step.kind == "sleep" else f"waited for {step.name}"
-        bars.append(GanttBar("asleep", max(start, at), end, "asleep", text))
+        bars.append(GanttBar("sleeping", max(start, at), end, "sleeping", text))
         at, running_since = end, None
     return bars + _last_bars(job, at, now)
 
@@ -125,7 +127,7 @@ def _add_running(
     until: datetime,
     job: JobRow | RunDetailRow,
 ) -> None:
-    """What lies between two sleeps."""
+    """Add the bars between two sleeps."""
     if running_since is None or running_since >= until:
         _add_queued(bars, at, until)
         return
@@ -146,10 +148,12 @@ def _last_bars(job: JobRow | RunDetailRow, at: datetime, now: datetime) -> list[
     elif job.state == "running":
         _add_queued(bars, at, job.since)
         bars.append(GanttBar("running", min(job.since, now), now, "running", attempt))
-    elif job.state == "asleep":
+    elif job.state == "sleeping":
         if at < now:
-            bars.append(GanttBar("asleep", min(max(at, job.since), now), now, "asleep", "asleep"))
-    elif job.state == "ready":
+            bars.append(
+                GanttBar("sleeping", min(max(at, job.since), now), now, "sleeping", "sleeping")
+            )
+    elif job.state == "queued":
         _add_queued(bars, at, now)
     elif job.state == "quarantined":
         bars.append(GanttBar("mark", job.since, job.since, "quarantined", "put in quarantine"))
@@ -158,7 +162,7 @@ def _last_bars(job: JobRow | RunDetailRow, at: datetime, now: datetime) -> list[
 
 def _add_queued(bars: list[GanttBar], start: datetime, end: datetime) -> None:
     if end - start > _MIN_WAIT:
-        bars.append(GanttBar("queued", start, end, "ready", "waited for its turn"))
+        bars.append(GanttBar("queued", start, end, "queued", "waited for its turn"))
 
 
 def _interval(
@@ -171,11 +175,11 @@ def _interval(
         return step.at, min(step.until or step.at, job_end)
     if step.open:
         return step.at, job_end
-    return min(before, step.at), step.at  # when it began to wait is not known any more
+    return min(before, step.at), step.at  # the start of the wait is no longer recorded
 
 
 def merge_bars(bars: Iterable[GanttBar]) -> list[GanttBar]:
-    """Of many jobs on one line: what overlaps is one, in the state that somebody should look at first."""
+    """Merge overlapping bars of many jobs in one row; the merged bar has the state that is most urgent."""
     kinds: dict[BarKind, list[GanttBar]] = {}
     for bar in bars:
         kinds.setdefault(bar.kind, []).append(bar)
@@ -210,7 +214,7 @@ def rows_of_job(
     run_steps: Sequence[RunStepRow],
     now: datetime,
 ) -> list[GanttRow]:
-    """A line for the job, and one for each thing its code did."""
+    """Return a row for the job, and one for each step, sleep and wait."""
     rows = [
         GanttRow(
             str(id), job.task, job.state, bars_of_job(job, attempts, run_steps, job.created, now)
@@ -226,7 +230,7 @@ def rows_of_job(
             bar = GanttBar("running", start, end, state, name)
         else:
             name = "sleep" if kind == "sleep" else f"wait for {name}"
-            state = "asleep" if job.finished is None and end >= now else "succeeded"
-            bar = GanttBar("asleep", start, end, "asleep", name)
+            state = "sleeping" if job.finished is None and end >= now else "succeeded"
+            bar = GanttBar("sleeping", start, end, "sleeping", name)
         rows.append(GanttRow(f"{kind} {index}", name, state, [bar], is_nested=True))
     return rows

@@ -1,7 +1,7 @@
-"""The graph of a run: laid out once for each shape there is, coloured anew for each look.
+"""Graph of a run: laid out once for each shape, coloured for each rendering.
 
-A run of two thousand jobs is drawn as a few hundred boxes at most (`rota.drawing.grouping`); whoever wants
-to see the jobs that one of them stands for opens it.
+A run of two thousand jobs is drawn as a few hundred boxes at most (`rota.drawing.grouping`). A box that
+represents many jobs can be expanded.
 """
 
 from __future__ import annotations
@@ -30,15 +30,14 @@ from rota.web.dashboard.run.job import progress_fraction
 from rota.web.dashboard.template_helpers import format_count, format_duration
 
 MAX_SHAPES = 128
-"""So many are remembered."""
+"""Size of each cache of shapes."""
 PARENT_KEY = "caller"
-"""The job whose calls a run is."""
+"""Key of the box of the parent job, in a run that holds the calls of a job."""
 
 
 @dataclass(frozen=True, slots=True)
 class GraphShape:
-    """What a graph looks like, whatever becomes of its jobs. They are numbers here, in the order of the
-    run."""
+    """Layout of a graph, independent of job states. Jobs are numbers, in the order of the run."""
 
     grouped: GroupedGraph
     layout: GraphLayout
@@ -51,7 +50,7 @@ class GraphPicture:
     shape: GraphShape
     details: Mapping[str, NodeDetails]
     members: Mapping[str, list[JobRow]]
-    """The jobs behind each box."""
+    """Jobs of each box."""
     expanded: tuple[str, ...]
 
     def svg(self, title: str, chosen: str) -> str:
@@ -61,7 +60,7 @@ class GraphPicture:
         )
 
     def states_json(self) -> str:
-        """What may have changed since it was drawn, for a script."""
+        """Return as JSON the details of each box that may change after drawing, for a script."""
         return json.dumps(
             [
                 [
@@ -78,7 +77,7 @@ class GraphPicture:
         )
 
     def key_of(self, job: int | None) -> str:
-        """The box that a job is drawn in, by itself or with others."""
+        """Return the box that shows a job, alone or in a group."""
         for key, jobs in self.members.items():
             if any(each.job == job for each in jobs):
                 return key
@@ -119,7 +118,7 @@ def name_of(job: JobRow, run: FlowDetailRow) -> str:
 
 _shapes_by_digest: OrderedDict[bytes, GraphShape] = OrderedDict()
 _shapes_by_run: OrderedDict[object, GraphShape] = OrderedDict()
-"""The graph of a run never changes; many runs have the same."""
+"""Shapes by run: the graph of a run never changes, and many runs have the same one."""
 
 
 def _find_shape(
@@ -170,7 +169,7 @@ def _lay_out(
                 if job not in inputs[successor]:
                     after.add((str(job), str(successor)))
     else:
-        # Calls are the caller's; which of them waits for which is only a matter of how many run at a time.
+        # The jobs are calls of one parent job. Edges between them only reflect the concurrency limit.
         predecessors = {PARENT_KEY: [], **{key: [PARENT_KEY] for key in predecessors}}
         kinds[PARENT_KEY] = PARENT_KEY
     grouped = group(Graph(predecessors), kinds, after=after, expanded=expanded)
@@ -178,7 +177,7 @@ def _lay_out(
     for key in grouped.graph.order:
         if key in grouped.members:
             labels[key] = _group_name([names[int(each)] for each in grouped.members[key]])
-        else:  # the caller's name is not known here, but there is room for it
+        else:  # the parent's name is not known here; reserve room for it
             labels[key] = "x" * 24 if key == PARENT_KEY else names[int(key)]
     layout = layout_boxes(grouped.graph, labels)
     return GraphShape(grouped, layout, draw_edges(layout, grouped.after), labels)
@@ -188,7 +187,7 @@ _DIGITS = re.compile("[0-9]+")
 
 
 def _group_name(names: Sequence[str]) -> str:
-    """Of many: theirs if it is one, but for numbers in it."""
+    """Return the name of a group: the common name of its jobs, ignoring digits."""
     for found in (names, [_DIGITS.sub("*", each) for each in names]):
         different = list(dict.fromkeys(found))
         if len(different) == 1:
@@ -196,7 +195,7 @@ def _group_name(names: Sequence[str]) -> str:
     return f"{different[0]} and others × {format_count(len(names))}"
 
 
-# What is said of each box
+# Details of the boxes
 
 
 def _job_details(job: JobRow, name: str, query_prefix: str) -> NodeDetails:
@@ -205,11 +204,11 @@ def _job_details(job: JobRow, name: str, query_prefix: str) -> NodeDetails:
         texts.append(f"attempt {job.attempt}")
     elif job.state in ("succeeded", "failed") and job.seconds is not None:
         texts.append(format_duration(job.seconds))
-    if job.state == "asleep" and job.awaits:
+    if job.state == "sleeping" and job.awaits:
         texts.append(f"for {', '.join(job.awaits)}")
     shares: list[Share] = []
     fraction = None if job.done is None else progress_fraction(job.done, job.total)
-    if job.state in ("running", "asleep") and fraction is not None:
+    if job.state in ("running", "sleeping") and fraction is not None:
         shares = [("running", fraction)]
         texts.append(f"{fraction:.0%}")
     href = f"?{query_prefix}job={job.job}"
@@ -235,6 +234,6 @@ def _parent_details(run: FlowDetailRow, parent_job: RunDetailRow | None) -> Node
 
 
 def count_states(jobs: Sequence[Any]) -> list[tuple[str, int]]:
-    """How many are in which state, those somebody should look at first."""
+    """Return the number of jobs by state, the most urgent state first."""
     counted = Counter(job.state for job in jobs)
     return [(state, counted[state]) for state in STATES if counted[state]]

@@ -1,4 +1,4 @@
-"""One job, with all there is to say about it: for a page of its own, or beside the graph of its run."""
+"""Details of one job, for its own page or beside the graph of its run."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MAX_STEPS = 200
 MAX_LOG_LINES = 200
 MAX_SIGNALS = 100
 MAX_CHILDREN = 50
-"""At most so many of each are shown."""
+"""Limits of the lists on the page."""
 
 MAX_CHARACTERS = 20_000
-"""Of what went in or came out; the rest is for programs."""
+"""Characters shown of an input or result; the command line has the rest."""
 
 MAX_EDITABLE_BYTES = 500_000
-"""Bytes of an input that can be changed in a page."""
+"""Size of an input up to which it can be edited in the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,12 @@ class StepView:
 
 @dataclass(frozen=True, slots=True)
 class SignalView:
-    """A signal: what was said, or is waited for."""
+    """A signal that was sent or is awaited."""
 
     name: str
     at: datetime | None
     payload_preview: str | None
-    """How it begins."""
+    """The beginning of the payload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +67,14 @@ class JobView:
     attempt_rows: list[runs.AttemptRow]
     steps: list[StepView]
     step_names: list[str]
-    """As the code calls them, each once, the first first."""
+    """Names of the steps in the code, each once, in order."""
     step_count: int
     run_steps: list[run_history.RunStepRow]
     signals: list[SignalView]
     children: list[runs.ChildRunRow]
     progress: job_detail.JobProgressRow | None
     progress_text: str
-    """`4 of 10`."""
+    """For example `4 of 10`."""
     logs: list[job_detail.LogRow]
     log_count: int
     trace: str | None
@@ -92,18 +92,18 @@ class JobView:
 
     @property
     def has_more_logs(self) -> bool:
-        """There may be more than were counted."""
+        """True if there may be more lines than were counted."""
         return self.log_count >= job_detail.MAX_COUNTED_LINES
 
     @property
     def progress_fraction(self) -> float | None:
-        """How much of the whole is done; None: nobody knows."""
+        """Share of the work done; None if it is unknown."""
         progress = self.progress
         return None if progress is None else progress_fraction(progress.done, progress.total)
 
 
 def job_queries(id: int, *, may_see_payloads: bool) -> tuple[Query[Any], ...]:
-    """What to ask, for `sheet` to read. Signals are asked of the run."""
+    """Return the queries whose answers `build_job_view` reads. Signals are read with the run instead."""
     return (
         runs.run(id),
         runs.attempts(id),
@@ -117,7 +117,7 @@ def job_queries(id: int, *, may_see_payloads: bool) -> tuple[Query[Any], ...]:
 
 
 QUERY_COUNT = 8
-"""Answers that `sheet` wants."""
+"""Number of answers that `build_job_view` reads."""
 
 
 def build_job_view(
@@ -161,7 +161,7 @@ def build_job_view(
 def _attempts(
     job: runs.RunDetailRow, rows: list[runs.AttemptRow], *, may_see_payloads: bool
 ) -> list[AttemptView]:
-    """The last one first."""
+    """Return the attempts, the latest first."""
     found = [
         AttemptView(*(each.attempt, each.state, each.worker, each.at, each.seconds), failed)
         for each in rows
@@ -195,7 +195,7 @@ def _state(each: job_detail.StepRow, *, is_finished: bool) -> str:
     if each.open:
         if is_finished:
             return "cancelled"
-        return "asleep" if each.kind == "wait" else "failed"
+        return "sleeping" if each.kind == "wait" else "failed"
     return "failed" if each.error is not None else "succeeded"
 
 
@@ -215,27 +215,26 @@ def signal_views(
 
 
 def trace_id(found: list[str]) -> str | None:
-    """Of a W3C traceparent."""
+    """Return the trace id of a W3C traceparent."""
     return found[0].split("-")[1] if found else None
 
 
 def progress_fraction(done: float, total: float | None) -> float | None:
-    """How much of the whole is done; None: that makes no sense."""
+    """Return the share of the work done, or None if `total` is unknown, zero or not finite."""
     if not total or not math.isfinite(total) or not math.isfinite(done):
         return None
     return min(max(done / total, 0.0), 1.0)
 
 
 def editable_json(document: bytes | None) -> str | None:
-    """The whole of it, for somebody to change; None: it is too long for that."""
+    """Return the whole document for editing, or None if it is too long."""
     if document is None or len(document) > MAX_EDITABLE_BYTES:
         return None
     return msgspec.json.format(document, indent=2).decode()
 
 
 def format_json(document: bytes | None) -> str | None:
-    """JSON as people read it. Numbers stay as they were written, however large; nothing is left out but the
-    end of what is very long."""
+    """Return JSON indented, with numbers exactly as stored, and truncated if it is very long."""
     if document is None:
         return None
     text = msgspec.json.format(document, indent=2).decode()

@@ -1,8 +1,7 @@
-"""A run: its graph, its timeline and what happened, side by side; and all there is to say about one of its
-jobs.
+"""Run page: graph, timeline and events of a run, and the details of one of its jobs.
 
-The same page shows a run of a task, a flow's, the calls that a job has made, and a job of one of those.
-Which job is looked at, and which boxes of the graph are opened, stands in its address.
+The same page shows a run of a task, a run of a flow, the calls of a job, and a single job. The selected job
+and the expanded boxes of the graph are part of the address.
 """
 
 from __future__ import annotations
@@ -47,16 +46,16 @@ from rota.web.dashboard.run.job import (
 pages = Pages()
 
 MAX_GROUP_JOBS = 50
-"""Jobs that are listed of a box that stands for many."""
+"""Limit of jobs listed for a box that represents many."""
 MAX_AUDIT_ENTRIES = 50
-OPEN_STATES = ("waiting", "ready", "asleep", "running", "quarantined")
+OPEN_STATES = ("waiting", "queued", "sleeping", "running", "quarantined")
 
 
 class RunPageQuery(msgspec.Struct, forbid_unknown_fields=True):
     job: Annotated[int, Meta(ge=1, le=MAX_INT64)] | None = None
-    """Of the run: which is looked at."""
+    """Selected job of the run."""
     group: Annotated[str, Meta(pattern="^[0-9]{1,6}~$")] | None = None
-    """A box that stands for many, which is looked at."""
+    """Selected box that represents many jobs."""
     open: Annotated[str, Meta(pattern=r"^[0-9]{1,6}~(\.[0-9]{1,6}~){0,19}$")] | None = None
     """Boxes whose jobs are drawn one by one."""
     events: Annotated[int, Meta(ge=1, le=MAX_EVENTS)] = DEFAULT_EVENTS
@@ -64,7 +63,7 @@ class RunPageQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class TimelineView:
-    """Drawn where it is shown."""
+    """A timeline, drawn by the template."""
 
     rows: list[GanttRow]
     start: datetime
@@ -89,7 +88,7 @@ class TimelineView:
 
 @dataclass(frozen=True, slots=True)
 class FlowRunView:
-    """A run of a flow, or of calls."""
+    """A run of a flow, or the run that holds the calls of a job."""
 
     run: read_runs.FlowDetailRow
     jobs: list[read_runs.JobRow]
@@ -100,7 +99,7 @@ class FlowRunView:
     signals: list[SignalView]
     error: ErrorDetail | None
     failed_job: read_runs.JobRow | None
-    """The first job that did."""
+    """The first job that failed."""
     trace: str | None
     input: str | None
     result: str | None
@@ -111,12 +110,12 @@ class FlowRunView:
 
     @property
     def tasks(self) -> list[str]:
-        """To fork from."""
+        """Tasks from which the run can be forked."""
         return list(dict.fromkeys(name_of(each, self.run) for each in self.jobs))
 
     @property
     def awaited(self) -> list[str]:
-        """Signals that somebody waits for."""
+        """Signals that jobs wait for."""
         return list(dict.fromkeys(name for job in self.jobs for name in job.awaits or ()))
 
 
@@ -240,7 +239,7 @@ def _chosen_box(picture: GraphPicture, query: RunPageQuery) -> str:
 
 
 def _group_view(picture: GraphPicture, query: RunPageQuery) -> dict[str, Any] | None:
-    """The jobs of a box that stands for many, those somebody should look at first."""
+    """Return the jobs of a box that represents many, the most urgent first."""
     if query.group is None or query.group not in picture.shape.grouped.members:
         return None
     members = picture.members[query.group]
@@ -353,7 +352,7 @@ async def _job_page(
 
 
 def _audit_limit(context: RequestContext) -> int:
-    """Who did what by hand is for those who may read the audit log."""
+    """Return the number of audit entries to read: 0 unless the viewer may read the audit log."""
     return MAX_AUDIT_ENTRIES if context.caller.has_role(Role.ADMIN) else 0
 
 

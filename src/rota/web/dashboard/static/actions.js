@@ -1,7 +1,7 @@
 // @ts-check
-// What buttons and forms do: they ask the API, as JSON, once it was confirmed, and say what it answered. A form's
-// named fields are the body: `data-type` says what a field is (number, boolean, json, list); what is empty is left
-// out. Numbers in JSON are sent as they were written, however long they are.
+// Actions of buttons and forms: confirm, send a JSON request to the API, and show the result. The named fields of a
+// form are the body. `data-type` is the type of a field (number, boolean, json, list); empty fields are omitted.
+// Numbers in JSON are sent exactly as written, whatever their length.
 
 const toasts = document.querySelector("[data-toasts]");
 const dialog = /** @type {HTMLDialogElement | null} */ (document.querySelector("[data-dialog]"));
@@ -12,7 +12,7 @@ export function tell(words, kind = "good") {
   toast.className = `toast ${kind}`;
   toast.textContent = words;
   if (kind === "bad") toast.setAttribute("role", "alert");
-  // Beside an open dialog nothing is seen clearly, or read out.
+  // Content outside of an open modal dialog is dimmed and not read by screen readers.
   (document.querySelector("dialog[open]") ?? toasts)?.append(toast);
   setTimeout(() => toast.remove(), kind === "bad" ? 12000 : 5000);
 }
@@ -33,7 +33,7 @@ export function confirmed(words, how = {}) {
   );
 }
 
-/** Asks the API. Answers what it says; throws an Error with its message when it refuses.
+/** Send a request to the API and return its response; throw an Error with its message if it fails.
  * @param {string} method @param {string} url @param {string} body */
 export async function ask(method, url, body = "{}") {
   const response = await fetch(url, {
@@ -50,7 +50,7 @@ export async function ask(method, url, body = "{}") {
   try {
     answer = text === "" ? null : JSON.parse(text);
   } catch {
-    // said below
+    // reported below
   }
   if (response.ok) return answer;
   throw new Error(answer?.error?.message ?? `it answered ${response.status}`);
@@ -69,7 +69,7 @@ export function bodyOf(form) {
   return `{${parts.join(",")}}`;
 }
 
-/** A field as JSON; null: it is left out.
+/** Return a field as JSON, or null to omit it.
  * @param {HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement} field */
 function written(field) {
   const value = field.value.trim();
@@ -136,7 +136,7 @@ document.addEventListener("click", (event) => {
   if (closer) closer.closest("dialog")?.close();
   const copier = target.closest("[data-copy]");
   if (copier instanceof HTMLElement) {
-    // There is no clipboard on a page that came by plain HTTP from another machine.
+    // A page loaded over plain HTTP from another machine has no clipboard.
     const copying = navigator.clipboard?.writeText(copier.dataset.copy ?? "") ?? Promise.reject();
     copying.then(() => tell("copied"), () => tell("this browser does not let it be copied", "bad"));
     return;

@@ -1,5 +1,5 @@
 // @ts-check
-// What every page has: it stays current, says how long ago things were, and does what its buttons say.
+// Scripts of every page: live updates, relative times, actions and keyboard shortcuts.
 import "./actions.js";
 import "./keys.js";
 import "./live.js";

@@ -1,12 +1,12 @@
 // @ts-check
-// The colours of a graph: what the server says of each job is put into its box, without drawing anything anew. What
-// changes are classes, words and small bars.
+// Colours of a graph: the state of each job is applied to its box, without drawing the graph again. Only classes,
+// texts and small bars change.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 let seen = "";
 
-/** Gives each box what is known of it now. Answers which is chosen.
+/** Update every box with its current state, and return the key of the selected one.
  * @param {SVGSVGElement} board */
 export function colour(board) {
   const told = /** @type {HTMLElement | null} */ (document.querySelector("[data-cards]"));
@@ -49,7 +49,7 @@ function bars(job, shares) {
   let at = 12;
   const made = shares.filter(([, share]) => share > 0).map(([state, share]) => {
     const bar = document.createElementNS(SVG, "rect");
-    const long = Math.max(0, Math.min(Math.max((end - 12) * share, 3), end - at)); // none is too small to be seen
+    const long = Math.max(0, Math.min(Math.max((end - 12) * share, 3), end - at)); // always wide enough to be visible
     const said = { class: `share ${state || "plain"}`, x: at, y: 46, width: long, height: 3 };
     for (const [name, value] of Object.entries(said)) bar.setAttribute(name, String(value));
     at += long;

@@ -1,5 +1,5 @@
 // @ts-check
-// The graph of a run: it can be moved and made larger with mouse, fingers and keys. It is drawn once, by the server.
+// Graph of a run: pan and zoom with mouse, touch and keys. The server draws it once.
 import { colour } from "./colours.js";
 
 const SMALLEST = 0.05;
@@ -34,7 +34,7 @@ function start(view, board, world) {
     const wide = view.clientWidth;
     const high = Math.min(innerHeight * 0.64, 560);
     const all = Math.min(wide / whole.width, high / whole.height, 1);
-    // What would be too small to read is begun at its left, and moved.
+    // A graph that would be too small to read begins at its left edge, and can be panned.
     scale = Math.max(all, Math.min(READABLE, high / whole.height), SMALLEST);
     view.style.minHeight = `${Math.min(Math.max(whole.height * scale, 200), high)}px`;
     x = Math.max((wide - whole.width * scale) / 2, 0);
@@ -54,13 +54,13 @@ function start(view, board, world) {
   /** @param {number} right @param {number} down */
   function move(right, down) {
     const { clientWidth: wide, clientHeight: high } = view;
-    // Some of it always stays in sight.
+    // A part of it always stays visible.
     x = Math.min(Math.max(x + right, 80 - whole.width * scale), wide - 80);
     y = Math.min(Math.max(y + down, 60 - whole.height * scale), high - 60);
     draw();
   }
 
-  // Mouse and fingers
+  // Mouse and touch
 
   /** @type {Map<number, {x: number, y: number}>} */
   const fingers = new Map();
@@ -94,7 +94,7 @@ function start(view, board, world) {
       if (fingers.size === 0) view.classList.remove("moving");
     });
   }
-  // Whoever has moved it did not mean to choose anything, whatever the browser takes for clicked.
+  // The click at the end of a pan does not select anything.
   view.addEventListener("click", (event) => {
     if (moved >= 5) {
       event.preventDefault();
@@ -141,10 +141,10 @@ function start(view, board, world) {
     const down = Math.max(room.top + 24 - box.top, 0) || Math.min(room.bottom - 24 - box.bottom, 0);
     if (right || down) move(right, down);
   }
-  // A job that is reached with Tab, or chosen elsewhere, comes into sight.
-  view.addEventListener("focusin", (event) => { // an SVG that listens for this could be reached itself
+  // Scroll to a job that gets the focus or is selected elsewhere.
+  view.addEventListener("focusin", (event) => { // not on the SVG, which would become focusable itself
     const job = /** @type {Element} */ (event.target).closest(".job");
-    view.scrollTo(0, 0); // a browser has its own idea of that
+    view.scrollTo(0, 0); // undo the scrolling of the browser
     if (job?.matches(":focus-visible")) sight(job);
   });
 

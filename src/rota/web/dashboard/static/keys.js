@@ -1,5 +1,5 @@
 // @ts-check
-// The keyboard: `/` finds, `g` and a letter goes to a page, `j` and `k` move through a table, Enter opens, `?` says all this.
+// Keyboard shortcuts: `/` search, `g` and a letter open a page, `j` and `k` move in a table, Enter open, `?` help.
 import { tell } from "./actions.js";
 
 const root = document.body.dataset.root ?? "";

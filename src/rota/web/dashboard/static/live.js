@@ -1,6 +1,6 @@
 // @ts-check
-// Keeps a page current: parts that have changed on the server come as events and are put in their place. Nothing
-// is asked for while nobody looks. What somebody is doing (a field, a selection, what is unfolded) stays as it is.
+// Live updates: changed parts of the page arrive as events and replace the old ones. A hidden page has no stream. The
+// state of the viewer's work (fields, selection, expanded details) is kept.
 import { morph } from "./morph.js";
 import { refreshTimes } from "./times.js";
 
@@ -33,7 +33,7 @@ function swap(place, html) {
   place.dispatchEvent(new CustomEvent("rota:swapped", { bubbles: true }));
 }
 
-/** Follow the page that the address names. */
+/** Open the stream of the page at the current address. */
 export function look() {
   source?.close();
   const page = location.pathname.slice(root.length) + location.search;
@@ -50,12 +50,12 @@ export function look() {
   source.addEventListener("refused", (event) => complain(JSON.parse(event.data).message));
   source.addEventListener("error", () => {
     show("lost", "not live");
-    // A stream ends now and then on purpose, and is back within a second; a refused one does not come back.
+    // The server ends a stream regularly and the browser reconnects within a second; it does not after a refusal.
     if (source?.readyState === EventSource.CLOSED) setTimeout(() => !document.hidden && look(), 3000);
   });
 }
 
-/** Go to another address of the same page: only its live parts are changed.
+/** Go to another address of the same page: only its live parts change.
  * @param {string} url */
 export async function go(url) {
   history.pushState(null, "", url);
@@ -82,7 +82,7 @@ function rest() {
 
 if (state && document.querySelector("main [data-live]")) {
   document.addEventListener("visibilitychange", () => (document.hidden ? rest() : look()));
-  // Before the page goes, so that no stream is counted as lost.
+  // Close before the page is unloaded, so that the stream does not count as lost.
   addEventListener("pagehide", rest);
   addEventListener("pageshow", (event) => event.persisted && look());
   addEventListener("popstate", follow);

@@ -1,8 +1,8 @@
 // @ts-check
-// Makes an element's content what some HTML says, and touches only what differs: elements that stay keep their
-// focus, their selection, their scroll position and what somebody typed or unfolded.
+// Updates the content of an element to match HTML, and changes only the differences: remaining elements keep their
+// focus, selection and scroll position, typed text and expanded details.
 
-// What whoever looks has done to an element: unfolded it, chosen it, sent it.
+// Attributes that the viewer's actions set: expanded, selected, sent.
 const OWN = new Set(["open", "aria-pressed", "data-chosen", "disabled"]);
 
 /** @param {Element} place @param {string} html */
@@ -27,7 +27,7 @@ function same(old, wanted) {
 
 /** @param {Node} place @param {Node} wanted */
 function children(place, wanted) {
-  // First what is gone: what stays is then in its place, and need not be moved, which would take its focus.
+  // Remove missing elements first: the rest is then in place and need not be moved, which would lose the focus.
   const wantedKeys = new Set([...wanted.childNodes].map(keyOf));
   /** @type {Map<string, Node>} */
   const known = new Map();

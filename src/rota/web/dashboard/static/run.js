@@ -1,10 +1,10 @@
 // @ts-check
-// What the page of a run does: choosing a job anywhere shows it everywhere, events can be filtered, JSON is checked
-// while it is written.
+// Run page: a job selected anywhere is shown everywhere, events can be filtered, and JSON is validated while it is
+// typed.
 import { go } from "./live.js";
 import "./graph.js";
 
-// A link to a job of this run changes what is chosen, and nothing else of the page.
+// A link to a job of this run changes only the selection.
 document.addEventListener("click", (event) => {
   if (event.defaultPrevented || event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   const link = /** @type {Element} */ (event.target).closest("a[data-choose], svg a[data-key]");
@@ -38,7 +38,7 @@ document.addEventListener("rota:swapped", (event) => {
 
 // JSON
 
-/** What is wrong with it; empty: nothing. @param {HTMLTextAreaElement} field */
+/** Return the error in the field, or "". @param {HTMLTextAreaElement} field */
 function fault(field) {
   const text = field.value.trim();
   if (text === "") return "";

@@ -1,7 +1,7 @@
 // @ts-check
-// What is done to several runs: to those that are selected, or to everything that matches. Everything is counted
-// first, and the number is named before anything is done; then it is done portion by portion, which can be stopped.
-// Runs that start after they were counted are not touched: the count says up to which number it goes.
+// Bulk actions on the selected runs, or on all that match. For all that match, the runs are counted and the number is
+// confirmed first. The action is applied in batches and can be stopped. Runs that start after the count are not
+// affected: the count returns the last id it covers.
 import { ask, confirmed, tell } from "./actions.js";
 
 /** @typedef {{count: number, exact: boolean, upto: string}} Counted */
@@ -35,7 +35,7 @@ function isEverything() {
   return everything?.getAttribute("aria-pressed") === "true";
 }
 
-/** Say what is selected, and let be done what can be done to it. */
+/** Update the selection text and enable the actions. */
 function refresh() {
   const [count, there] = [picked().length, boxes().length];
   if (all) {
@@ -53,7 +53,7 @@ function many(count, exact = true) {
   return `${exact ? "" : "at least "}${count.toLocaleString("en")} ${count === 1 ? "run" : "runs"}`;
 }
 
-/** What matches, in words.
+/** Return the filter as text.
  * @returns {string} */
 function matching() {
   const told = Object.entries(meant).map(([name, value]) => `${name} ${value}`);
@@ -62,7 +62,7 @@ function matching() {
 
 let busy = false;
 
-/** One at a time: a question that is on its way must not be answered together with another.
+/** Begin an action unless one is in progress: two confirmations must not overlap.
  * @param {"cancel" | "retry"} act */
 async function begin(act) {
   if (busy) return;
@@ -90,14 +90,14 @@ async function decide(act) {
     tell(`there is nothing to ${verb}${matching()}`);
     return;
   }
-  // Also what somebody has cancelled on purpose: that has to be said.
+  // This includes runs that were cancelled on purpose, so the question must mention it.
   const which = act === "retry" && !("state" in meant) ? " that failed, expired or were cancelled" : "";
   const question = `${capital(verb)} ${many(found.count, found.exact)}${which}${matching()}? Those that start from now on are not touched.`;
   if (await confirmed(question, { yes: verb, danger }))
     await go(act, { ...meant, upto: found.upto }, found.count, found.exact);
 }
 
-/** Portion by portion, until there are no more or somebody stops it.
+/** Apply the action in batches until none is left or the user stops it.
  * @param {"cancel" | "retry"} act @param {Record<string, unknown>} body @param {number} count @param {boolean} exact */
 async function go(act, body, count, exact) {
   const { done: word, skipped: late } = WORDS[act];
@@ -169,7 +169,7 @@ card?.addEventListener("click", (event) => {
   }
 });
 
-// What is on the page changes by itself; a browser may also remember what was ticked.
+// Live updates change the rows, and a browser may restore checkboxes.
 document.addEventListener("rota:swapped", refresh);
 addEventListener("pageshow", refresh);
 refresh();

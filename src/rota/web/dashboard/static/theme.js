@@ -1,6 +1,6 @@
 // @ts-check
-// Light or dark: as the system says, until somebody says otherwise. Loaded before the page is drawn, so nothing
-// flashes; that is why it is no module.
+// Light or dark mode: the system's preference until the user changes it. Loaded before the page is drawn to avoid a
+// flash, therefore not a module.
 (() => {
   const kept = localStorage.getItem("rota-theme");
   if (kept === "light" || kept === "dark") document.documentElement.dataset.theme = kept;

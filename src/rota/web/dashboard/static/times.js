@@ -1,5 +1,5 @@
 // @ts-check
-// Says how long ago something was, or in how long it will be, by the database's clock as it was when the page came.
+// Relative times, by the database's clock at the time the page was loaded.
 
 const offset = document.body.dataset.now ? Date.parse(document.body.dataset.now) - Date.now() : 0;
 

@@ -1,5 +1,0 @@
--- The alerts of these kinds that are open.
-select alerts.id, alerts.kind, alerts.subject, alerts.message, alerts.calm
-  from rota.alerts
- where alerts.cleared is null
-   and alerts.kind = any(%(kinds)s::text[])

@@ -1,2 +1,0 @@
--- Note that so many completions of a process were refused.
-insert into rota.refusals (host, pid, jobs) values (%(host)s, %(pid)s::int, %(jobs)s::int)

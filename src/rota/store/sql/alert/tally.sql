@@ -1,5 +1,0 @@
--- How many alerts of each kind are open, and of how many somebody has said that he sees to them.
-select alerts.kind, count(*), count(*) filter (where alerts.until > rota.clock())
-  from rota.alerts
- where alerts.cleared is null
- group by alerts.kind

@@ -1,0 +1,50 @@
+-- Write down what a round has come to, all of it, if no later round has begun: open alerts, each once for its kind and
+-- subject; say others anew; note of some that they are no longer so; close some; and remember something for the next
+-- round. Answers which were opened (true) and which were closed.
+with ours as materialized (
+    select alert_rounds.name
+      from rota.alert_rounds
+     where alert_rounds.name = 'alerts'
+       and alert_rounds.number = %(round)s::bigint
+       for update
+),
+raised as (
+    insert into rota.alerts (kind, subject, message, host, pid)
+    select given.kind, given.subject, given.message, %(host)s, %(pid)s::int
+      from unnest(%(kinds)s::text[], %(subjects)s::text[], %(messages)s::text[]) as given (kind, subject, message)
+     where exists (select from ours)
+    on conflict (kind, subject) where cleared is null do nothing
+    returning alerts.kind, alerts.subject, alerts.message
+),
+said as (
+    update rota.alerts
+       set message = given.message, calm_since = null
+      from unnest(%(updated_ids)s::bigint[], %(updated_messages)s::text[]) as given (id, message)
+     where alerts.id = given.id
+       and alerts.cleared is null
+       and exists (select from ours)
+),
+calmed as (
+    update rota.alerts
+       set calm_since = rota.clock()
+     where alerts.id = any(%(calm_ids)s::bigint[])
+       and alerts.cleared is null
+       and exists (select from ours)
+),
+closed as (
+    update rota.alerts
+       set cleared = rota.clock(), deliver_at = rota.clock(), delivery_attempts = 0
+     where alerts.id = any(%(closed_ids)s::bigint[])
+       and alerts.cleared is null
+       and exists (select from ours)
+    returning alerts.kind, alerts.subject, alerts.message
+),
+remembered as (
+    update rota.alert_rounds
+       set state = %(memory)s::json
+      from ours
+     where alert_rounds.name = ours.name
+)
+select true, raised.kind, raised.subject, raised.message from raised
+ union all
+select false, closed.kind, closed.subject, closed.message from closed

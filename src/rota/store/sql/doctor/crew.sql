@@ -1,7 +1,0 @@
--- Workers that are there, how many of them have not been heard of for so many seconds, and versions of Rota they run.
-select count(*)::int,
-       (count(*) filter (where workers.beat < rota.clock() - make_interval(secs => %(silent)s::float8)))::int,
-       coalesce(array_agg(distinct workers.engine), '{}'),
-       (select count(*)::int from rota.quarantine)
-  from rota.workers
- where workers.state in ('active', 'draining')

@@ -1,0 +1,8 @@
+-- Locks and permits that somebody holds and somebody else waits for, those waited for longest first.
+select locks.name, locks.slot, locks.host, locks.pid, locks.label, locks.awaited_since, locks.expires
+  from rota.locks
+ where locks.instance is not null
+   and locks.expires > rota.clock()
+   and locks.awaited_since is not null
+ order by locks.awaited_since
+ limit %(limit)s::int

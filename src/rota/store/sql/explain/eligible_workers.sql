@@ -1,0 +1,39 @@
+-- For each queue and task, the workers that are there and what keeps each of them from taking such a job.
+--
+-- A worker is counted once: as one that does not serve the queue or does not know the task, that drains, is silent, is
+-- late with everything, has a job that is to run alone, or is full; else it is free to take one.
+select pair.queue, pair.task, count(judged.id)::int as there,
+       count(*) filter (where judged.heard)::int as alive,
+       count(*) filter (where judged.heard and judged.stays)::int as wakers,
+       count(*) filter (where judged.serves)::int as serve,
+       count(*) filter (where judged.knows)::int as know,
+       count(*) filter (where judged.serves and judged.knows and judged.kind <> 'draining')::int as takers,
+       coalesce(array_agg(judged.kind order by judged.id)
+                filter (where judged.serves and judged.knows), '{}') as kinds,
+       coalesce((array_agg(judged.id order by judged.id) filter (where judged.serves and judged.knows))[:5],
+                '{}') as whom,
+       coalesce(sum(judged.running) filter (where judged.kind = 'full' and judged.serves and judged.knows),
+                0)::int as running,
+       coalesce((array_agg(distinct judged.version) filter (where judged.serves and not judged.knows))[:5],
+                '{}') as versions,
+       coalesce((select array_agg(distinct served.queue)
+                   from (select unnest(other.queues) as queue
+                           from rota.workers as other
+                          where other.state = 'active'
+                          limit 100) as served), '{}') as queues
+  from unnest(%(queues)s::text[], %(tasks)s::text[]) as pair (queue, task)
+  left join lateral (
+       select workers.id, workers.version, workers.running, known.heard, known.stays,
+              pair.queue = any(workers.queues) as serves, pair.task = any(workers.tasks) as knows,
+              case when not known.stays then 'draining'
+                   when not known.heard then 'silent'
+                   when workers.lag > %(late_seconds)s::float8 then 'late'
+                   when exists (select from rota.claims where claims.worker = workers.id and claims.exclusive) then 'lone'
+                   when workers.running >= workers.capacity then 'full'
+                   else 'free' end as kind
+         from rota.workers
+        cross join lateral (
+              select workers.last_beat >= rota.clock() - make_interval(secs => %(silent_seconds)s::float8) as heard,
+                     workers.state = 'active' and workers.drain_requested is null as stays) as known
+        where workers.state in ('active', 'draining')) as judged on true
+ group by pair.queue, pair.task

@@ -1,0 +1,38 @@
+-- What holds up a run, or one job of it: jobs of the run that have not ended and wait for none of the others (`root`),
+-- of those that are not expected to come by themselves first; and those that the job waits for itself (`near`).
+with recursive member as materialized (
+    select job.id, job.successors
+      from rota.runs as run
+     cross join lateral unnest(run.jobs) as each (job)
+      join rota.jobs as job on job.id = each.job
+     where run.id = %(run)s::bigint
+       and not exists (select from rota.outcomes where outcomes.job = job.id)
+),
+edge as materialized (
+    select member.id as parent, child.job as child
+      from member
+     cross join lateral unnest(member.successors) as child (job)
+),
+above (job) as (
+    select member.id from member where %(job)s::bigint is null or member.id = %(job)s::bigint
+     union
+    select edge.parent from above join edge on edge.child = above.job
+),
+root as materialized (
+    select above.job,
+           case when exists (select from rota.quarantine where quarantine.job = above.job) then 0
+                when exists (select from rota.sleeping where sleeping.job = above.job) then 1
+                else 2 end as place
+      from above
+     where not exists (select from rota.waiting where waiting.job = above.job)
+)
+(select root.job, true as root, false as near, count(*) over ()
+   from root
+  order by root.place, root.job
+  limit %(limit)s::int)
+ union all
+(select edge.parent, false, true, count(*) over ()
+   from edge
+  where edge.child = %(job)s::bigint
+  order by edge.parent
+  limit %(limit)s::int)

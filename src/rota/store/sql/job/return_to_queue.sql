@@ -1,0 +1,41 @@
+-- Put jobs back in ready as they were, under their old number: the attempt is not counted.
+-- Answers as finish does.
+--
+-- The claims are held by an earlier statement of the transaction. A job somebody wished to cancel is
+-- cancelled instead of put back.
+with accepted as materialized (
+    select member.job, member.attempt, member.lost, member.seq, claims.id as claim,
+           exists (select from rota.cancels where cancels.job = member.job) as unwanted
+      from rota.claims
+     cross join lateral unnest(claims.jobs, claims.attempts, claims.lost, claims.seqs)
+           as member (job, attempt, lost, seq)
+     where claims.id = any(%(claims)s::bigint[])
+       and claims.worker = %(worker)b::bigint
+       and member.job = any(%(jobs)s::bigint[])
+),
+ended as (
+    insert into rota.outcomes (job, claim, worker, state, attempt)
+    select accepted.job, accepted.claim, %(worker)b::bigint, 'cancelled', accepted.attempt
+      from accepted
+     where accepted.unwanted
+    on conflict (job) do nothing
+),
+obeyed as (
+    delete from rota.cancels
+     where cancels.job = any(array(select accepted.job from accepted where accepted.unwanted))
+),
+put as (
+    insert into rota.queued (seq, job, priority, attempt, lost, queue, task)
+    select accepted.seq, accepted.job, job.priority, accepted.attempt, accepted.lost, job.queue, job.task
+      from accepted
+     cross join lateral (
+           select jobs.priority, jobs.queue, jobs.task from rota.jobs where jobs.id = accepted.job offset 0
+           ) as job
+     where not accepted.unwanted
+    returning queued.queue
+)
+select array(select accepted.job from accepted),
+       array(select distinct put.queue from put) || passed.queues, passed.runs, passed.rest
+  from rota.release_successors(
+       array(select accepted.job from accepted where accepted.unwanted),
+       array(select 'cancelled'::rota.outcome from accepted where accepted.unwanted)) as passed

@@ -1,0 +1,45 @@
+-- Fold what workers counted of minutes that are long over into one row for all, some at a time. Who does it at the same
+-- moment waits, and finds the rest. Answers how many rows were folded.
+with old as materialized (
+    select minute_stats.ctid as spot
+      from rota.minute_stats
+     where minute_stats.worker <> 0
+       and minute_stats.minute < rota.clock() - make_interval(secs => %(age)s::float8)
+     order by minute_stats.minute
+     limit %(limit)s::int
+),
+gone as (
+    delete from rota.minute_stats
+     where minute_stats.ctid = any(array(select old.spot from old))
+       and minute_stats.worker <> 0
+    returning minute_stats.*
+),
+folded as (
+    insert into rota.minute_stats as known (
+           minute, queue, task, worker, claimed, returned, succeeded, failed, cancelled, expired, skipped, quarantined,
+           retried, suspended, attempts, seconds, max_seconds, wait_count, wait_seconds, max_wait_seconds)
+    select gone.minute, gone.queue, gone.task, 0, sum(gone.claimed), sum(gone.returned), sum(gone.succeeded),
+           sum(gone.failed), sum(gone.cancelled), sum(gone.expired), sum(gone.skipped), sum(gone.quarantined),
+           sum(gone.retried), sum(gone.suspended), sum(gone.attempts), sum(gone.seconds), max(gone.max_seconds), sum(gone.wait_count),
+           sum(gone.wait_seconds), max(gone.max_wait_seconds)
+      from gone
+     group by gone.minute, gone.queue, gone.task
+    on conflict (minute, queue, task, worker) do update
+       set claimed = known.claimed + excluded.claimed,
+           returned = known.returned + excluded.returned,
+           succeeded = known.succeeded + excluded.succeeded,
+           failed = known.failed + excluded.failed,
+           cancelled = known.cancelled + excluded.cancelled,
+           expired = known.expired + excluded.expired,
+           skipped = known.skipped + excluded.skipped,
+           quarantined = known.quarantined + excluded.quarantined,
+           retried = known.retried + excluded.retried,
+           suspended = known.suspended + excluded.suspended,
+           attempts = known.attempts + excluded.attempts,
+           seconds = known.seconds + excluded.seconds,
+           max_seconds = greatest(known.max_seconds, excluded.max_seconds),
+           wait_count = known.wait_count + excluded.wait_count,
+           wait_seconds = known.wait_seconds + excluded.wait_seconds,
+           max_wait_seconds = greatest(known.max_wait_seconds, excluded.max_wait_seconds)
+)
+select count(*) from gone

@@ -1,6 +1,0 @@
--- Keep what the code of jobs had to say: each line with the attempt that said it, so many seconds ago.
-insert into rota.logs (job, at, attempt, message)
-select given.job, rota.clock() - make_interval(secs => given.ago), given.attempt, given.message
-  from unnest(%(jobs)s::bigint[], %(attempts)s::smallint[], %(ago)b::float8[], %(messages)b::text[])
-       as given (job, attempt, ago, message)
- cross join lateral (select from rota.jobs where jobs.id = given.job offset 0) as there

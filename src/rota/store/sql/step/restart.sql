@@ -1,0 +1,67 @@
+-- Let a job begin anew, with other arguments: what it has come to is forgotten, and so are signals it has heard, where
+-- nobody else can wait for them. Answers as finish does.
+--
+-- The claims are held by an earlier statement of the transaction. A job somebody wished to cancel is cancelled instead.
+with accepted as materialized (
+    select given.job, given.args, claims.id as claim,
+           claims.attempts[array_position(claims.jobs, given.job)] as attempt,
+           exists (select from rota.cancels where cancels.job = given.job) as unwanted
+      from unnest(%(claims)s::bigint[], %(jobs)s::bigint[], %(args)s::json[]) as given (claim, job, args)
+      join rota.claims on claims.id = given.claim
+                      and claims.worker = %(worker)b::bigint
+                      and given.job = any(claims.jobs)
+),
+anew as materialized (
+    select accepted.job, accepted.args from accepted where not accepted.unwanted
+),
+ended as (
+    insert into rota.outcomes (job, claim, worker, state, attempt)
+    select accepted.job, accepted.claim, %(worker)b::bigint, 'cancelled', accepted.attempt
+      from accepted
+     where accepted.unwanted
+    on conflict (job) do nothing
+),
+obeyed as (
+    delete from rota.cancels
+     where cancels.job = any(array(select accepted.job from accepted where accepted.unwanted))
+),
+heard as (
+    delete from rota.signals
+     using anew
+     cross join lateral (
+           select from rota.jobs where jobs.id = anew.job and jobs.run is null offset 0) as exclusive
+     cross join lateral (
+           select steps.name
+             from rota.steps
+            where steps.job = anew.job and steps.kind = 'wait' and not steps.open and steps.error is null
+           offset 0) as step
+     where signals.run = anew.job
+       and signals.name = step.name
+),
+forgotten as (
+    delete from rota.steps where steps.job = any(array(select anew.job from anew))
+),
+lost as (
+    delete from rota.checkpoints where checkpoints.job = any(array(select anew.job from anew))
+),
+-- The calls it has made stay, as those of another life.
+called as (
+    update rota.runs
+       set number = null
+     where runs.parent = any(array(select anew.job from anew))
+       and runs.number is not null
+),
+written as (
+    update rota.jobs set args = anew.args, inputs = null, expires = null from anew where jobs.id = anew.job
+    returning jobs.id, jobs.priority, jobs.queue, jobs.task
+),
+put as (
+    insert into rota.queued (seq, job, priority, queue, task)
+    select nextval('rota.ids'), written.id, written.priority, written.queue, written.task from written
+    returning queued.queue
+)
+select array(select accepted.job from accepted),
+       array(select distinct put.queue from put) || passed.queues, passed.runs, passed.rest
+  from rota.release_successors(
+       array(select accepted.job from accepted where accepted.unwanted),
+       array(select 'cancelled'::rota.outcome from accepted where accepted.unwanted)) as passed

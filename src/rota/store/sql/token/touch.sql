@@ -1,5 +1,0 @@
--- Note that a token is in use, at most once a minute however often it is and by however many.
-update rota.access_tokens
-   set used = rota.clock()
- where id = %(id)s::text
-   and (used is null or used < rota.clock() - interval '1 min')

@@ -1,8 +1,0 @@
--- What the code of a run's jobs, or of one job, has done and slept through: so many of it, by job, the first first.
-select steps.job, steps.kind::text, steps.name, steps.at, steps.took, steps.until, steps.open
-  from unnest(coalesce((select runs.jobs from rota.runs where runs.id = %(run)s::bigint), '{}') || %(run)s::bigint)
-       as member (job)
-  join rota.steps on steps.job = member.job
- where steps.kind in ('step', 'sleep', 'wait')
- order by steps.job, steps.position
- limit %(limit)s::int

@@ -1,0 +1,5 @@
+-- How many jobs are in each place.
+select (select count(*) from rota.queued) as queued,
+       (select count(*) from rota.sleeping) as sleeping,
+       (select count(*) from rota.quarantine) as quarantined,
+       (select coalesce(sum(cardinality(claims.jobs)), 0) from rota.claims)::bigint as running

@@ -1,0 +1,18 @@
+-- The other workers that should be there: how often each of them has beaten, and whether its connection still holds the
+-- lock it took there. Null: it holds none, for it comes through a pooler.
+select workers.id, workers.beats,
+       case when workers.session_lock is not null then
+            workers.session_lock in (
+                select held.objid::bigint::int
+                  from pg_catalog.pg_locks as held
+                 where held.locktype = 'advisory'
+                   and held.classid = %(namespace)s::int::oid
+                   and held.objsubid = 2
+                   and held.granted
+                   and held.database = (
+                       select here.oid from pg_catalog.pg_database as here
+                        where here.datname = pg_catalog.current_database()))
+       end
+  from rota.workers
+ where workers.state in ('active', 'draining')
+   and workers.id <> %(worker)s::bigint

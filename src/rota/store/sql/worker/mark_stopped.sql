@@ -1,0 +1,8 @@
+-- A worker ends. What it still holds, if it could not say so, goes back when somebody looks.
+with forgotten as (
+    delete from rota.worker_tasks where worker_tasks.worker = %(worker)s::bigint
+)
+update rota.workers
+   set state = 'stopped', ended = rota.clock(), running = 0
+ where workers.id = %(worker)s::bigint
+   and workers.state in ('active', 'draining')

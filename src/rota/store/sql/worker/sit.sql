@@ -1,2 +1,0 @@
--- Take a lock for as long as this connection lives: where it goes, so has the worker. False: somebody has it.
-select pg_try_advisory_lock(%(space)s::int, %(seat)s::int)
