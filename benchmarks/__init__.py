@@ -1,1 +1,1 @@
-"""Rota against its peers, as ratios on one machine in one run. See README.md."""
+"""Rota compared with its peers, as ratios on one machine in one run. See README.md."""

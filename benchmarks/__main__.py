@@ -1,6 +1,6 @@
-"""`make bench`: install the peers, start one server, run the workloads, say what was found.
+"""`make bench`: install the peers, start one server, run the workloads and print the findings.
 
-Leaves with 1 when a workload could not be measured; a missed bar is a finding, not a fault.
+Exits with 1 if a workload could not be measured. A missed bar is a finding, not a failure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rota.errors import LocalPostgresError
 def main() -> int:
     options = parse()
     console = Console()
-    console.width = max(console.width, 120)  # a budget a line, also in a log
+    console.width = max(console.width, 120)  # one line for each budget, also in a log
     if options.listing:
         for name, workload in WORKLOADS.items():
             promise = (sys.modules[workload.__module__].__doc__ or "").partition("\n")[0]
@@ -85,7 +85,7 @@ def _versions() -> dict[str, str]:
 
 
 def _commit() -> str:
-    """Which Rota it was, where git can tell; `+` for changes that are not committed."""
+    """Return the commit of Rota, if git is available; `+` marks uncommitted changes."""
     describe = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
     try:
         return subprocess.run(

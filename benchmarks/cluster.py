@@ -1,6 +1,6 @@
-"""One PostgreSQL for all contenders, with the same settings and durable for all.
+"""Durable PostgreSQL server with the same settings for all contenders.
 
-Each contender has a database of its own, dropped and made again before each measurement.
+Each contender has its own database, which is dropped and created again before each measurement.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SETTINGS = {
     "full_page_writes": "on",
     "shared_buffers": "1GB",
     "max_connections": "200",
-    # Checkpoints come when the harness asks for one, not in the middle of somebody's turn.
+    # Checkpoints run when the harness requests them, not during a measurement.
     "max_wal_size": "8GB",
     "checkpoint_timeout": "1h",
 }
@@ -46,14 +46,14 @@ class Cluster:
             yield connection
 
     def create(self, database: str, template: str | None = None) -> str:
-        """A new database of this name, whatever was there before; answers its DSN."""
+        """Create a database of this name in place of an existing one; return its DSN."""
         self.drop(database)
         statement = sql.SQL("create database {}").format(sql.Identifier(database))
         with self.connection() as connection:
             if template:
                 statement += sql.SQL(" template {}").format(sql.Identifier(template))
             if template and connection.info.server_version >= 150000:
-                # Files instead of WAL (before 15 the only way): millions of rows in seconds.
+                # Copies files instead of writing WAL (before 15 the only way): millions of rows in seconds.
                 statement += sql.SQL(" strategy file_copy")
             connection.execute(statement)
         self._made.add(database)
@@ -66,12 +66,12 @@ class Cluster:
         self._made.discard(database)
 
     def clear(self) -> None:
-        """Drop what a workload that failed has left."""
+        """Drop the databases that a failed workload has left."""
         for database in sorted(self._made):
             self.drop(database)
 
     def settle(self, database: str) -> None:
-        """Statistics fresh, pages clean, the write-ahead log short: the same start for all."""
+        """Analyze, vacuum and checkpoint, so that all contenders start from the same state."""
         with self.connection(database) as connection:
             connection.execute("vacuum (analyze)")
             connection.execute("checkpoint")
@@ -90,15 +90,15 @@ class Cluster:
 
 @contextmanager
 def private() -> Iterator[Cluster]:
-    """A server of our own, on a socket, stopped and removed afterwards."""
+    """Start a private server on a socket; stop and remove it afterwards."""
     from rota.localpg import LocalPostgres
 
-    # A distribution's build before the wheel's: it is what people run in earnest.
+    # Prefer a distribution's build to the wheel's: it is the one used in production.
     if "ROTA_PG_BIN" not in os.environ and (pg_ctl := shutil.which("pg_ctl")):
         os.environ["ROTA_PG_BIN"] = str(Path(pg_ctl).resolve().parent)
     BENCH.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="cluster-", dir=BENCH) as directory:
-        # Where root has to become `postgres` to run it, that user must get through.
+        # As root the server runs as `postgres`, which must be able to enter the directory.
         os.chmod(directory, 0o711)
         server = LocalPostgres(Path(directory) / "pg", settings=SETTINGS, database="bench")
         try:
@@ -109,7 +109,7 @@ def private() -> Iterator[Cluster]:
 
 @contextmanager
 def given(dsn: str) -> Iterator[Cluster]:
-    """Somebody's server; its settings are reported as they are, and it is left as it was."""
+    """Use an existing server; report its settings and leave it unchanged."""
     cluster = Cluster(dsn)
     try:
         yield cluster

@@ -1,7 +1,7 @@
-"""Who competes: how each is started, and what its tables say after the work.
+"""Contenders: how each is started, and queries on its tables after the work.
 
-`quiet` is asked in a loop after the last handler has run, so it has to be cheap on a
-table full of dead rows; the other questions are asked outside of any measurement.
+`quiet` is queried in a loop after the last handler has run, so it must be cheap on a table full of dead
+rows. The other queries run outside of any measurement.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from benchmarks.places import CHILDREN, NODE
 from benchmarks.process import Child
 
 PEERS = ("graphile", "pgqueuer", "procrastinate")
-DURABLE = ("absurd", "dbos")  # for durable steps alone
-STEPS = 10  # in one run
+DURABLE = ("absurd", "dbos")  # only for durable steps
+STEPS = 10  # in each run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +25,8 @@ class Contender:
     name: str
     command: tuple[str, ...]
     concurrency: int = 1
-    jobs: int = 1  # that come of one number
-    slowest: int = 1000  # jobs a second; below it a drain is given up as hung
+    jobs: int = 1  # for each number
+    slowest: int = 1000  # jobs a second; a slower drain is aborted as hung
     environment: Mapping[str, str] = field(default_factory=dict)
     quiet: str = ""  # true when no completion is outstanding
     waiting: str = ""  # jobs not finished
@@ -50,9 +50,9 @@ def rota() -> Contender:
 
 
 def flows(shape: str, jobs: int) -> Contender:
-    """Rota again, with a graph of so many jobs (see children/shapes.py) where it had one job.
+    """Rota with a graph of `jobs` jobs (see children/shapes.py) in place of each job.
 
-    A run has an outcome too, so the records are counted by job.
+    A run has an outcome, too, so the records are counted by job.
     """
     return replace(
         rota(),
@@ -76,7 +76,7 @@ def flows(shape: str, jobs: int) -> Contender:
 
 
 def steps() -> Contender:
-    """Rota once more, with a job of durable steps; what is counted, and recorded, is steps."""
+    """Rota with a job of durable steps; steps are counted and recorded."""
     return replace(
         rota(),
         command=(sys.executable, str(CHILDREN / "run_steps.py")),
@@ -102,7 +102,7 @@ def plain() -> Contender:
 
 
 def peer(name: str) -> Contender:
-    """The peer, installed if need be; PeerMissing when it cannot be had here."""
+    """Return the peer, installed if needed; raise PeerMissing if it is not available."""
     match name:
         case "graphile":
             return _graphile(node_peers())

@@ -1,4 +1,4 @@
-"""What a workload found: figures by contender, ratios by pair, and bars met or missed."""
+"""Findings of a workload: figures by contender, ratios by pair, and bars met or missed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from statistics import median
 
 @dataclass(frozen=True)
 class Figure:
-    """One number a round, for one contender."""
+    """Numbers of one contender, one for each round."""
 
     what: str
     who: str
@@ -24,7 +24,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Bar:
-    """A budget, set beforehand. `more` says which side is good; some have only a "beyond"."""
+    """Budget set in advance. `more` is True if larger is better; some bars have only a "beyond"."""
 
     what: str
     bar: float | None
@@ -69,11 +69,11 @@ class Findings:
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Pair by pair: what both met in the same minute divides out."""
+    """Return the ratio of each pair, which cancels conditions that both met in the same minute."""
     return [mine / other for mine, other in zip(ours, theirs, strict=True)]
 
 
 def percentile(samples: Sequence[float], share: float) -> float:
-    """The smallest sample that `share` of all do not exceed."""
+    """Return the smallest sample that at least `share` of all samples do not exceed."""
     ordered = sorted(samples)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

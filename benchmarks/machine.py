@@ -1,4 +1,4 @@
-"""What it was measured on, without names of hosts or paths."""
+"""Description of the machine, without names of hosts or paths."""
 
 from __future__ import annotations
 

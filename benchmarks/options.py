@@ -1,4 +1,4 @@
-"""The command line, checked once."""
+"""Options of the command line."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
 def _chosen(
     parser: argparse.ArgumentParser, option: str, given: str | None, known: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """In the order of `known`, whatever the order they were named in."""
+    """Return the chosen names in the order of `known`."""
     if given is None:
         return known
     wanted = {name for name in given.split(",") if name and name != "none"}

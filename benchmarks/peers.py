@@ -1,7 +1,7 @@
 """Installs the peers into .bench/, once for each set of versions.
 
-What cannot be had here (no npm, no registry) is left out of the run with one line that
-says why; the rest is measured all the same.
+A peer that is not available here (no npm, no registry) is left out of the run with one line that gives the
+reason; all others are measured.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from pathlib import Path
 from benchmarks.places import NODE, PEERS, PYTHON
 
 PATIENCE = 600
-# graphile-worker 0.18 wants Node 22.18 or newer; npm brings one, whatever the machine has.
+# graphile-worker 0.18 requires Node 22.18 or newer; npm installs it, independent of the machine's version.
 NODE_VERSION = "22.23.3"
 NPM_PACKAGES = ("graphile-worker@0.18.0", "pg@8.23.1")
 
 
 class PeerMissing(RuntimeError):
-    """A peer cannot be installed here; the message says why, in one line."""
+    """A peer cannot be installed here; the message is the reason, in one line."""
 
 
 def python_peers() -> Path:
-    """The interpreter that has the Python peers."""
+    """Return the interpreter that has the Python peers."""
     interpreter = PYTHON / "bin" / "python"
     wanted = PEERS.read_text() + sys.version
     if _stamp(PYTHON) == wanted:
@@ -39,7 +39,7 @@ def python_peers() -> Path:
 
 
 def node_peers() -> Path:
-    """The `node` that runs graphile-worker; its packages are in .bench/node."""
+    """Return the `node` that runs graphile-worker; its packages are in .bench/node."""
     npm = shutil.which("npm")
     if not npm:
         raise PeerMissing("there is no npm on this machine")
@@ -50,7 +50,7 @@ def node_peers() -> Path:
         return node
     shutil.rmtree(NODE, ignore_errors=True)
     NODE.mkdir(parents=True)
-    # Without a package.json of its own npm would look for one in the directories above.
+    # Without a package.json npm would search the parent directories for one.
     (NODE / "package.json").write_text('{"private": true}\n')
     quietly = ["--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
     _run([npm, "install", "--prefix", str(NODE), *quietly, *wanted.split()])

@@ -1,4 +1,4 @@
-"""Where the benchmark keeps things. All that it installs lies in the git-ignored .bench/."""
+"""Directories of the benchmark. Everything it installs is in the git-ignored .bench/."""
 
 from __future__ import annotations
 

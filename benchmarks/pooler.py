@@ -1,4 +1,4 @@
-"""A PgBouncer in transaction mode before the server, for what is measured through one."""
+"""PgBouncer in transaction mode in front of the server, for measurements through a pooler."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ pool_mode = transaction
 max_client_conn = 1000
 logfile = {directory}/log
 """
-PORT = 6432  # names the socket; nothing listens on it
+PORT = 6432  # part of the socket's name; no TCP port is opened
 BOOT = 20.0
 
 
 def installed() -> str | None:
-    """The program, where there is one; for most users it is not on the way."""
+    """Return the path of PgBouncer, or None; it is often not in PATH."""
     return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 
 
 @contextmanager
 def pooler(program: str, dsn: str) -> Iterator[str]:
-    """The DSN of the same database, through a pooler that is there meanwhile."""
+    """Run a pooler in front of the database; yield the DSN through it."""
     where = conninfo_to_dict(dsn)
-    # As whoever the server runs as: its socket may be for that account only.
+    # Run as the server's user: its socket may be accessible to that account only.
     user = account.choose(Path(str(where.get("host") or "")))
     directory = Path(tempfile.mkdtemp(prefix="rota-bench-pgbouncer-"))
     directory.chmod(0o755)
@@ -50,7 +50,7 @@ def pooler(program: str, dsn: str) -> Iterator[str]:
         names = ("host", "port", "user", "password")
         server = " ".join(f"{name}={where[name]}" for name in names if where.get(name))
         settings = directory / "ini"
-        settings.touch(0o600)  # there may be a password in it
+        settings.touch(0o600)  # the file may contain a password
         settings.write_text(
             CONFIGURATION.format(server=server, directory=directory, port=PORT), "utf-8"
         )
@@ -64,7 +64,7 @@ def pooler(program: str, dsn: str) -> Iterator[str]:
             _await(through, process.poll, directory / "log")
             yield through
         finally:
-            process.kill()  # its clients have gone; there is nothing to wind up
+            process.kill()  # its clients have disconnected; no graceful shutdown is needed
             process.wait()
     finally:
         shutil.rmtree(directory, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""One contender's process: asked by a line, answered by lines, bounded in time.
+"""Process of one contender: commands and answers are lines, each with a timeout.
 
-A process is ended by its own handle, first by closing its stdin, then by SIGTERM, then
-by SIGKILL. What it wrote to stderr is shown only when it failed.
+A process is ended through its own handle: by closing its stdin, then by SIGTERM, then by SIGKILL. Its
+stderr is shown only if it failed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Answer = dict[str, Any]
 
 
 class ChildFailed(RuntimeError):
-    """The process ended, or fell silent, before it answered."""
+    """The process ended or did not answer in time."""
 
 
 class Child:
@@ -66,7 +66,7 @@ class Child:
         self._answers.put(None)
 
     def poll(self, within: float) -> Answer | None:
-        """The next line, or nothing if none came in time."""
+        """Return the next line, or None if there is none in time."""
         try:
             answer = self._answers.get(timeout=within)
         except queue.Empty:
@@ -82,7 +82,7 @@ class Child:
         return answer
 
     def complaint(self) -> str:
-        """The end of what it wrote to stderr."""
+        """Return the end of its stderr."""
         self._errors.seek(0)
         text = self._errors.read().decode(errors="replace").strip()
         return f":\n{text[-4000:]}" if text else ""
@@ -96,13 +96,13 @@ class Child:
             raise ChildFailed(f"{self.name} has ended{self.complaint()}") from None
 
     def answers(self, within: float) -> Iterator[Answer]:
-        """Every line as it comes; the caller stops listening when it has heard enough."""
+        """Yield every line as it arrives, until the caller stops."""
         deadline = time.monotonic() + within
         while True:
             yield self._next(deadline)
 
     def until(self, key: str, within: float) -> Answer:
-        """The next answer that has `key`; others (ticks of the count) are passed over."""
+        """Return the next answer that has `key`; skip all other answers (counts)."""
         return next(answer for answer in self.answers(within) if key in answer)
 
     def ask(self, verb: str, within: float, **parameters: object) -> Answer:
@@ -110,7 +110,7 @@ class Child:
         return self.until("done", within)
 
     def kill(self) -> int:
-        """Without a word; answers when."""
+        """Kill the process; return the time of the kill."""
         at = time.monotonic_ns()
         self._process.kill()
         self._process.wait()

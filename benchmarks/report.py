@@ -1,4 +1,4 @@
-"""The figures as a table to read, as Markdown to keep, and as JSON to compare."""
+"""Report of the figures: a table for the terminal, Markdown and JSON files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Report:
             console.print(remark)
 
     def write(self, name: str) -> Path:
-        """Both files; answers the Markdown one. A second run of a day gets a number."""
+        """Write both files; return the Markdown file. A second run on a day gets a number."""
         RESULTS.mkdir(exist_ok=True)
         day = f"{datetime.now(UTC):%Y-%m-%d}{name}"
         stem, number = day, 1
@@ -105,7 +105,7 @@ def _limit(bar: Bar, limit: float | None) -> str:
 
 
 def _number(value: float) -> str:
-    """Three figures that matter; no more were measured."""
+    """Format with three significant digits; no more were measured."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

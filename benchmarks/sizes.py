@@ -1,4 +1,4 @@
-"""How much of everything: as the budgets ask, or small enough for a look (`--quick`)."""
+"""Number of jobs and repetitions: as the budgets require, or small for a trial run (`--quick`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Sizes:
     chunk: int = 20_000  # jobs in one bulk call
     bulk_calls: int = 3
     singles: int = 500
-    # Slow peers get fewer: a round with as many would take them minutes.
+    # Slow peers get fewer jobs: otherwise a round would take minutes.
     drain: Mapping[str, int] = field(
         default_factory=lambda: {
             "rota": 300_000,
@@ -26,19 +26,19 @@ class Sizes:
     results: int = 300
     idle_seconds: int = 30
     kills: int = 48
-    pooled_kills: int = 12  # each takes some twenty seconds
+    pooled_kills: int = 12  # each takes about twenty seconds
     backlog: int = 1_000_000
     history: int = 5_000_000
-    retention: int = 1_000_000  # old ones, of which some are removed meanwhile
-    slice: int = 200_000  # what is drained beside a backlog or a history
+    retention: int = 1_000_000  # old jobs, some of which are removed meanwhile
+    slice: int = 200_000  # jobs drained beside a backlog or a history
     under_snapshot: int = 200_000
     after_snapshot: int = 100_000
     graphs: int = 5_000  # runs of a graph of ten jobs
-    wide: int = 10_000  # jobs in one run, its two ends among them: Rota takes no more
-    wide_drains: int = 3  # each is over in parts of a second: a round is the median of some
+    wide: int = 10_000  # jobs in one run, including its two ends: Rota's maximum
+    wide_drains: int = 3  # each takes a fraction of a second: a round is the median of several
     chain: int = 1_000
     diamonds: int = 300
-    step_runs: int = 300  # of ten durable steps
+    step_runs: int = 300  # runs of ten durable steps
     step_drains: int = 3
     imports: int = 15
 
@@ -52,7 +52,7 @@ QUICK = Sizes(
     drain={"rota": 30_000, "graphile": 30_000, "pgqueuer": 10_000, "procrastinate": 500},
     latency=60,
     results=60,
-    idle_seconds=10,  # two beats of a worker's heart
+    idle_seconds=10,  # two heartbeats of a worker
     kills=12,
     pooled_kills=6,
     backlog=100_000,

@@ -1,6 +1,6 @@
-"""Where workloads play: fresh databases, filled queues, warm workers, and the checks after.
+"""Environment of the workloads: fresh databases, filled queues, warm workers, and final checks.
 
-Nothing is reported that was not verified: every job finished, each ran once, none is left.
+Every reported figure is verified: each job ran exactly once and finished, and none is left.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ POLL = 0.002
 
 
 class Wrong(RuntimeError):
-    """The work was not done as claimed; a figure would be a lie."""
+    """The work was not completed correctly, so its figure would be wrong."""
 
 
 @dataclass(frozen=True)
@@ -29,17 +29,17 @@ class Stage:
     cluster: Cluster
     rota: Contender
     peers: Sequence[Contender]
-    durable: Sequence[Contender]  # peers for durable steps alone
+    durable: Sequence[Contender]  # peers that compete only in durable steps
     sizes: Sizes
     say: Callable[[str], None]
 
     @property
     def contenders(self) -> list[Contender]:
-        """Rota between its two strictest peers, so that each pair is close in time."""
+        """Return Rota between its two strictest peers, so that each pair is close in time."""
         return [*self.peers[:1], self.rota, *self.peers[1:]]
 
     def fresh(self, contender: Contender) -> Ground:
-        """A new database with the contender's schema in it."""
+        """Create a database with the contender's schema."""
         database = f"bench_{contender.name.split()[0]}"
         ground = Ground(self, contender, database, self.cluster.create(database))
         with contender.child(ground.dsn) as child:
@@ -49,17 +49,17 @@ class Stage:
 
 @dataclass
 class Ground:
-    """One contender's database, and the numbers its jobs (or runs of jobs) carry."""
+    """Database of one contender, and the numbers of its jobs (or runs)."""
 
     stage: Stage
     contender: Contender
     database: str
     dsn: str
     next_number: int = 0
-    filled_in: float = 0.0  # seconds, the bulk calls of the last filling
+    filled_in: float = 0.0  # seconds of the bulk calls of the last fill
 
     def fill(self, count: int) -> range:
-        """Queue jobs by the contender's bulk call; answers their numbers."""
+        """Enqueue jobs by the contender's bulk call; return their numbers."""
         chunk = self.stage.sizes.chunk
         numbers = range(self.next_number, self.next_number + count)
         self.filled_in = 0.0
@@ -91,22 +91,22 @@ class Ground:
 
 @dataclass
 class Workers:
-    """The worker processes of one contender: booted, connected, and told when to begin."""
+    """Worker processes of one contender: started, connected, and waiting for the command to work."""
 
     ground: Ground
     children: list[Child]
 
     def warm_up(self) -> None:
-        """A first small drain, thrown away: code compiled, connections tried, caches filled."""
+        """Run a small drain and discard its time: compiles code, opens connections and fills caches."""
         numbers = self.ground.fill(
             max(1, self.ground.stage.sizes.warm // self.ground.contender.jobs)
         )
         self.drain(numbers)
 
     def drain(self, numbers: range, since_first: bool = False) -> float:
-        """Run all of these; answers seconds from the word "work" to the last completion stored.
+        """Run all these jobs; return the seconds from the command "work" to the last stored completion.
 
-        With `since_first`, from the first handler: of a short drain, getting ready is a large part.
+        With `since_first` the time starts at the first handler: start-up is a large part of a short drain.
         """
         before = self._finished()
         jobs = len(numbers) * self.ground.contender.jobs
@@ -117,7 +117,7 @@ class Workers:
         return (ended - (first if since_first else began)) / 1e9
 
     def reach(self, marks: Sequence[int], queued: range) -> list[float]:
-        """One process; answers at how many seconds each mark was passed, then stops it."""
+        """Run one process until all marks are passed; return the seconds at each mark."""
         (child,) = self.children
         before = self._finished()
         began = self._begin(marks)
@@ -143,9 +143,9 @@ class Workers:
         return min(int(child.until("working", STEP)["working"]) for child in self.children)
 
     def _wait_for(self, count: int, within: float) -> int:
-        """Until the processes together have run so many. Each says its own count in between.
+        """Wait until the processes together have run `count` jobs. Each reports its own count.
 
-        Answers the time of the first count that was said.
+        Return the time of the first report.
         """
         deadline = time.monotonic() + within
         counts = dict.fromkeys(range(len(self.children)), 0)

@@ -2,10 +2,10 @@
 
 pip install 'rota[web]' fastapi
 cd examples && rota serve greetings:api                     then, in another terminal:
-curl -X POST localhost:8000/greetings/Ada                   starts a run, and says which
-curl localhost:8000/greetings/1                             what became of it
-curl -i localhost:8000/health/ready                         ask it again once you have pressed Ctrl-C there:
-                                                            ten seconds long it says no, and serves on
+curl -X POST localhost:8000/greetings/Ada                   starts a run, and returns its id
+curl localhost:8000/greetings/1                             its state and result
+curl -i localhost:8000/health/ready                         repeat after Ctrl-C in the first terminal:
+                                                            for ten seconds it is not ready, but serves
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ app = Rota("local")  # the embedded PostgreSQL; Rota() takes the one that ROTA_D
 
 @app.task
 async def greet(name: str) -> str:
-    await asyncio.sleep(1)  # something that takes its time
+    await asyncio.sleep(1)  # something that takes time
     return f"hello, {name}"
 
 
@@ -47,4 +47,4 @@ async def show(id: int) -> dict[str, Any]:
         raise HTTPException(503, str(error)) from None
 
 
-api.mount("/", health(app))  # last: it answers whatever nobody else does
+api.mount("/", health(app))  # last, because "/" matches every path

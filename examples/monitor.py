@@ -1,9 +1,9 @@
-"""A monitor that one instance runs while the others stand by: what it finds is written down once.
+"""Monitor that one instance runs while the rest stand by: each finding is stored once.
 
 python examples/monitor.py                                  in two terminals: one watches, the other waits
-kill -9 …                                                   kill that one, and the other goes on in a moment
+kill -9 …                                                   kill the first, and the second takes over
 cd examples && rota worker monitor:app --processes 3        or three of them under one parent
-cd examples && rota services -a monitor:app                 who runs it, who stands by, how it went
+cd examples && rota services -a monitor:app                 running instance, standbys, iterations
 """
 
 import asyncio
@@ -17,7 +17,7 @@ TABLE = "create table if not exists filings (number bigint primary key, seen_by 
 
 
 async def fetch() -> list[int]:
-    """The last few numbers of a feed, most of which we have seen before."""
+    """Return the last few numbers of a feed, most of which were seen before."""
     await asyncio.sleep(0.1)
     last = int(time.time())
     return [last - 2, last - 1, last]
@@ -26,7 +26,7 @@ async def fetch() -> list[int]:
 @app.service("filings", every=1)
 async def filings(ctx: ServiceContext) -> None:
     numbers = await fetch()
-    # Begins with the assertion that no other instance runs this by now: a zombie's rows are refused.
+    # Asserts that no other instance runs this service now: rows of a stale instance are refused.
     async with ctx.transaction() as connection:
         await connection.execute(TABLE)
         rows = [
@@ -38,7 +38,7 @@ async def filings(ctx: ServiceContext) -> None:
 
 async def main() -> None:
     async with app:
-        await app.work()  # until SIGTERM or Ctrl-C; then somebody else goes on
+        await app.work()  # until SIGTERM or Ctrl-C; then another instance takes over
 
 
 if __name__ == "__main__":

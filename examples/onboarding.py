@@ -1,11 +1,11 @@
-"""A new customer, over a week: steps that are done once, a sleep that holds nothing, an answer awaited.
+"""A new customer, over a week: steps that run once, a sleep without a worker, an awaited answer.
 
 python examples/onboarding.py                               the week is two seconds here
 cd examples && rota worker onboarding:app                   or the worker in one terminal,
 cd examples && rota start -a onboarding:app onboard mail=ada@example.org week=60
-rota show 1; rota signal 1 confirmed true                   and what you know of the run from another
+rota show 1; rota signal 1 confirmed true                   inspect and signal the run from another
 
-Kill the worker whenever you like, and start it again: nothing is done twice that was done.
+Kill the worker at any time and start it again: no completed step is repeated.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ WEEK = 7 * 24 * 60 * 60.0
 
 
 async def open_account(ctx: Context, mail: str) -> int:
-    """The row and the record that this step is done are committed together: there is never a second one."""
+    """Insert the account and complete the step in one commit: there is never a second row."""
     async with ctx.transaction() as connection:
         added = await connection.execute(
             "insert into accounts (mail) values (%s) returning id", (mail,)
@@ -28,7 +28,7 @@ async def open_account(ctx: Context, mail: str) -> int:
 
 
 def send(mail: str, text: str) -> None:
-    """A plain function runs in a thread. It may run twice, if its worker dies while it does."""
+    """Send a mail. A plain function runs in a thread. It runs again if its worker dies meanwhile."""
     print(f"to {mail}: {text}")
 
 
@@ -63,7 +63,7 @@ async def main(week: float = 2) -> None:
         await (await prepare.start()).result(timeout=30)
         ada = await onboard.start(mail="ada@example.org", week=week)
         bob = await onboard.start(mail="bob@example.org", week=week)
-        await ada.signal("confirmed", True)  # it need not wait for it yet
+        await ada.signal("confirmed", True)  # can be sent before the run waits for it
         print(await ada.result(timeout=30))
         print(await bob.result(timeout=30))
 

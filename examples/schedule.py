@@ -1,4 +1,4 @@
-"""Work by the clock: declared in code, made at run time, started by hand, looked at.
+"""Schedules: declared in code, created at run time, triggered manually, inspected.
 
 python examples/schedule.py                                 a few seconds of it in one program
 cd examples && rota worker schedule:app                     or a worker in one terminal, or in several:
@@ -34,14 +34,14 @@ async def greet(name: str) -> None:
 
 async def main() -> None:
     async with app, app.worker():
-        # What users ask for at run time is a row: a type of action that the app knows, and its config.
+        # Users' schedules are rows: an action that the app knows, and its config.
         await app.schedules.create(
             "greet-ada", action="greet", config={"name": "Ada"}, every=timedelta(days=7)
         )
         await app.schedules.trigger("greet-ada")
         print(await (await app.schedules.trigger("report")).result(timeout=30))
 
-        await asyncio.sleep(4)  # the clock does the rest
+        await asyncio.sleep(4)  # ticks run meanwhile
 
         for schedule in await app.schedules.list():
             print(f"{schedule.name}: {schedule.when}, {schedule.runs} runs by the clock")

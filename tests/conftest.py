@@ -1,10 +1,10 @@
-"""What every test may use, beyond the fixtures of `rota.testing.plugin`.
+"""Fixtures for all tests, beyond those of `rota.testing.plugin`.
 
-Tests are run as if nothing were set: variables that would change how Rota behaves are taken out, except
-those that say which PostgreSQL the tests are to use.
+Tests run without any setting: variables that change Rota's behaviour are removed, except those that select
+the PostgreSQL server for the tests.
 
-With ROTA_TEST_POOLER=1 all that Rota does goes through a PgBouncer in transaction mode, and what a test
-does to look and to meddle does not.
+With ROTA_TEST_POOLER=1 Rota connects through a PgBouncer in transaction mode. Tests inspect and change the
+database on a direct connection.
 """
 
 from __future__ import annotations
@@ -48,13 +48,14 @@ def pytest_configure() -> None:
         if (name.startswith("ROTA_") and name not in KEPT) or name == "DATABASE_URL":
             del os.environ[name]
     if os.environ.get("ROTA_TEST_POOLER") == "1":
-        # A wish to cancel is heard with the next beat there, and tests do not wait that long for one.
+        # Through a pooler a worker receives a cancellation with its next heartbeat; a short interval keeps
+        # tests fast.
         os.environ["ROTA_HEARTBEAT_INTERVAL"] = "1"
 
 
 @pytest.fixture(scope="session")
 def way(rota_server: DatabaseServer) -> Iterator[Callable[[str], str]]:
-    """How Rota is to reach a database: as it is, or through a pooler."""
+    """Return a function from a DSN to the DSN that Rota uses: the same, or one through a pooler."""
     if os.environ.get("ROTA_TEST_POOLER") == "1":
         with bouncer(rota_server.dsn) as pooler:
             yield pooler.before
@@ -64,27 +65,27 @@ def way(rota_server: DatabaseServer) -> Iterator[Callable[[str], str]]:
 
 @pytest.fixture
 def direct_dsn(rota_server: DatabaseServer) -> Iterator[str]:
-    """A fresh, migrated database for this test, with nothing in between."""
+    """Fresh, migrated database for this test, connected directly."""
     with rota_server.database() as dsn:
         yield dsn
 
 
 @pytest.fixture
 def rota_dsn(direct_dsn: str, way: Callable[[str], str]) -> str:
-    """The same database, the way Rota is to reach it."""
+    """The same database, by the DSN that Rota uses."""
     return way(direct_dsn)
 
 
 @pytest.fixture
 async def db(direct_dsn: str) -> AsyncIterator[AsyncConnection[tuple[Any, ...]]]:
-    """A plain connection to the test's database, in autocommit, for looking and for meddling."""
+    """Direct connection to the test's database, in autocommit, for inspecting and changing it."""
     async with await psycopg.AsyncConnection.connect(direct_dsn, autocommit=True) as connection:
         yield connection
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Where every part must be there (in CI), a test that is skipped for want of one has failed."""
+    """Report a skipped test as failed if all optional parts are required (in CI)."""
     report = yield
     if report.skipped and os.environ.get("ROTA_TESTS_REQUIRE_ALL") == "1":
         report.outcome = "failed"

@@ -1,6 +1,6 @@
-"""Which tests run when, each named by how its id begins. The marks come from here, and so do the files that
-are read for a part (`python tests/phases.py crowd`): reading all the others takes ten seconds, and no test
-can fall between two parts.
+"""Phases of the test run, each a list of prefixes of test ids. The marks derive from these lists, and so do
+the files that are collected for a phase (`python tests/phases.py crowd`): collecting all files takes ten
+seconds. Every test belongs to exactly one phase.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ ALONE = (
     "tests/schedules/test_ticks.py::test_what_nobody_here_knows_neither_hides",
 )
 
-# Run with ROTA_TEST_LONG=1 alone (`make proofs`): each is dear, and what it shows is shown more cheaply
-# elsewhere, for another case or in a smaller form.
+# Run only with ROTA_TEST_LONG=1 (`make proofs`): each is expensive, and a cheaper test covers another case
+# or a smaller form.
 PROOFS = (
     "tests/architecture/test_import.py::test_importing_rota_takes_little_longer",
     "tests/engine/test_exchange.py::test_jobs_committed_late",

@@ -1,6 +1,6 @@
 """Checks how plainly the tree is written; `make check` runs it.
 
-    vague words     who, what, somebody, others, comes to …: at most 3 in 1,000 words, for each kind of text
+    vague words     those of the pattern VAGUE: at most 3 in 1,000 words, for each kind of text
     docstrings      none begins with What, Who, Whether, How or the like
 
 Kinds of text: docstrings and comments, SQL comments, Markdown, templates, strings of four words and more.

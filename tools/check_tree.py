@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Where somebody's files are; the directories every system has are fine.
+# Directories of users; directories that every system has are fine.
 MACHINE = re.compile(r"(?<![\w.])/(?:home|Users|root|work|mnt|media)/\w[\w.-]*")
 REGISTRY = re.compile(
     r"(?:index-url|find-links|trusted-host)\b|https?://[^\s\"')]*(?:pypi|simple/|artifactory|nexus|devpi)"
@@ -24,7 +24,7 @@ ADDRESS = re.compile(r"https?://|^--?\w*(?:index|find-links|trusted)|@ (?:file|g
 
 
 def files() -> list[Path]:
-    """Everything git knows, or would if it were told; not what it ignores."""
+    """Return all files that git tracks or would track; ignored files are left out."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,

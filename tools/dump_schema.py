@@ -1,9 +1,9 @@
-"""Rewrites src/rota/store/schema.sql: what the migrations add up to, for reviewers to read.
+"""Rewrites src/rota/store/schema.sql: the result of all migrations, for reviewers.
 
     python tools/dump_schema.py            # on a private PostgreSQL, or ROTA_TEST_DATABASE_URL
 
-Read from the catalogue, in an order of its own, so that it is the same on every PostgreSQL and however
-the migrations got there. It is meant to be read, and happens to be SQL.
+It is read from the catalogue in a fixed order, so that it is identical on every PostgreSQL version and
+after any sequence of migrations. It is meant for reading, although it is SQL.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ select concat_ws(' ', quote_ident(attname), format_type(atttypid, atttypmod),
  order by attnum
 """
 
-# That a column is not null is said with the column; newer servers list it here as well.
+# NOT NULL is printed with the column; newer servers list it as a constraint as well.
 CONSTRAINTS = """
 select format('constraint %%s %%s', quote_ident(conname), pg_get_constraintdef(oid))
   from pg_constraint
@@ -129,7 +129,7 @@ select format('comment on %s %s is %L;', type, identity, description)
 
 
 def dump(dsn: str) -> str:
-    """Everything in schema `rota` of a database, as text."""
+    """Return everything in schema `rota` of a database as text."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("set search_path = pg_catalog")
         parts = [

@@ -1,6 +1,6 @@
-"""Rewrites requirements-dev.txt: every package with its hashes, no registry's address.
+"""Rewrites requirements-dev.txt: every package with its hashes, without the address of a registry.
 
-The one place that uses uv, which is installed for the occasion into a directory of its own.
+This is the only program that uses uv, which it installs into a temporary directory.
 """
 
 import subprocess

@@ -1,4 +1,4 @@
-"""The yardsticks: what PostgreSQL itself takes for the same rows, with nothing around it."""
+"""Yardsticks: the time that PostgreSQL itself takes for the same rows, without a queue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ select 'noop', 'default', given::jsonb from unnest(%b::text[]) as given
 
 
 class Bare:
-    """One autocommit connection whose statements are prepared at their first use."""
+    """Autocommit connection; its statements are prepared at their first use."""
 
     def __init__(self, connection: psycopg.AsyncConnection) -> None:
         self._connection = connection
@@ -44,7 +44,7 @@ class Bare:
         await self._cursor.fetchone()
 
     async def insert_many(self, numbers: Iterable[int], url: str) -> None:
-        # A format is what an application in a hurry would write; a JSON library adds to it.
+        # A format string is the fastest way an application has; a JSON library takes longer.
         rows = [f'{{"n": {n}, "url": "{url}"}}' for n in numbers]
         await self._cursor.execute(MANY, (rows,))
 

@@ -1,7 +1,7 @@
-"""absurd: its async Python SDK on uvloop, the schema as absurdctl brings it.
+"""absurd: its async Python SDK on uvloop, with the schema of absurdctl.
 
-`absurdctl init` would send the same text through psql; here it goes through the driver. A client has
-one connection, which all of its tasks share, so one process holds several, each with a worker.
+`absurdctl init` sends the same text through psql; here it is sent through the driver. All tasks of a client
+share its one connection, so one process has several clients, each with a worker.
 """
 
 from __future__ import annotations

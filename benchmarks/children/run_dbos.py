@@ -1,4 +1,4 @@
-"""DBOS: async workflows and steps on uvloop, put on a queue by its client, dequeued by one process.
+"""DBOS: async workflows and steps on uvloop, enqueued by its client, dequeued by one process.
 
 Its statements run in threads, each with a connection of the pool.
 """
@@ -17,7 +17,7 @@ from tally import Tally
 
 STEPS = int(os.environ["BENCH_STEPS"])
 CONNECTIONS = 20
-POLL = 0.1  # seconds; a second unless told
+POLL = 0.1  # seconds; the default is 1
 
 
 class Dbos:
@@ -55,7 +55,7 @@ class Dbos:
 
     def _leave(self) -> None:
         DBOS.destroy()
-        # It has made its threads the loop's, and they are gone: the loop gets others, as at the start.
+        # DBOS set its own executor for the loop and shut it down: set a new default one.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
 
     async def enqueue(self, numbers: range) -> None:

@@ -1,6 +1,6 @@
-"""Rota with runs of many jobs: the same app and worker, another thing to start.
+"""Rota with runs of many jobs: the same app and worker, with a flow instead of a task.
 
-Its worker knows the tasks of one shape and no others, as an application's would.
+Its worker knows only the tasks of one shape, as an application's would.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Rota, with a job that says at once where it runs, and holds on to its worker if told so.
+"""Rota with a job that reports its process at once, and blocks its worker if an option is set.
 
-A number belongs to one of some queues. The worker to be killed takes from one of them, so it holds one
-job; those that stay take from all.
+Each number belongs to one of several queues. The worker to be killed serves one of them, so it holds one
+job; the workers that stay serve all.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""pgqueuer: asyncpg on uvloop, the tables logged, autovacuum set as its guide advises.
+"""pgqueuer: asyncpg on uvloop, logged tables, autovacuum set as its guide advises.
 
-One process holds several queue managers, each with a connection of its own, as the
-project's own benchmark does: one manager waits for its only connection most of the time.
+One process has several queue managers, each with its own connection, as in the project's own benchmark: a
+manager spends most of its time waiting for its only connection.
 """
 
 from __future__ import annotations

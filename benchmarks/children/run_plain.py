@@ -1,4 +1,4 @@
-"""No queue at all: rows into a table with one index, as a yardstick of bulk enqueuing."""
+"""No queue: rows into a table with one index, as a yardstick of bulk enqueuing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Plain:
         self._bare = await Bare.open(dsn)
 
     async def migrate(self) -> None:
-        """Opening made the table."""
+        """Do nothing: `open` created the table."""
 
     async def enqueue(self, numbers: range) -> None:
         await self._bare.insert_many(numbers, URL)

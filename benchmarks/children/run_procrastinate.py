@@ -1,4 +1,4 @@
-"""procrastinate: its psycopg connector on uvloop, a pool as wide as the worker needs."""
+"""procrastinate: its psycopg connector on uvloop, with a pool as large as the worker needs."""
 
 from __future__ import annotations
 

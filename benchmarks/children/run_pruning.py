@@ -1,6 +1,6 @@
-"""Rota, with workers that begin to remove what is old as soon as they are there.
+"""Rota with workers that start removing old runs at once.
 
-What is removed, if anything, is said by ROTA_RETENTION.
+ROTA_RETENTION sets the age of the removed runs, if any.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Rota, as a user would write it: one app, one task, the defaults.
+"""Rota as a user would write it: one app, one task, the defaults.
 
-`haste` changes nothing: one set of defaults has to serve throughput and latency alike.
+`haste` has no effect: one set of defaults serves throughput and latency alike.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rota import Rota
 
 
 class Startable(Protocol):
-    """A task or a flow that takes what every job here carries."""
+    """Task or flow that takes the arguments of every job here."""
 
     def call(self, *, n: int, url: str) -> Any: ...
 
@@ -31,7 +31,7 @@ class RotaContender:
         self._work = self.define(self._app)
 
     def define(self, app: Rota) -> Startable:
-        """What is started, again and again."""
+        """Return the task or flow that the benchmark starts."""
 
         @app.task
         async def noop(n: int, url: str) -> None:

@@ -1,6 +1,6 @@
-"""Rota with durable steps: the same app and worker, a task that comes to its end step by step.
+"""Rota with durable steps: the same app and worker, with a task of several steps.
 
-Each step is given what the one before it returned, so the sum shows that results were passed on.
+Each step gets the result of the step before, so the sum shows that results were passed on.
 """
 
 from __future__ import annotations

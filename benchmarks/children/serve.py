@@ -1,7 +1,7 @@
-"""What every Python contender can do, asked for by the harness line by line.
+"""Commands of every Python contender, requested by the harness line by line.
 
-A contender is five small methods; the measuring is here, once, so that it is the same
-for all. Times are CLOCK_MONOTONIC, which one machine's processes share.
+A contender has five small methods. The measuring code is here, so that it is the same for all. Times are
+CLOCK_MONOTONIC, which all processes of a machine share.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tally import Tally
 from wire import Wire
 
 URL = "https://example.com/a/b"
-# What a contender does after it has answered (a late wake-up) must not slow the bare row.
+# Work that a contender does after it has answered (a late wake-up) must not slow down the bare row.
 PAUSE = 0.002
 
 
@@ -28,25 +28,25 @@ class Contender(Protocol):
     async def open(self, dsn: str) -> None: ...
 
     async def migrate(self) -> None:
-        """Create the schema as the documentation says."""
+        """Create the schema as the documentation describes."""
 
     async def enqueue(self, numbers: range) -> None:
-        """The best bulk call there is, once; durable when it returns."""
+        """Enqueue with one call of the fastest bulk API; durable when it returns."""
 
     async def start(self, n: int) -> None:
-        """One job, awaited; durable when it returns."""
+        """Start one job and await it; durable when it returns."""
 
     def working(self, concurrency: int, haste: bool) -> AbstractAsyncContextManager[None]:
-        """A worker that runs inside, and leaves in order at the end.
+        """Run a worker inside the block; stop it gracefully at the end.
 
-        `haste` asks for what the documentation advises for throughput, else for latency.
+        `haste` selects the settings that the documentation advises for throughput, else those for latency.
         """
 
     async def close(self) -> None: ...
 
 
 class Verbs:
-    """The commands, each a method of the same name."""
+    """Commands, each a method of the same name."""
 
     def __init__(self, contender: Contender, wire: Wire, dsn: str) -> None:
         self._contender = contender
@@ -66,8 +66,8 @@ class Verbs:
         return {"seconds": seconds}
 
     async def singles(self, first: int, count: int) -> dict[str, object]:
-        """One job, one bare row, one job, … so that both meet the same disk."""
-        from bare import Bare  # here, or an idle worker's memory would have it too
+        """Alternate one job and one bare row, so that both meet the same disk."""
+        from bare import Bare  # imported here to keep it out of an idle worker's memory
 
         bare = await Bare.open(self._dsn)
         own, plain = [], []
@@ -110,7 +110,7 @@ class Verbs:
     async def work(
         self, concurrency: int, haste: bool, marks: list[int], timed: bool
     ) -> dict[str, object]:
-        """Works until the next command, whatever it says."""
+        """Work until the next command arrives."""
         tally = self._contender.tally = Tally(self._wire, marks, timed)
         self._wire.write(working=time.monotonic_ns())
         async with self._contender.working(concurrency, haste), tally.telling():
@@ -131,5 +131,5 @@ async def _serve(contender: Contender) -> None:
 
 
 def serve(contender: Contender) -> None:
-    """Answer until stdin ends. uvloop for all: none pays for another's event loop."""
+    """Answer commands until stdin ends. All contenders run on uvloop."""
     uvloop.run(_serve(contender))

@@ -1,7 +1,7 @@
 """Graphs of no-op jobs, each written as a user would.
 
-Every job of a run counts the run's number once. Where results are passed on the number
-comes from them, so the sum shows that each job was given what those before it returned.
+Every job of a run counts the run's number once. Where results are passed on, the number comes from them, so
+the sum shows that each job got the results of its predecessors.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class Counter(Protocol):
-    """Who counts. Every stretch of work has a tally of its own, so it is asked for each time."""
+    """Owner of the tally. Every measurement has a new tally, so it is read each time."""
 
     tally: Tally
 
 
 def layers(app: Rota, counter: Counter, jobs: int) -> Startable:
-    """1 → 4 → 4 → 1, each layer given all results of the one before: 24 edges."""
+    """1 → 4 → 4 → 1, with all results of a layer passed to the next: 24 edges."""
     flow = app.flow("layers")
 
     def mean(*given: int) -> int:
@@ -55,7 +55,7 @@ def layers(app: Rota, counter: Counter, jobs: int) -> Startable:
 
 
 def ordered(app: Rota, counter: Counter, jobs: int) -> Startable:
-    """The same graph for the order alone: every job takes its arguments from the run's input."""
+    """The same graph without results: every job takes its arguments from the run's input."""
     flow = app.flow("ordered")
 
     async def job(n: int, url: str) -> None:
@@ -68,8 +68,9 @@ def ordered(app: Rota, counter: Counter, jobs: int) -> Startable:
 
 
 def wide(app: Rota, counter: Counter, jobs: int) -> Startable:
-    """1 → many → 1 as a flow. The many take the first one's result; the last takes none of theirs,
-    since nobody writes ten thousand parameters."""
+    """1 → many → 1 as a flow. The many take the first one's result; the last takes none of theirs, because
+    a function does not have ten thousand parameters.
+    """
     flow = app.flow("wide")
 
     @flow.task
@@ -91,7 +92,7 @@ def wide(app: Rota, counter: Counter, jobs: int) -> Startable:
 
 
 def mapped(app: Rota, counter: Counter, jobs: int) -> Startable:
-    """1 → many → 1 by `ctx.map`: the caller is both ends, and is given every result."""
+    """1 → many → 1 by `ctx.map`: the caller is both ends, and gets every result."""
 
     @app.task
     async def part(n: int, url: str) -> int:
@@ -111,7 +112,7 @@ def mapped(app: Rota, counter: Counter, jobs: int) -> Startable:
 
 
 def chain(app: Rota, counter: Counter, jobs: int) -> Startable:
-    """One after the other."""
+    """Jobs one after the other."""
     flow = app.flow("chain")
 
     async def link(n: int, url: str) -> None:
@@ -124,7 +125,7 @@ def chain(app: Rota, counter: Counter, jobs: int) -> Startable:
 
 
 def diamond(app: Rota, counter: Counter, jobs: int) -> Startable:
-    """1 → 2 → 1, results passed on."""
+    """1 → 2 → 1, with results passed on."""
     flow = app.flow("diamond")
 
     @flow.task

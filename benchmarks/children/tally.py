@@ -1,7 +1,7 @@
-"""What the handlers saw: how many jobs, which ones, and (if asked) when.
+"""Executions that the handlers count: their number, their job numbers and (optionally) their times.
 
-The number of executions and the sum of their numbers together show that each job
-ran once, at the price of two additions a job, the same for every contender.
+The number of executions and the sum of the job numbers show that each job ran once. This costs two
+additions for each job, the same for every contender.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TICK = 0.02
 
 
 class Tally:
-    """Counts, and says so: every 20 ms, and at once when a mark is reached."""
+    """Counter that reports every 20 ms, and at once when a mark is reached."""
 
     def __init__(self, wire: Wire, marks: Sequence[int], timed: bool) -> None:
         self._wire = wire
@@ -39,7 +39,7 @@ class Tally:
         self._saw(n)
 
     def say(self, n: int) -> None:
-        """At once, and which: where it counts that this one began, and when."""
+        """Count a job and report its number and start time at once."""
         at = time.monotonic_ns()
         self.saw(n)
         self._wire.write(started=n, at=at)
@@ -50,7 +50,7 @@ class Tally:
 
     @asynccontextmanager
     async def telling(self) -> AsyncIterator[None]:
-        """Ticks while inside. Without marks nobody listens, and an idle worker stays idle."""
+        """Report inside the block. Without marks it does not, so that an idle worker stays idle."""
         ticker = asyncio.create_task(self._tick()) if self._mark else None
         yield
         if ticker:

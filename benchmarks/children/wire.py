@@ -1,6 +1,6 @@
-"""How a contender's process talks: one JSON document a line, commands in, answers out.
+"""Protocol of a contender's process: one JSON document a line, commands in, answers out.
 
-Standard library only, since it runs in the environment of each peer.
+Standard library only, because it runs in the environment of each peer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Wire:
-    """Commands come from stdin, answers go to stdout; the end of stdin is the order to leave."""
+    """Reads commands from stdin and writes answers to stdout; the end of stdin ends the process."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
@@ -29,6 +29,6 @@ class Wire:
         return json.loads(line) if line else None
 
     def write(self, **answer: object) -> None:
-        # One write, flushed: the harness reads whole lines and acts on them at once.
+        # One flushed write: the harness reads whole lines and acts on them at once.
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The PostgreSQL server of the guard: what its processes cost, and what they wrote.
+"""The PostgreSQL server of the guard: CPU time of its processes, and rows and WAL they wrote.
 
 Autovacuum is off and pages are never logged whole, so that the bytes of WAL depend on the statements
 alone. Both variants have the same server.
@@ -28,7 +28,7 @@ WAL_BYTES = "select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint"
 class Server:
     cluster: Cluster
     pid: int
-    """Of the postmaster."""
+    """Process id of the postmaster."""
 
     def cpu_ns(self) -> int:
         """Return the CPU time of all live server processes, in nanoseconds."""
@@ -67,7 +67,9 @@ def started() -> Iterator[Server]:
 
     BENCH.mkdir(exist_ok=True)
     with TemporaryDirectory(prefix="cluster-", dir=BENCH) as directory:
-        os.chmod(directory, 0o711)  # root runs the server as another user, who must get through
+        os.chmod(
+            directory, 0o711
+        )  # root runs the server as another user, which must be able to enter
         data = Path(directory) / "pg"
         server = LocalPostgres(data, settings=GUARD_SETTINGS, database="bench")
         try:

@@ -1,7 +1,7 @@
 """The two trees that are compared, each exported with its sources and its benchmark programs.
 
 A variant runs its own `benchmarks/children/run_rota.py`, so the two may have different names for the same
-thing. What they must share is the protocol of `children/serve.py`. Dependencies come from this
+thing. They must share the protocol of `children/serve.py`. Dependencies come from this
 environment for both.
 """
 

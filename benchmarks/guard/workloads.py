@@ -1,4 +1,4 @@
-"""Four workloads, each in a fresh database, and what one run of each costs per job.
+"""Four workloads, each in a fresh database, and the cost of one run per job.
 
 bulk      three calls of 20,000 jobs
 single    2,000 jobs started one after the other, each awaited
@@ -43,7 +43,7 @@ class Cost:
 
 @dataclass
 class Run:
-    """One workload of one variant in a database of its own."""
+    """Workload of one variant in a database of its own."""
 
     server: Server
     variant: Variant

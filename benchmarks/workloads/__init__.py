@@ -1,4 +1,4 @@
-"""The workloads, in the order they are run and reported. Each is a function over a stage."""
+"""Workloads in the order of their execution. Each is a function of a stage."""
 
 from __future__ import annotations
 

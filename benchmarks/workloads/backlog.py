@@ -1,7 +1,7 @@
 """Backlog: the first 200,000 of a million queued, against 200,000 in an otherwise empty queue.
 
-Both are timed from the word "work" to the 200,000th handler, since a worker that has
-more to do does not stop there.
+Both are timed from the command "work" to the 200,000th handler, because a worker with a backlog does not
+stop there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Chain and diamond: what one edge takes when there is nothing else to do.
+"""Chain and diamond: the time of one edge on an idle system.
 
-A chain 1,000 deep, from its first handler to its last completion stored, by link. Then
-diamonds (1 → 2 → 1, results passed on) sent one by one to an idle worker in another process,
-with the gaps of `latency`: from before `start` until `result()` has answered.
+A chain of 1,000 jobs, from its first handler to its last stored completion, divided by its links. Then
+diamonds (1 → 2 → 1, results passed on), started one by one with an idle worker in another process and the
+gaps of `latency`: from before `start` until `result()` has returned.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _link(stage: Stage) -> float:
 
 
 def _diamonds(stage: Stage) -> list[float]:
-    """Milliseconds, each."""
+    """Return the milliseconds of each diamond."""
     ground = stage.fresh(flows("diamond", 4))
     with ground.contender.child(ground.dsn) as sender, idle_worker(ground, timed=False) as worker:
         sender.ask("results", STEP, first=0, count=WARM, **GAPS)

@@ -1,8 +1,8 @@
 """DAG: 5,000 runs of a graph of ten jobs (1 → 4 → 4 → 1, 24 edges), against as many jobs without edges.
 
-Each layer is given all results of the one before, as parameters; the same graph for the
+Each layer gets all results of the one before as parameters; the same graph for the
 order alone (`after=`) is a second figure. All three are drained as in `drain`: one worker
-process, from the word "work" to the last completion stored. All runs are started by one
+process, from the command "work" to the last stored completion. All runs are started by one
 `start_many`, timed in a process that has just opened; the flat jobs by calls of 20,000.
 """
 
@@ -20,7 +20,7 @@ JOBS = 10
 
 @dataclass
 class _Rates:
-    """Jobs a second, round by round."""
+    """Jobs a second, for each round."""
 
     contender: Contender
     what: str

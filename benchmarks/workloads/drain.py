@@ -1,8 +1,8 @@
-"""Drain: a full queue of no-op jobs, from the word "work" to the last completion stored.
+"""Drain: a full queue of no-op jobs, from the command "work" to the last stored completion.
 
-Rota keeps its history while it does this (arguments and outcomes stay); graphile-worker
-deletes its jobs, pgqueuer moves them to a log. Afterwards the tables and the handlers'
-own counts must agree that every job ran, each once, and none is left.
+Rota keeps its history meanwhile (arguments and outcomes remain); graphile-worker deletes its jobs, pgqueuer
+moves them to a log. Afterwards the tables and the handlers' own counts must agree that each job ran once
+and none is left.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """History: draining 200,000 beside five million finished jobs, against an empty database.
 
-The history is made by SQL, once, in a database that is then copied for each pair, so
-that every pair starts from the same.
+The history is created by SQL once, in a database that is copied for each pair, so that all pairs start from
+the same state.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Idle cost: one worker with nothing to do, alone on its database.
 
-Transactions are read from pg_stat_database over a connection to another database, so the
-asking does not count. A backend reports its own up to ten seconds late: that shifts both
-ends of the window alike, but what a start takes must have been reported before it begins.
-Of Rota it is all that goes on: polling and timers, the heart in its thread, the look for
-claims nobody holds. The window has a whole number of beats.
+Transactions are read from pg_stat_database over a connection to another database, so that these queries do
+not count. A backend reports its own up to ten seconds late. That shifts both ends of the window alike, but
+the transactions of the start must have been reported before the window begins. Rota's figure includes
+polling, timers, the heartbeat thread and the search for orphaned claims. The window is a whole number of
+heartbeats.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _measure(stage: Stage, contender: Contender, seconds: float) -> dict[Bar, fl
         worker.until("working", STEP)
         time.sleep(SETTLE)
         with stage.cluster.connection() as connection:
-            # Each look in a transaction of its own: the view is otherwise a snapshot.
+            # Each query in its own transaction: within one, the view is a snapshot.
             before, busy, began = _number(connection, query), _busy(worker.pid), time.monotonic()
             time.sleep(seconds)
             after, later, ended = _number(connection, query), _busy(worker.pid), time.monotonic()
@@ -70,7 +70,7 @@ def _measure(stage: Stage, contender: Contender, seconds: float) -> dict[Bar, fl
 
 
 def _check(ground: Ground, seconds: float) -> None:
-    """It was alone, and its heart was beating: else this was not the price of a worker."""
+    """Check that the worker was alone and sent heartbeats: otherwise this was not the cost of a worker."""
     if (there := ground.number("select count(*) from rota.workers")) != 1:
         raise Wrong(f"{there} workers were there, not one")
     beats, due = (
@@ -86,12 +86,12 @@ def _number(connection: object, query: str) -> int:
 
 
 def _busy(pid: int) -> float:
-    """Seconds of processor time so far, all threads."""
+    """Return the CPU seconds of all threads so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _memory(pid: int) -> float:
-    """Resident, in MB of 1,000,000 bytes."""
+    """Return the resident memory in MB of 1,000,000 bytes."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

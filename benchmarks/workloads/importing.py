@@ -1,4 +1,4 @@
-"""Import: the wall time `import rota` adds to a bare interpreter, each started by turns."""
+"""Import: the wall time that `import rota` adds to a bare interpreter, started alternately."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE = 30
 
 def run(stage: Stage) -> Findings:
     findings = Findings("Import")
-    _start("import rota")  # writes the bytecode, fills the page cache
+    _start("import rota")  # writes the bytecode and fills the page cache
     bare, added = [], []
     for _ in range(stage.sizes.imports):
         bare.append(_start("pass"))

@@ -1,13 +1,13 @@
 """Kill: from SIGKILL of a worker to its job's code running in another process.
 
-Three workers stay and have nothing else to do. Some more come, are there for as long as it takes to be
-seen, hold a job each that does not end, and are killed one by one at random moments. The job says when
-its code begins, wherever that is; there it ends at once. Everything is as it comes: a beat of 5 s, dead
-after 20 s of silence. Directly, the lock of the killed tells; through a pooler there is none, and only
-its silence does.
+Three workers stay and are idle. More workers start, wait until these have observed them, hold one
+endless job each, and are killed one by one at random moments. The job reports when its code begins; in
+another worker it ends at once. All settings are defaults: a heartbeat every 5 s, dead after 20 s without
+one. On a direct connection the released session lock reveals the death; through a pooler there is none, and
+only the missing heartbeats do.
 
-Each job must have begun twice, once in the killed worker and once in one that stays, and nobody may have
-been taken for dead but the killed.
+Each job must have begun twice, once in the killed worker and once in one that stays, and only killed
+workers may have been declared dead.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from benchmarks.stage import STEP, Ground, Stage, Wrong
 from rota.model.settings import Settings
 
 STAY = 3
-CONNECT = 1.0  # seconds for a new worker to register and go to rest
-SEEN = 3.0  # and for the others to see its lock: with seven about, each looks every 1.5 s
+CONNECT = 1.0  # seconds for a new worker to register and become idle
+SEEN = 3.0  # seconds for the staying workers to observe its lock: of seven, each checks every 1.5 s
 FOR_EVER = "3600"
 DEFAULTS = Settings()
 DEAD = "select count(*) from rota.workers where state = 'dead'"
@@ -40,7 +40,7 @@ class Way:
     name: str
     bar: float
     beyond: float | None
-    victims: int  # there at a time
+    victims: int  # at the same time
     within: float  # seconds in which they are killed
     patience: float  # seconds after that until the last job must have begun
 
@@ -76,12 +76,12 @@ def _judge(stage: Stage, findings: Findings, way: Way, taken: Sequence[float]) -
 
 
 def _contender(stage: Stage, queues: int, only: int | None = None) -> Contender:
-    """Rota that takes from so many queues; or from only one of them, and holds on to what it takes."""
+    """Return Rota serving `queues` queues; or only one of them, with a job that blocks."""
     names = [f"q{number}" for number in range(queues)]
     environment = {
         "BENCH_QUEUES": ",".join(names if only is None else [names[only]]),
         "BENCH_HOLD": "0" if only is None else FOR_EVER,
-        # Whatever is set here: the defaults, and no way around the pooler.
+        # Explicit defaults, independent of the environment, and no connection around the pooler.
         "ROTA_HEARTBEAT_INTERVAL": str(DEFAULTS.heartbeat_interval),
         "ROTA_DEAD_AFTER": str(DEFAULTS.dead_after),
         "ROTA_DIRECT_URL": "",
@@ -95,7 +95,7 @@ def _contender(stage: Stage, queues: int, only: int | None = None) -> Contender:
 
 
 def _measure(ground: Ground, dsn: str, way: Way, kills: int) -> list[float]:
-    """Seconds, each."""
+    """Return the seconds of each kill."""
     stage = ground.stage
     whole = _contender(stage, way.victims)
     taken: dict[int, float] = {}
@@ -118,7 +118,7 @@ def _measure(ground: Ground, dsn: str, way: Way, kills: int) -> list[float]:
 def _kill_some(
     stage: Stage, dsn: str, way: Way, sender: Child, stay: Sequence[Child], first: int
 ) -> dict[int, float]:
-    """Seconds from the kill to the job's next beginning, by the job's number."""
+    """Return the seconds from the kill to the job's next start, by the job's number."""
     with ExitStack() as stack:
         victims = {
             first + place: stack.enter_context(_contender(stage, way.victims, place).child(dsn))
@@ -146,7 +146,7 @@ def _begin(workers: Collection[Child], concurrency: int) -> None:
 
 @contextmanager
 def _still(stay: Sequence[Child]) -> Iterator[None]:
-    """Frozen for a moment, so that a new job begins in the worker it is meant for."""
+    """Freeze the staying workers, so that a new job begins in the worker it is meant for."""
     try:
         for child in stay:
             child.freeze()
@@ -159,7 +159,7 @@ def _still(stay: Sequence[Child]) -> Iterator[None]:
 def _kill(
     victims: dict[int, Child], within: float, chance: random.Random
 ) -> Iterator[tuple[int, int]]:
-    """At random moments; answers which, and when."""
+    """Kill at random moments; yield the job's number and the time of each kill."""
     began = time.monotonic()
     moments = sorted((chance.uniform(0, within), number) for number in victims)
     for moment, number in moments:
@@ -168,7 +168,7 @@ def _kill(
 
 
 def _beginnings(stay: Sequence[Child], numbers: set[int], within: float) -> dict[int, int]:
-    """When each of them began in a worker that stays. They may have said so long ago."""
+    """Return when each job began in a staying worker. The reports may have arrived earlier."""
     began: dict[int, int] = {}
     deadline = time.monotonic() + within
     while numbers - began.keys():
@@ -184,7 +184,7 @@ def _beginnings(stay: Sequence[Child], numbers: set[int], within: float) -> dict
 
 
 def _check(ground: Ground, kills: int, began: int) -> None:
-    """Each began once more, and ended; the killed are dead, and nobody else."""
+    """Check that each job began once more and ended, and that only killed workers are dead."""
     if began != kills:
         raise Wrong(f"{kills} jobs began {began} times after the kill")
     if left := ground.number(ground.contender.waiting):

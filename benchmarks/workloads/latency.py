@@ -1,9 +1,9 @@
 """Latency: from a commit to the handler's first line, in another process that was idle.
 
-Single jobs are sent with random gaps of 20 to 60 ms, so that each finds the worker at
-rest. Both processes read CLOCK_MONOTONIC, which is one clock on one machine. A peer that
-notifies inside its transaction can start before the sender's await returns; that shows
-as a smaller or even negative time, so the time from before the call is given as well.
+Single jobs are sent with random gaps of 20 to 60 ms, so that the worker is idle each time. Both processes
+read CLOCK_MONOTONIC, which is one clock on one machine. A peer that notifies inside its transaction can
+start before the sender's await returns; its time is then smaller or even negative, so the time from before
+the call is reported as well.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def idle_worker(ground: Ground, timed: bool) -> Iterator[Child]:
     with contender.child(ground.dsn) as worker:
         worker.tell("work", concurrency=contender.concurrency, haste=False, marks=[], timed=timed)
         worker.until("working", STEP)
-        time.sleep(1)  # until it has registered, looked once and gone to rest
+        time.sleep(1)  # until it has registered, polled once and become idle
         yield worker
 
 

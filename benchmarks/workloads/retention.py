@@ -1,8 +1,8 @@
 """Retention: draining 200,000 while the same worker removes old runs, against the same keeping them.
 
-Both have a million finished jobs beside them, a day old; one keeps such for an hour, the other for good.
-What is removed meanwhile is counted, and nothing else may have gone. Then the rest is removed at once,
-with nothing else going on, for the speed of it.
+Both have a million finished jobs beside them, a day old; one keeps such jobs for an hour, the other
+forever. The removed jobs are counted, and no other job may be missing. Then the rest is removed on an idle
+system, to measure the speed of removal alone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def run(stage: Stage) -> Findings:
     keeping, pruning, removed, at_once = [], [], [], []
     try:
         for turn in range(sizes.pairs):
-            # By turns who is first: what the place in a pair does must not look like what pruning does.
+            # Alternate the order, so that the position in a pair is not mistaken for an effect of pruning.
             for keep in ("forever", "1h") if turn % 2 else ("1h", "forever"):
                 rate, gone, speed = _rates(stage, keep)
                 if keep == "forever":
@@ -69,7 +69,7 @@ def _contender(stage: Stage, keep: str) -> Contender:
 
 
 def _rates(stage: Stage, keep: str) -> tuple[float, float, float]:
-    """Jobs a second: drained, removed meanwhile, and removed afterwards, alone."""
+    """Return jobs a second: drained, removed meanwhile, and removed afterwards."""
     contender = _contender(stage, keep)
     database = f"bench_{contender.name}"
     ground = Ground(stage, contender, database, stage.cluster.create(database, TEMPLATE))

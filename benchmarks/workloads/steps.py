@@ -1,8 +1,8 @@
-"""Durable steps: 300 runs of ten, one after the other, from the first step to the last run's end stored.
+"""Durable steps: 300 runs of ten, one after the other, from the first step to the last stored run.
 
-A step counts, and returns a small document that the next one is given; its price is that this is kept. The
-runs were queued before; each contender is one process. That takes parts of a second, or some seconds, so a
-round is the median of three drains by one process, after a first one that is thrown away.
+A step counts and returns a small document, which is stored and passed to the next step. The runs are queued
+in advance; each contender is one process. A drain takes between a fraction of a second and some seconds, so
+a round is the median of three drains by one process, after a first one that is discarded.
 
 Each step must have run once and be recorded once, in a run that succeeded.
 """
@@ -43,7 +43,7 @@ def run(stage: Stage) -> Findings:
 
 
 def _rate(stage: Stage, contender: Contender) -> float:
-    """Steps a second."""
+    """Return steps a second."""
     runs = stage.sizes.step_runs
     ground = stage.fresh(contender)
     seconds = []

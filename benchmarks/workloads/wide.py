@@ -1,14 +1,13 @@
-"""One run 10,000 wide (1 → many → 1), against as many jobs without edges.
+"""Wide: one run of 10,000 jobs (1 → many → 1), against as many jobs without edges.
 
-That many are drained in parts of a second, so getting ready would blur what is compared:
-all are timed from the first handler to the last completion stored, and a round is the
-median of three drains by one process, after a first one that is thrown away.
+A drain takes a fraction of a second, so start-up would blur the comparison. All are timed from the first
+handler to the last stored completion, and a round is the median of three drains by one process, after a
+first one that is discarded.
 
-The flow is built in a loop, 10,000 jobs with its ends: a run takes no more. `ctx.map` makes
-10,000 calls, and it makes them after its first line: starting them is in its time, while the
-flow and the flat jobs were started before. A worker asks for jobs by the names of the tasks
-it knows, and a flow built in a loop is 10,000 names; what that costs other work is shown by
-flat jobs in a worker that knows the flow.
+The flow is built in a loop: 10,000 jobs including its ends, the maximum of a run. `ctx.map` starts 10,000
+child jobs after its first line, so starting them is included in its time, while the flow and the flat jobs
+were started in advance. A worker claims jobs by the names of its tasks, and a flow built in a loop has
+10,000 names. Flat jobs in a worker that knows the flow show the cost of these names for other work.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def run(stage: Stage) -> Findings:
 
 
 def _beside(jobs: int) -> Contender:
-    """Flat jobs, in a process that has the wide flow among its tasks."""
+    """Return flat jobs in a process that has the wide flow among its tasks."""
     environment = {"BENCH_SHAPE": "beside", "BENCH_KNOWN": str(jobs)}
     return replace(flows("beside", 1), environment=environment)
 

@@ -1,1 +1,3 @@
-"""Agents and scheduled actions behind an API: two instances, one database, restarts that nobody notices."""
+"""Agents and scheduled actions behind an API: two instances, one database, restarts without failed
+requests.
+"""

@@ -1,6 +1,6 @@
-"""`python -m examples.agents`: two instances of the API at two ports, on one database.
+"""`python -m examples.agents`: two instances of the API on two ports, on one database.
 
-Ctrl-C ends them, in order. Put a load balancer before them, or ask either.
+Ctrl-C stops them gracefully. Put a load balancer in front of them, or send requests to either.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ In another terminal:
 
 @contextmanager
 def database() -> Iterator[str]:
-    """The one that ROTA_DATABASE_URL names, or the embedded PostgreSQL for as long as this runs."""
+    """Yield the DSN in ROTA_DATABASE_URL, or that of an embedded PostgreSQL, which stops afterwards."""
     if dsn := os.environ.get("ROTA_DATABASE_URL"):
         yield dsn
     else:
@@ -51,7 +51,7 @@ def main(port: int, drain_delay: float) -> None:
             process = subprocess.Popen(
                 [sys.executable, "-m", "rota", "serve", f"{package}.api:api", *words],
                 env={**os.environ, "ROTA_DATABASE_URL": dsn},
-                start_new_session=True,  # not by the same Ctrl-C: it would be told twice
+                start_new_session=True,  # Ctrl-C must not reach it twice
             )
             instances.append(process)
             print(f"instance at http://127.0.0.1:{each} is process {process.pid}", flush=True)

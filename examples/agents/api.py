@@ -1,6 +1,6 @@
-"""The API: users schedule actions, start agents, pause them: `rota serve examples.agents.api:api`.
+"""API for scheduling actions and for starting and pausing agents: `rota serve examples.agents.api:api`.
 
-Any number of instances may serve it. What it is asked to do is durable when it has answered.
+Any number of instances may serve it. An accepted request is durable.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .model import model
 
 @asynccontextmanager
 async def lifespan(api: FastAPI) -> AsyncIterator[dict[str, Any]]:
-    """In order: what jobs need is open before the first of them begins, and until the last has ended."""
+    """Open the model before the first job begins, and close it after the last has ended."""
     await model.open()
     try:
         async with app.lifespan(api) as state:
@@ -61,7 +61,7 @@ async def create(new: NewAction) -> dict[str, str]:
         cron=new.cron,
         tz=new.tz,
         overlap="allow",
-        catch_up="all",  # a tick that came while nobody was there is made up for
+        catch_up="all",  # a tick that was missed while no worker ran is made up
     )
     return {"name": new.name}
 
@@ -113,7 +113,7 @@ async def show(run: int) -> dict[str, Any]:
 
 @api.post("/agents/{run}/pause", status_code=202)
 async def pause(run: int) -> dict[str, int]:
-    """Before its next turn. Asked again while it is paused, it is the same pause."""
+    """Pause the agent before its next turn. Repeated while it is paused, this has no further effect."""
     async with await psycopg.AsyncConnection.connect(os.environ["ROTA_DATABASE_URL"]) as connection:
         found = await connection.execute(
             "insert into steering (run, pauses, resumes) values (%s, 1, 0)"
@@ -126,7 +126,7 @@ async def pause(run: int) -> dict[str, int]:
 
 @api.post("/agents/{run}/resume", status_code=202)
 async def resume(run: int) -> dict[str, int]:
-    """The row and the signal are one commit."""
+    """Commit the row and the signal together."""
     async with await psycopg.AsyncConnection.connect(os.environ["ROTA_DATABASE_URL"]) as connection:
         found = await connection.execute(
             "update steering set resumes = pauses where run = %s and pauses > resumes returning pauses",
@@ -139,7 +139,7 @@ async def resume(run: int) -> dict[str, int]:
     return {"run": run, "resumes": row[0]}
 
 
-# What cannot be done, and how it goes
+# Errors and health
 
 
 @api.exception_handler(ScheduleNotFound)
@@ -153,6 +153,4 @@ async def refused(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": str(error)}, 422)
 
 
-api.mount(
-    "/", health(app)
-)  # /health/ready and the like; last: it answers whatever nobody else does
+api.mount("/", health(app))  # /health/ready etc.; mounted last, because "/" matches every path

@@ -1,7 +1,7 @@
-"""What is done in the background: an agent that can be paused, and the actions that users schedule.
+"""Background jobs: an agent that can be paused, and the actions that users schedule.
 
-Each writes what it did in the transaction with which its step or its job is done: it is there once, whoever
-dies when.
+Each job writes its result in the transaction that completes its step or the job. So the result exists once,
+even if a worker dies.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ app = Rota()  # the database that ROTA_DATABASE_URL names
 again = Retry(max_attempts=5, delay=1 * PACE)
 
 
-# The executor
+# Agent
 
 
 @app.task(queue="agents", retry=again)
 async def agent(ctx: Context, goal: str, turns: int = 5) -> list[str]:
-    """Each turn is a step: kept before the next begins, and not done again after a crash or a deploy.
-    Between turns it looks whether somebody wants it to pause, and holds nothing until it is resumed."""
+    """Run turns as steps: each is stored before the next begins, and not repeated after a crash or a
+    deploy. Between turns the agent checks for a pause. A paused agent occupies no worker.
+    """
     thoughts: list[str] = []
     paused = 0
     for turn in range(1, turns + 1):
@@ -65,7 +66,7 @@ async def remind(ctx: Context, text: str) -> None:
 
 @app.action("digest", retry=again)
 async def digest(ctx: Context, topics: list[str]) -> int:
-    """Several answers, each asked for once, then all of it at once."""
+    """Ask for several answers, each once, then write them together."""
     found = [await ctx.step(f"ask {topic}", model.ask, topic) for topic in topics]
     await ctx.step("write", send, ctx, f"digest of {', '.join(topics)}")
     return len(found)
@@ -78,14 +79,16 @@ async def send(ctx: Context, what: str) -> None:
 
 @app.action("agent")
 async def set_out(ctx: Context, goal: str, turns: int = 5) -> int:
-    """An agent of its own for each tick. Done again, it finds by the key the one that it has started."""
+    """Start an agent for each tick. A retry finds the run that was already started, by its key."""
     run = await agent.options(key=f"agent {ctx.job_id}").start(goal, turns)
     return run.id
 
 
 @app.action("sweep", retry=again)
 async def sweep(ctx: Context, items: int = 50) -> int:
-    """Code without steps keeps how far it is, and leaves when its worker does: the next goes on there."""
+    """Store a checkpoint instead of steps, and stop when the worker drains: the next worker resumes from
+    there.
+    """
     done: int = ctx.resumed_from or 0
     while done < items:
         await asyncio.sleep(0.1 * PACE)

@@ -1,4 +1,4 @@
-"""Something to think with. It stands for whatever your jobs need and your process has to open and close."""
+"""Language model. It represents any resource that jobs need and the process opens and closes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import os
 
 PACE = float(os.environ.get("AGENTS_PACE", "1"))
-"""0.1: all that takes its time takes a tenth of it."""
+"""Factor for all durations: 0.1 makes everything ten times as fast."""
 
 
 class Model:

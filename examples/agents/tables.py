@@ -1,4 +1,4 @@
-"""What the API and its jobs keep: `python -m examples.agents.tables` makes it in ROTA_DATABASE_URL."""
+"""Tables of the API and its jobs: `python -m examples.agents.tables` creates them in ROTA_DATABASE_URL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rota import Rota
 TABLES = """
     create table if not exists steering (run bigint primary key, pauses int not null, resumes int not null);
     create table if not exists deeds (run bigint, what text, planned timestamptz, pid int);
-"""  # Deeds have no key: if anything were done twice, it would be there twice.
+"""  # Deeds have no key: a repeated action would be a second row.
 
 
 async def prepare(dsn: str) -> None:

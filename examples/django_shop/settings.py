@@ -1,4 +1,4 @@
-"""As `django-admin startproject` makes them, less what is not needed here."""
+"""Settings of `django-admin startproject`, reduced to those needed here."""
 
 import os
 from urllib.parse import parse_qsl, unquote, urlsplit

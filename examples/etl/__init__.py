@@ -1,1 +1,1 @@
-"""A day's sales: fetched, cleaned file by file, left to settle, approved by somebody, published."""
+"""A day's sales: fetched, cleaned file by file, left to settle, approved by a person, published."""

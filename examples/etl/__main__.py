@@ -1,6 +1,6 @@
-"""`python -m examples.etl`: a worker, one run, and what becomes of it.
+"""`python -m examples.etl`: a worker, one run, and its result.
 
-Say another day for another run; the same day is the same run. Kill it whenever you like and start it again.
+Each day is one run: pass another day for another run. Kill the program at any time and start it again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ When all is checked it waits for your word. In another terminal:
 
 
 def tell(event: Event) -> None:
-    """What happens in this process, line by line."""
+    """Print the events of this process, one line each."""
     match event:
         case JobRetried(task=task, job=job, attempt=attempt, delay=delay):
             line = f"{task} ({job}) failed at attempt {attempt}; again in {delay:.1f} s"
@@ -49,7 +49,7 @@ async def main(day: str, answer: bool | None) -> None:
         if answer is None:
             print(APPROVE.format(run=run.id), flush=True)
         else:
-            await run.signal("approval", answer)  # it need not wait for it yet
+            await run.signal("approval", answer)  # can be sent before the run waits for it
         async with app.worker():
             result = await run.result()
     cents = result.get("publish")

@@ -1,4 +1,4 @@
-"""The flow. Whatever is killed whenever: each sale is staged once, and published once, or not at all.
+"""The flow. Even if workers are killed, each sale is staged once, and published once or not at all.
 
 extract ── clean ── settle ── check ── approval ─┬─ publish
              ╰ clean_file × 12                   ╰─ discard         alarm, if anything failed
@@ -20,27 +20,27 @@ SETTLE = float(os.environ.get("ETL_SETTLE", "10"))
 TABLES = """
     create table if not exists staged (day text, file text, product text, cents int);
     create table if not exists sales (day text, product text, cents bigint);
-"""  # Not a key in sight: if anything were written twice, it would be there twice.
+"""  # No key: a repeated insert would be a second row.
 
 
 @etl.task
 async def extract(ctx: Context, day: str) -> list[str]:
     async with ctx.transaction() as connection:
-        await connection.execute(TABLES)  # yours has migrations
+        await connection.execute(TABLES)  # a real application has migrations
     return await files_of(day)
 
 
 @etl.task
 async def clean(ctx: Context, day: str, extract: list[str]) -> int:
-    """Fans out over what was found, four files at a time, and holds no place in its worker meanwhile."""
+    """Start one job for each file, four at a time. The waiting job occupies no slot of its worker."""
     counts = await ctx.map([clean_file.bind(day, file) for file in extract], concurrency=4)
     return sum(counts)
 
 
 @app.task(retry=Retry(max_attempts=5, delay=2 * PACE))
 async def clean_file(ctx: Context, day: str, file: str) -> int:
-    rows = await read(file, ctx.attempt)  # raises now and then: tried again, two seconds later
-    # The rows and "this job is done" are one commit. A worker that lost the job meanwhile commits nothing.
+    rows = await read(file, ctx.attempt)  # fails now and then: retried after two seconds
+    # The rows and the job's completion are one commit. A worker that has lost the job commits nothing.
     async with ctx.transaction() as connection:
         async with connection.cursor() as cursor:
             await cursor.executemany(
@@ -51,13 +51,13 @@ async def clean_file(ctx: Context, day: str, file: str) -> int:
     return len(rows)
 
 
-# Late corrections are waited for by nobody: no worker, no memory, no connection is held meanwhile.
+# Waiting for late corrections occupies no worker, no memory and no connection.
 settle = etl.sleep("settle", timedelta(seconds=SETTLE), after=[clean])
 
 
 @etl.task(after=[settle])
 async def check(ctx: Context, day: str, clean: int) -> int:
-    """Is what was staged what was read? Answers what it comes to, for whoever is to approve it."""
+    """Check that the staged rows match the files. Return the total, for the approval."""
     async with ctx.transaction() as connection:
         found = await connection.execute(
             "select count(*), coalesce(sum(cents), 0) from staged where day = %s", (day,)
@@ -68,7 +68,7 @@ async def check(ctx: Context, day: str, clean: int) -> int:
     return int(cents)
 
 
-# A person decides: `rota signal RUN approval true`, the API, or the dashboard. Silence is a no.
+# A person decides: `rota signal RUN approval true`, the API, or the dashboard. No answer means no.
 etl.wait_signal("approval", type=bool, timeout=timedelta(days=2), default=False, after=[check])
 
 

@@ -1,4 +1,4 @@
-"""Where the sales come from: a few files for each day, from a shop that hangs up now and then."""
+"""Source of the sales: a few files for each day, from a server that drops connections now and then."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 import random
 
 PACE = float(os.environ.get("ETL_PACE", "1"))
-"""0.1: all that takes its time takes a tenth of it."""
+"""Factor for all durations: 0.1 makes everything ten times as fast."""
 
 FILES = 12
 SALES = 50
-"""In each file."""
+"""Sales in each file."""
 
 
 async def files_of(day: str) -> list[str]:
@@ -20,7 +20,7 @@ async def files_of(day: str) -> list[str]:
 
 
 async def read(file: str, attempt: int) -> list[tuple[str, int]]:
-    """Each file holds the same whenever it is read: products, and what was paid for them, in cents."""
+    """Return the sales of a file, always the same: products, and their prices in cents."""
     await asyncio.sleep(1 * PACE)
     dice = random.Random(file)
     hangs_up = dice.random() < 0.4

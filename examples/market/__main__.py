@@ -1,6 +1,6 @@
 """`python -m examples.market`: the feed, a few instances of the monitor, and a line now and then.
 
-Ctrl-C ends all of it. The instances are ordinary workers; kill one, freeze one, and watch the figures.
+Ctrl-C ends all of them. The instances are ordinary workers; kill or freeze one, and watch the figures.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COUNTS = """
 
 @contextmanager
 def database() -> Iterator[str]:
-    """The one that ROTA_DATABASE_URL names, or the embedded PostgreSQL for as long as this runs."""
+    """Yield the DSN in ROTA_DATABASE_URL, or that of an embedded PostgreSQL, which stops afterwards."""
     if DATABASE != "local":
         yield DATABASE
     else:
@@ -44,7 +44,7 @@ def database() -> Iterator[str]:
 
 @contextmanager
 def running(*words: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A program beside this one, which is told to stop when we do; not by the same Ctrl-C, though."""
+    """Run a program until this one stops. Ctrl-C does not reach it directly."""
     process = subprocess.Popen(
         [sys.executable, "-m", *words],
         env={**os.environ, **environment},
@@ -54,13 +54,13 @@ def running(*words: str, **environment: str) -> Iterator[subprocess.Popen[bytes]
         yield process
     finally:
         with suppress(ProcessLookupError):
-            process.send_signal(signal.SIGCONT)  # a frozen one hears nothing
+            process.send_signal(signal.SIGCONT)  # a frozen process receives no other signal
             process.send_signal(signal.SIGTERM)
         process.wait()
 
 
 def asked(journal: Path) -> tuple[int, int, int]:
-    """By the feed's own book: requests, how many of them too many, and cents spent."""
+    """Return from the feed's journal: requests, refused requests, and cents spent."""
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     limited = [line for line in lines if line.get("limited")]
     too_many = sum(line["status"] == 429 for line in limited)

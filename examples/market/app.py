@@ -21,7 +21,7 @@ feed = Feed(app)
 patiently = Retry(max_attempts=10, delay=1 * PACE, max_delay=30 * PACE)
 
 
-# What is found: by one instance at a time, and if two should believe to be the one, by one all the same
+# Monitors: one instance runs each, and fencing protects against a second one that believes it does
 
 
 @app.service("filings", every=60 * PACE, lease=LEASE)
@@ -48,7 +48,7 @@ async def halts(ctx: ServiceContext) -> None:
 
 
 articles = app.flow("articles")
-app.schedule(every=30 * PACE)(articles)  # one run a tick, whoever starts it
+app.schedule(every=30 * PACE)(articles)  # one run for each tick, on any instance
 
 
 @dataclass
@@ -85,7 +85,7 @@ async def merge(
     press: list[Article] | None = None,
     blog: list[Article] | None = None,
 ) -> int:
-    """The same story from several sources is one article. A source that is down keeps no other back."""
+    """Merge the same story from several sources into one article. A failed source does not block it."""
     told: dict[str, list[Article]] = {}
     for article in [*(wire or []), *(press or []), *(blog or [])]:
         told.setdefault(article.topic, []).append(article)
@@ -106,7 +106,7 @@ async def merge(
     return new.inserted
 
 
-# What follows from it: a job each, on any instance
+# Jobs for new items, on any instance
 
 
 @dataclass
@@ -117,12 +117,13 @@ class Report:
 
 @app.task(queue="research", retry=patiently)
 async def research(ctx: Context, about: str, topic: str) -> float:
-    """Spends money. A filing and an article about the same thing need one report: whoever comes second, on
-    whatever instance, waits for the first and gets the same."""
+    """Buy a report, which costs money. A filing and an article about the same topic need one report: the
+    second job, on any instance, waits for the first and gets the same report.
+    """
     report = await app.once(f"report {topic}", buy, topic, ttl=LEASE)
     async with (
         ctx.transaction() as connection
-    ):  # refused (ClaimLost) if the job is somebody else's by now
+    ):  # raises ClaimLost if another worker holds the job now
         await connection.execute(
             "insert into findings (about, topic, score, cents) values (%s, %s, %s, %s)",
             (about, topic, report.score, report.cents),
@@ -138,7 +139,7 @@ async def buy(topic: str) -> Report:
 
 
 async def alert(connection: Any, about: str, message: str) -> None:
-    """In the caller's transaction: the row, and the job that tells somebody."""
+    """Insert the row and start the job that sends the page, in the caller's transaction."""
     await connection.execute(
         "insert into alerts (about, message) values (%s, %s)", (about, message)
     )
@@ -147,5 +148,7 @@ async def alert(connection: Any, about: str, message: str) -> None:
 
 @app.task(queue="pages", retry=patiently)
 def page(ctx: Context, about: str, message: str) -> None:
-    """Who dies between the request and its record leaves another to send it again, under the same key."""
+    """Send the page. If the worker dies before the result is stored, the retry sends it again with the same
+    key.
+    """
     send("/pages", {"about": about, "message": message}, key=f"page {ctx.job_id}")

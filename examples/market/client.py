@@ -1,4 +1,4 @@
-"""How the feed is asked: never faster than it likes, however many instances ask it."""
+"""Client of the feed: keeps its rate limit over all instances."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .settings import FEED, LIMIT
 
 class Feed:
     def __init__(self, app: Rota) -> None:
-        # One row in the database counts for all instances. A little below what is allowed: between our turn
-        # and the request's arrival lies a network.
+        # One row in the database counts for all instances. The rate is a little below the limit, because
+        # network delays can move requests closer together.
         self._turns = app.rate_limit("feed", 0.8 * LIMIT, per=1)
 
     async def get(self, path: str) -> Any:
@@ -24,13 +24,13 @@ class Feed:
         return await asyncio.to_thread(send, path)
 
     async def buy(self, topic: str) -> Any:
-        """A report. It costs money, so the vendor is told by what to know the request if it comes again."""
+        """Buy a report. It costs money, so the request has an idempotency key."""
         await self._turns.take()
         return await asyncio.to_thread(send, "/reports", {"topic": topic}, key=f"report {topic}")
 
 
 def send(path: str, body: object = None, key: str = "") -> Any:
-    """One request; raises for every answer but a good one."""
+    """Send a request; raise for every status that is not 2xx."""
     headers = {"User-Agent": f"market/{os.getpid()}"}
     if body is not None:
         headers |= {"Content-Type": "application/json", "Idempotency-Key": key}

@@ -1,10 +1,10 @@
-"""The world outside: a feed with a limit, a vendor that takes money, and somebody's pager.
+"""External services: a feed with a rate limit, a vendor that charges money, and a pager.
 
-`python -m examples.market.feed` serves it at a port of 127.0.0.1. It lets so many requests through in any
-second, all askers together, and refuses the rest with 429. Whatever it is asked it writes down, one line of
-JSON each: it is the judge of what the monitors do.
+`python -m examples.market.feed` serves them on a port of 127.0.0.1. The limit applies to all clients
+together in any second; further requests are refused with 429. Every request is written to a journal, one
+line of JSON each, which is the reference for checking the monitors.
 
-What is published follows from the clock alone: a feed that is started again goes on where it was.
+Publications depend only on the clock: a restarted feed continues where it stopped.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from typing import Any
 from .settings import LIMIT, PACE
 
 STORY, HALT = 20.0 * PACE, 15.0 * PACE
-"""Seconds from one to the next."""
+"""Seconds between two stories, and between two halts."""
 
 SOURCES = ("wire", "press", "blog")
 SYMBOLS = ("ACME", "BOLT", "CRUX", "DUNE", "ECHO", "FLUX", "GLEN", "HALO")
 FORMS = ("8-K", "10-Q", "10-K", "S-1")
 REASONS = ("volatility", "news pending", "regulatory concern")
 BEFORE, LISTED = 15, 300
-"""How many it begins with, and how many it lists at most."""
+"""Stories at the start, and the most that are listed."""
 
 CENTS = 50
-"""What a report costs."""
+"""Price of a report in cents."""
 
 
 class World:
-    """What is published when. With `lasts`, nothing new comes after so many seconds."""
+    """Publications by time. With `lasts`, nothing new is published after that many seconds."""
 
     def __init__(self, lasts: float) -> None:
         self._began = time.time()
@@ -91,7 +91,7 @@ def _pick(story: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 class Desk:
-    """Who may ask now, who has paid, who was paged; and the journal of it all."""
+    """Rate limit, payments and pages, and the journal of all requests."""
 
     def __init__(self, world: World, journal: str, limit: int, takes: float) -> None:
         self._world = world
@@ -107,7 +107,7 @@ class Desk:
         os.write(self._journal, (json.dumps(what) + "\n").encode())
 
     def may(self) -> bool:
-        """No more than the limit in any second."""
+        """True if the limit allows another request in this second."""
         with self._lock:
             now = time.monotonic()
             while self._lately and self._lately[0] <= now - 1:
@@ -132,7 +132,7 @@ class Desk:
         raise KeyError(path)
 
     def published(self) -> dict[str, list[Any]]:
-        """All there is so far, for whoever wants to know whether anything was missed."""
+        """Return all publications so far, to check that none was missed."""
         topics = {each["topic"] for source in SOURCES for each in self._world.articles(source)}
         return {
             "filings": [each["number"] for each in self._world.filings()],
@@ -141,7 +141,7 @@ class Desk:
         }
 
     def sell(self, topic: str, key: str) -> tuple[Any, int]:
-        """A report, and what was charged for it: nothing, if it is known by its key."""
+        """Return a report and the cents charged: 0 if its key is known."""
         time.sleep(self._takes)
         report = {"score": round(random.Random(f"report {topic}").random(), 2), "cents": CENTS}
         with self._lock:
@@ -151,7 +151,7 @@ class Desk:
             return report, CENTS
 
     def page(self, key: str) -> bool:
-        """Whether it rings: not again for what is known by its key."""
+        """True if the pager rings: not again for a known key."""
         with self._lock:
             rings = not key or key not in self._keys
             self._keys[key] = True
@@ -188,7 +188,7 @@ def handler(desk: Desk) -> type[BaseHTTPRequestHandler]:
                 self._answer(200, report, limited=True, topic=said["topic"], key=key, cents=cents)
 
         def _answer(self, status: int, document: Any, **what: Any) -> None:
-            # Written down before it is sent: what somebody paid for and never got is here, too.
+            # Written to the journal before the answer is sent, so that a lost answer is recorded, too.
             who = self.headers.get("User-Agent")
             desk.note(came=self.came, path=self.path, status=status, who=who, **what)
             body = json.dumps(document).encode()
@@ -199,7 +199,7 @@ def handler(desk: Desk) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
-            return None  # there is a journal
+            return None  # the journal replaces the log
 
     return Handler
 
@@ -209,7 +209,7 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        return None  # whoever asked has died meanwhile, and its answer was written down
+        return None  # the client has died; the journal has its answer
 
 
 if __name__ == "__main__":

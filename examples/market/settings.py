@@ -1,4 +1,4 @@
-"""What differs between a laptop, a test and the real thing."""
+"""Settings that differ between a laptop, a test and production."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ DATABASE = os.environ.get("ROTA_DATABASE_URL", "local")  # else the embedded Pos
 FEED = os.environ.get("MARKET_FEED", "http://127.0.0.1:8790")
 
 LIMIT = int(os.environ.get("MARKET_LIMIT", "10"))
-"""Requests a second that the feed lets through, whoever they come from."""
+"""Requests a second that the feed allows, from all clients together."""
 
 PACE = float(os.environ.get("MARKET_PACE", "1"))
-"""0.1: what happens every minute happens every six seconds."""
+"""Factor for all durations: with 0.1 the events of a minute take six seconds."""
 
 LEASE = max(10 * PACE, 2)
-"""Seconds after which an instance that is frozen or cut off is replaced."""
+"""Seconds after which a frozen or disconnected instance is replaced."""

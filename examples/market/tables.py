@@ -1,7 +1,7 @@
-"""Where what was found is kept: `python -m examples.market.tables` makes it in ROTA_DATABASE_URL.
+"""Tables of the results: `python -m examples.market.tables` creates them in ROTA_DATABASE_URL.
 
-What comes from outside has a key, by which it is known when it comes again. What follows from it has none:
-if anything were done twice, it would be there twice.
+Items from outside have a key, which identifies them when they are listed again. Rows that derive from them
+have none: a repeated action would be a second row.
 """
 
 from __future__ import annotations

@@ -98,13 +98,13 @@ class Drain:
         self._first_signal = None
         if not self._signals.install():
             log.warning(
-                "this server does not run in the main thread, which alone hears signals: nobody tells "
-                "load balancers that it leaves, unless something calls app.readiness.drain()"
+                "this server does not run in the main thread and receives no signals: load balancers are "
+                "not notified of a shutdown; call app.readiness.drain() before it"
             )
         elif "hypercorn" in sys.modules and multiprocessing.parent_process() is not None:
             log.warning(
-                "hypercorn tells its worker processes to stop by other means than a signal, so that load "
-                "balancers do not see it leave: start it with --workers 0, one for each process wanted"
+                "hypercorn stops its worker processes without a signal, so load balancers are not "
+                "notified of a shutdown; start it with --workers 0, once for each process you need"
             )
 
     def _stop(self) -> None:

@@ -17,6 +17,8 @@ class Loop:
     an error the loop pauses and retries, with an exponentially growing delay.
     """
 
+    name: str
+    """Of the loop in log messages."""
     error_delay_seconds = 0.1
     max_error_delay_seconds = 5.0
 
@@ -53,11 +55,10 @@ class Loop:
         self._failures += 1
         delay = self.error_delay_seconds * 2.0 ** min(self._failures - 1, 10)
         pause_seconds = min(delay, self.max_error_delay_seconds) * random.uniform(0.5, 1.0)
-        name = type(self).__name__.lower()
         if self._failures <= 3 or self._failures % 20 == 0:
             log.warning(
-                "%s failed (%s: %s); trying again in %.1f s",
-                name,
+                "%s failed (%s: %s); retrying in %.1f s",
+                self.name,
                 type(error).__name__,
                 str(error).split("\n", 1)[0],
                 pause_seconds,

@@ -1,4 +1,4 @@
-"""`using(on=…)`: a job is started by the commit of whoever's connection it is, and by nothing else."""
+"""`options(on=…)`: the job is started by the commit of the caller's connection and by nothing else."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def count(dsn: str) -> int:
 
 
 def sqlalchemy_url(dsn: str, driver: str) -> sa.URL:
-    """The same database, in SQLAlchemy's words."""
+    """Return the SQLAlchemy URL of the same database."""
     words = words_of(dsn)
     return sa.URL.create(
         f"postgresql+{driver}",
@@ -64,7 +64,7 @@ async def asyncpg_connection(dsn: str) -> AsyncIterator[Any]:
 
 
 class Rolled(Exception):
-    """Undo the transaction."""
+    """Raised to roll the transaction back."""
 
 
 Start = Callable[[str, Task[[str], str], bool], Any]
@@ -182,7 +182,7 @@ async def with_django(dsn: str, greet: Task[[str], str], commit: bool) -> None:
         finally:
             connection.close()
 
-    # Django's connections belong to a thread, and refuse to be used inside a running loop.
+    # Django's connections belong to a thread and refuse use inside a running loop.
     await asyncio.to_thread(work)
 
 

@@ -1,7 +1,7 @@
-"""What a task comes to, from what those it waits for came to: the table of the documentation, tried out.
+"""State of a task by the states of its predecessors: every row of the documentation's table is run.
 
-The table is read from docs/guides/flows.md where that has it (a row begins with a rule). Each row is a
-small flow, run by a real worker. What parents can come to:
+The table is read from docs/guides/flows.md if that page has it (a row begins with a rule). Each row is a
+small flow on a real worker. States of predecessors:
 
     succeeded  failed  cancelled  expired
     skipped            on purpose, by its skip_if
@@ -70,7 +70,7 @@ DOCUMENTED = list(rows(DOCS.read_text("utf-8"))) if DOCS.exists() else []
 
 
 def test_the_documentation_has_the_table_or_none() -> None:
-    """A table that is only partly there, or that says something else, is a mistake."""
+    """A table that is incomplete or differs is an error."""
     assert DOCUMENTED in ([], list(rows(TABLE)))
 
 
@@ -88,7 +88,7 @@ async def test_a_task_and_its_run_come_to_what_the_table_says(
     async def the_task() -> None:
         ran.append("the task")
 
-    # What is to expire has a run's time to do so; the others have begun by then.
+    # A predecessor that must expire has the run's expiry time; the rest have begun by then.
     expires = "expired" in ends
     started = await (flow.options(expires=60) if expires else flow).start()
     await cancel_some(rota_harness.app, started.id, ends)
@@ -108,7 +108,7 @@ async def test_a_task_and_its_run_come_to_what_the_table_says(
 
 
 def parent(flow: Flow, name: str, came_to: str) -> None:
-    """A task that comes to this, with another before it where that needs one."""
+    """Declare a task that ends in this state, with a predecessor if it needs one."""
 
     async def fine() -> None: ...
 

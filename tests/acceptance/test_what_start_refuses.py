@@ -1,4 +1,4 @@
-"""What does not fit is refused where it enters: with the field named, and without a row written."""
+"""Invalid starts are refused at once: the error names the field, and no row is written."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_a_missing_argument_is_named(rota_app: Rota) -> None:
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        ({"delay": 1, "at": datetime.now(UTC)}, "say one of them"),
+        ({"delay": 1, "at": datetime.now(UTC)}, "pass one of them, not both"),
         ({"at": datetime(2030, 1, 1)}, "no time zone"),  # noqa: DTZ001 - that is the point
         ({"expires": datetime(2030, 1, 1)}, "no time zone"),  # noqa: DTZ001
         ({"delay": -1}, "negative"),
@@ -122,7 +122,7 @@ async def test_exact_integers_of_any_size_survive(rota_app: Rota) -> None:
 
 
 async def test_the_same_text_survives_being_copied_in(rota_app: Rota) -> None:
-    r"""Bulk starts go through COPY, where \ and line breaks mean something."""
+    r"""Bulk starts use COPY, where \ and line breaks are special."""
 
     @rota_app.task
     async def echo(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Worker processes, real ones, and what they tell."""
+"""Worker processes, and the alerts they report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Fleet:
             self.processes.append(process)
 
     async def told(self, db: Sql, count: int) -> list[str]:
-        """What was announced, by whomever, once it was so much and some rounds have passed."""
+        """Return the alerts that all processes reported, after `count` of them and three more rounds."""
         async with asyncio.timeout(60):
             while len(self.notes.read_text().splitlines()) < count:
                 await asyncio.sleep(0.02)
@@ -42,7 +42,7 @@ class Fleet:
 
 
 async def there(db: Sql, count: int) -> None:
-    """So many workers, each of which has been heard of since the last has come."""
+    """Wait for `count` workers, each with a heartbeat after the last one started."""
     async with asyncio.timeout(60):
         while True:
             cursor = await db.execute(
@@ -54,7 +54,7 @@ async def there(db: Sql, count: int) -> None:
 
 
 async def judge_of(db: Sql, beyond: int = 0) -> int:
-    """The number of rounds that were made."""
+    """Wait until more than `beyond` rounds were made; return their number."""
     async with asyncio.timeout(60):
         while True:
             cursor = await db.execute("select number from rota.alert_rounds where name = 'alerts'")

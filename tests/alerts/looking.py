@@ -1,4 +1,4 @@
-"""What these tests have in common: rounds that come quickly, and what the rows say."""
+"""Helpers of the alert tests: short rounds, and the rows of the alerts."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Sql = psycopg.AsyncConnection[Any]
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rounds come ten times a second, and what is over is so after a moment."""
+    """Make ten rounds a second, and close alerts after a moment."""
     monkeypatch.setattr(evaluator, "EVALUATE_SECONDS", 0.1)
     monkeypatch.setattr(evaluator, "FIRST_EVALUATION_SECONDS", 0.0)
     monkeypatch.setattr(alert_decision, "CLOSE_AFTER_SECONDS", 0.3)
 
 
 async def rows(sql: Sql) -> list[tuple[str, str, bool]]:
-    """Every alert there ever was: its kind, what it is about, and whether it is open."""
+    """Return every alert, open or closed: kind, subject, and True if it is open."""
     cursor = await sql.execute("select kind, subject, cleared is null from rota.alerts order by id")
     return await cursor.fetchall()
 
@@ -55,14 +55,14 @@ async def message(sql: Sql, kind: str) -> str:
 
 
 class Looker:
-    """Somebody who makes rounds by hand."""
+    """Instance that makes a round when the test calls it."""
 
     def __init__(self, dsn: str, **settings: Any) -> None:
         self.database = Database(dsn, Settings(**settings))
         self.round = Evaluation(self.database, ME)
 
     async def look(self) -> list[ChangedAlert]:
-        """Make a round, whenever the last one was."""
+        """Make a round now, without waiting for the interval."""
         changed, _ = await self.round.evaluate(0.0)
         return changed
 

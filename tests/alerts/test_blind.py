@@ -1,4 +1,4 @@
-"""Where one thing cannot be looked at, the rest is: what is not seen is neither raised nor over."""
+"""A failing query affects only its own alerts: they are neither raised nor cleared."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ values ('h', 1, '', '{default}', '{work}', 1, 'dead', rota.clock(), rota.clock()
 
 
 def broken() -> Query[Any]:
-    """A question that the database refuses, whoever asks."""
+    """Return a query that the database rejects."""
     return Query("alert/late_schedules", {"late": "no number"}, lambda *row: row)
 
 
@@ -52,10 +52,10 @@ async def test_what_cannot_be_asked_silences_no_other_rule(
         for _ in range(3):
             await looker.look()
     assert (alert_rules.QUARANTINE, "default", True) in await rows(db)
-    told = [each for each in caplog.messages if "cannot be looked for" in each]
+    told = [each for each in caplog.messages if "cannot be evaluated" in each]
     assert len(told) == (
         2 if which == "server_load" else 1
-    )  # of each kind once, not with every round
+    )  # once for each kind, not in every round
 
 
 async def test_what_is_not_seen_is_not_over(
@@ -69,7 +69,7 @@ async def test_what_is_not_seen_is_not_over(
     assert sorted(await rows(db)) == sorted([dead, jobs])
     await db.execute("delete from rota.workers")
     await db.execute("delete from rota.quarantine")
-    # Without one of the two questions nobody knows who is dead.
+    # Dead workers are determined by two queries: without one of them their alerts stay as they are.
     monkeypatch.setattr(alerts, "live_workers", lambda *given: broken())
     for _ in range(3):
         await looker.look()

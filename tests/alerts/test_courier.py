@@ -1,4 +1,4 @@
-"""What is told to the world outside: each raise and each clear, to everyone who is to know."""
+"""Delivery of alerts to webhooks: each raise and each clear, to every receiver."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 def settings(*ports: int, path: str = "/hush", **more: Any) -> dict[str, Any]:
-    """Receivers on this machine, which are allowed on purpose."""
+    """Return settings with receivers on this machine, which are allowed explicitly."""
     return {
         "alert_webhook": " ".join(f"http://localhost:{port}{path}" for port in ports),
         "webhook_hosts": ", ".join(f"localhost:{port}" for port in ports),
@@ -45,14 +45,14 @@ def settings(*ports: int, path: str = "/hush", **more: Any) -> dict[str, Any]:
 
 
 class Office:
-    """A courier, sent out by hand."""
+    """Alert delivery that runs when the test calls it."""
 
     def __init__(self, dsn: str, *ports: int, **more: Any) -> None:
         self.database = Database(dsn, Settings(**settings(*ports, **more)))
         self.courier = AlertDelivery(self.database)
 
     async def go(self) -> None:
-        """Tell everything there is to tell, once."""
+        """Deliver everything that is due."""
         while await self.courier.tick() == 0:
             pass
 
@@ -74,7 +74,7 @@ async def raise_one(office: Office, subject: str = "mail") -> None:
 
 
 async def due(db: Sql) -> list[Any]:
-    """Of each alert, in how many seconds it is to be told; None: there is nothing left to tell."""
+    """Return the seconds until the next delivery of each alert; None if nothing is left to deliver."""
     cursor = await db.execute(
         "select extract(epoch from deliver_at - now())::float8 from rota.alerts order by id"
     )
@@ -82,7 +82,7 @@ async def due(db: Sql) -> list[Any]:
 
 
 async def now_due(db: Sql) -> None:
-    """As if the time of what is tried again had come."""
+    """Make all scheduled retries due now."""
     await db.execute("update rota.alerts set deliver_at = now() where deliver_at is not null")
 
 
@@ -90,7 +90,7 @@ def events(receiver: Receiver) -> list[str]:
     return [json.loads(each.body)["event"] for each in receiver.requests]
 
 
-# What is told
+# Content
 
 
 async def test_that_it_is_so_and_that_it_is_over_is_told_once_each(
@@ -183,7 +183,7 @@ async def test_where_no_address_is_set_nothing_is_taken(rota_dsn: str, db: Sql) 
     await office.close()
 
 
-# What does not arrive
+# Failed deliveries
 
 
 async def test_after_a_failure_it_is_told_again_later_each_time_under_the_same_key(
@@ -204,7 +204,7 @@ async def test_after_a_failure_it_is_told_again_later_each_time_under_the_same_k
     assert pauses[0] < pauses[1] < pauses[2]
     assert await due(db) == [None]
     warned = [each.message for each in caplog.records if each.levelno == logging.WARNING]
-    assert "could not be told" in warned[0]
+    assert "could not be delivered" in warned[0]
     assert "localhost answered 500" in warned[0]
     assert "hush" not in "".join(warned), "an address may be a secret"
 
@@ -340,13 +340,15 @@ async def test_a_worker_that_stops_does_not_wait_for_a_slow_receiver(
         assert asyncio.get_running_loop().time() - began < 3
 
 
-# Across a death
+# Death of the sender
 
 
 async def test_it_is_told_after_who_was_about_to_was_killed(
     db: Sql, receiver: Receiver, fleet: Fleet
 ) -> None:
-    """The first is killed while it waits for an answer. The second tells it, under the same key."""
+    """The first worker is killed while it waits for an answer. The second delivers the alert with the same
+    key.
+    """
     receiver.hold = threading.Event()
     how = {f"ROTA_{name.upper()}": text for name, text in settings(receiver.port).items()}
     fleet.start(1, ROTA_ALERTS="worker-dead=off", **how)

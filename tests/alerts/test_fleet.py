@@ -1,4 +1,4 @@
-"""Raised once and cleared once over a fleet of real processes, whichever of them dies."""
+"""Alerts of a fleet of real processes are raised once and cleared once, whichever process dies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .looking import HOST, Looker, Sql, rows, until
 async def test_a_worker_killed_is_told_once_over_three_and_over_when_another_took_its_place(
     rota_dsn: str, db: Sql, fleet: Fleet
 ) -> None:
-    # The place it leaves is what counts here, not how long ago that was.
+    # The missing worker raises the alert here, not the time since it died.
     fleet.start(3, ROTA_ALERTS="worker-dead=1s")
     await there(db, 3)
     await judge_of(db)
@@ -25,7 +25,7 @@ async def test_a_worker_killed_is_told_once_over_three_and_over_when_another_too
     await until(db, [(alert_rules.WORKER_DEAD, HOST, True)], 20)
     before = await judge_of(db)
     await judge_of(db, before + 5)
-    assert await rows(db) == [(alert_rules.WORKER_DEAD, HOST, True)], "nobody has taken its place"
+    assert await rows(db) == [(alert_rules.WORKER_DEAD, HOST, True)], "no worker has replaced it"
 
     fleet.start(1, ROTA_ALERTS="worker-dead=1s")
     await until(db, [(alert_rules.WORKER_DEAD, HOST, False)], 20)
@@ -80,7 +80,9 @@ async def test_of_many_who_ask_one_makes_the_round(rota_dsn: str, db: Sql) -> No
 async def test_who_was_away_for_a_round_changes_nothing(
     rota_dsn: str, db: Sql, looker: Looker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has looked, and freezes before it writes. Meanwhile others look: what it saw is old."""
+    """An instance has observed an alert and freezes before writing it. Meanwhile another instance makes a
+    round, so the observation is outdated.
+    """
     late = Looker(rota_dsn)
     await db.execute("select rota.start('work', '{}')")
     await db.execute("update rota.jobs set created = created - interval '1 day'")

@@ -1,4 +1,4 @@
-"""Every rule, raised and cleared by the real thing happening."""
+"""Every rule, raised and cleared by causing its real condition."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("quick")
 
 
 def watcher(dsn: str, alerts: str = "", **more: Any) -> Rota:
-    """An instance that looks, and takes nothing of what is tested."""
+    """Return an instance that makes rounds and claims no jobs."""
     app = Rota(dsn, alerts=alerts, **QUICK, **more)
 
     @app.task(queue="elsewhere")
@@ -58,11 +58,12 @@ async def test_a_queue_without_a_worker_grows_old_and_is_well_when_one_has_come(
 
     assert f"in queue 'images' job {run.id} (resize) has been queued for 1 s" in raised.message
     assert (
-        "no worker that is there serves it: start one, `rota worker … -q images`" in raised.message
+        "no live worker serves the queue; start one with `rota worker … -q images`"
+        in raised.message
     )
     told = [(each.levelname, each.message) for each in caplog.records if "alert" in each.message]
     assert [level for level, _ in told] == ["WARNING", "INFO"]
-    assert told[1][1] == "alert is over: queue too old: images"
+    assert told[1][1] == "alert cleared: queue too old: images"
 
 
 async def test_what_is_said_of_it_goes_with_what_is_so(db: Sql, looker: Looker) -> None:
@@ -70,16 +71,18 @@ async def test_what_is_said_of_it_goes_with_what_is_so(db: Sql, looker: Looker) 
     await db.execute("update rota.jobs set created = created - interval '10 min'")
     await looker.database.run(workers.register("host", 1, "0", ["art"], ["paint"], 7))
     await looker.look()
-    assert "of 1 worker there none knows the task" in await message(db, alert_rules.QUEUE_OLD)
+    assert "no worker that serves the queue knows the task (1 worker)" in await message(
+        db, alert_rules.QUEUE_OLD
+    )
     await db.execute("update rota.workers set tasks = '{draw}', running = 3")
     await looker.look()
     said = await message(db, alert_rules.QUEUE_OLD)
-    assert "it can go to 1 worker, at work on 3 of at most 7 jobs" in said
+    assert "1 worker can claim it, with 3 of at most 7 jobs running" in said
     assert "has been queued for 60" in said
 
 
 async def test_a_job_that_slept_is_as_old_as_its_waking(rota_dsn: str, db: Sql) -> None:
-    """It was made long ago, and has just become ready: nobody is late. Then it waits."""
+    """The job was created long ago and has just been queued, so it is not late. Then it waits."""
     looker = Looker(rota_dsn, alerts="queue-age=1s")
     await db.execute("select rota.start('work', '{}', delay => '1 h')")
     await db.execute("update rota.jobs set created = created - interval '1 day'")
@@ -128,11 +131,11 @@ async def test_a_schedule_that_nobody_can_start_is_late_until_somebody_can(
                 async with app.worker():
                     await until(db, [(alert_rules.SCHEDULE_LATE, "nightly", False)])
 
-    assert "no worker that is there knows 'report'" in raised.message
+    assert "no live worker knows 'report'" in raised.message
 
 
 async def test_one_that_is_put_off_again_and_again_is_late(rota_dsn: str, db: Sql) -> None:
-    """It is due in a minute, every minute, and does not tick."""
+    """Its due time moves on by a minute every minute, without a tick."""
     async with Rota(rota_dsn, **QUICK) as app:
 
         @app.task
@@ -175,12 +178,10 @@ async def test_a_schedule_that_fails_is_told_when_it_is_paused_and_over_when_it_
             )
 
     assert "has failed 2 times in a row" in raised.message
-    assert "is paused for it: put right what is wrong, then `rota schedules resume nightly`" in (
-        raised.message
-    )
+    assert "was paused; fix the cause, then run `rota schedules resume nightly`" in (raised.message)
 
 
-# Jobs that nobody wants, and outcomes
+# Rejected outcomes, failures and quarantine
 
 
 async def test_a_job_in_quarantine_is_told_until_it_is_released(
@@ -220,7 +221,7 @@ async def test_what_a_zombie_finishes_is_told(rota_dsn: str, db: Sql) -> None:
             await witness.wait_for_event(JobClaimed, job=run.id)
             worker.session.heartbeat._on_result = lambda pulse: (
                 None
-            )  # deaf: it goes on as if it lived
+            )  # ignores results: it runs on after its death
             await db.execute("update rota.workers set state = 'dead', ended = now()")
             await db.execute("select rota.reap(id) from rota.claims")
             go.set()
@@ -258,7 +259,7 @@ async def test_a_transaction_that_stays_open_is_told_with_whose_it_is(
     await looker.close()
 
 
-# What nobody wants to be told
+# Disabled rules
 
 
 async def test_what_is_switched_off_is_not_told_and_what_was_is_closed(

@@ -1,7 +1,7 @@
-"""A round reads what it tells of and little more, however much there is: beside a million jobs, too.
+"""A round reads little more than the rows it reports, also beside a million jobs.
 
 As in `store.test_plans`: on tables that were never analysed, analysed while empty and then filled, and
-analysed full; planned for the values at hand, and once for good.
+analysed full; with custom and with generic plans.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["own_stage"]
 MANY = 1_000_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 5_000
 QUEUES = 3
 FEW = 100
-"""What there is of what is to be told."""
+"""Number of rows that alerts report."""
 
 FILL = {
     "jobs": """
@@ -66,7 +66,7 @@ select n, 0, 1, 3, 'q', 'work' from generate_series(%(rows)s + 1, 2 * %(rows)s) 
 """,
 }
 
-# A handful of what is to be told.
+# A few rows that alerts report.
 LAY = (
     """
 insert into rota.alerts (kind, subject, message, host, pid)
@@ -125,7 +125,7 @@ async def test_a_round_reads_what_it_tells_of(filled: Stage) -> None:
             await filled.run(before, plain)
             found = await explain(plain, filled.schema, query)
         for table, read in read_by(found).items():
-            # It was run twice.
+            # The statement was run twice.
             if read > 2 * most and table != "workers":
                 wrong[name, table] = read
     assert wrong == {}

@@ -1,4 +1,4 @@
-"""What is worth an alert: how limits are said, what is found by them, and that alerts do not flap."""
+"""Alert rules: syntax of limits, their findings, and that alerts do not flap."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 USUAL = AlertRules.parse("")
 
 
-# How limits are said
+# Limits
 
 
 @pytest.mark.parametrize(
@@ -66,15 +66,15 @@ def test_a_limit_is_said_for_all_or_for_a_queue(
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("queue-age", "is no rule"),
-        ("queues=5m", "is no rule"),
-        ("queue-age=soon", "says no limit; it is like 5m, or off"),
-        ("queue-age=0", "says no limit"),
-        ("quarantine=1m", "says no limit; it is like 3"),
-        ("notify=0.5", "it is like 50%"),
-        ("lock-held=5m", "it is like on, or off"),
-        ("images: snapshot=1h", "is not about a queue"),
-        ("images:", "nothing is said of queue 'images'"),
+        ("queue-age", "is not a rule"),
+        ("queues=5m", "is not a rule"),
+        ("queue-age=soon", "sets no limit; write it like 5m, or off"),
+        ("queue-age=0", "sets no limit"),
+        ("quarantine=1m", "sets no limit; write it like 3"),
+        ("notify=0.5", "write it like 50%"),
+        ("lock-held=5m", "write it like on, or off"),
+        ("images: snapshot=1h", "does not belong to a queue"),
+        ("images:", "queue 'images' has no rule"),
         ("queue-age=1m; queue-age=2m", "a second part about everything"),
         ("a: off; a: off", "queue 'a' has two parts"),
         ("*: off", "cannot be a queue's name"),
@@ -92,7 +92,11 @@ def test_what_cannot_be_understood_is_refused_where_the_app_is_made(text: str, r
         ("https://evil.example.com/x", "hooks.example.com", "is not one of ROTA_WEBHOOK_HOSTS"),
         ("http://hooks.example.com/x", "hooks.example.com", "is not one of"),
         ("https://hooks.example.com/ ftp://hooks.example.com/", "hooks.example.com", "is like"),
-        ("https://me:secret@hooks.example.com/", "hooks.example.com", "no name and password"),
+        (
+            "https://me:secret@hooks.example.com/",
+            "hooks.example.com",
+            "not contain a name and password",
+        ),
         ("https://169.254.169.254/latest", "hooks.example.com", "is not one of"),
         ("https://hooks.example.com:22/", "hooks.example.com", "is not one of"),
     ],
@@ -102,7 +106,7 @@ def test_an_address_that_is_not_allowed_is_refused_where_the_app_is_made(
 ) -> None:
     with pytest.raises(SettingsError, match=f"alert_webhook: .*{reason}") as caught:
         Settings(alert_webhook=url, webhook_hosts=hosts)
-    assert "secret" not in str(caught.value).replace("no name and password", "")
+    assert "secret" not in str(caught.value).replace("not contain a name and password", "")
 
 
 def test_an_address_may_be_a_secret_and_is_not_shown() -> None:
@@ -121,7 +125,7 @@ def test_every_rule_has_a_word_and_can_be_switched_off() -> None:
     assert all(USUAL.is_enabled(rule.kind) for rule in RULES.values())
 
 
-# What is found
+# Observations
 
 HEAD = QueueHead("images", 0, 7, 7, "resize", 0.0, 1, 1, 0, 10)
 WELL = ServerLoad(None, None, None, None, 0.0)
@@ -309,7 +313,7 @@ def test_who_died_is_told_by_host_for_a_while_and_for_as_long_as_nobody_takes_it
     assert "and 1 other there" in first.message
 
 
-# That they do not flap
+# Hysteresis
 
 CALM = 30.0
 AGES = st.lists(st.sampled_from([0, 100, 149, 151, 299, 301, 900]), min_size=1, max_size=80)
@@ -317,8 +321,10 @@ AGES = st.lists(st.sampled_from([0, 100, 149, 151, 299, 301, 900]), min_size=1, 
 
 @given(ages=AGES, step=st.sampled_from([5, 10, 12, 40]))
 def test_an_alert_opens_at_once_and_closes_after_a_calm(ages: list[int], step: int) -> None:
-    """Whatever a queue's age does: raised the moment it is over its limit, kept while it is not well below,
-    never closed before it was so for `CALM` seconds on end, and so never opened more often than that."""
+    """For any course of a queue's age: the alert is raised as soon as the age exceeds its limit, kept until
+    it is well below, and cleared only after `CALM` calm seconds. So it is never raised more often than
+    that.
+    """
     known: OpenAlert | None = None
     calm_since: int | None = None
     opened_at: list[int] = []

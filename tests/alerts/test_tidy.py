@@ -1,4 +1,4 @@
-"""What is old beside runs goes: alerts, what people did, idle rates and locks. What may matter stays."""
+"""Retention of rows beside runs: old alerts, audit rows, unused rate limits and locks are removed."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_a_locks_next_token_is_larger_though_nobody_remembers_it(
 
 
 async def _forget(lock: Any) -> None:
-    """It was lost, which is no news here."""
+    """Release a lock that may already be lost."""
     try:
         await lock.release()
     except Exception:

@@ -1,4 +1,4 @@
-"""The app that worker processes of these tests run: it writes what is told of alerts to a file.
+"""The app that worker processes of these tests run: it writes their alerts to a file.
 
 python worker_app.py DSN FILE [QUEUE]
 """

@@ -1,4 +1,4 @@
-"""The package's source, for tests that read it instead of running it."""
+"""Source files of the package, for tests that read the source instead of running it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ STATEMENTS = PACKAGE / "store" / "sql"
 
 
 def modules(*under: str) -> list[Path]:
-    """Python files of the package, or of some folders of it."""
+    """Return the Python files of the package, or of the given folders."""
     folders = [PACKAGE / each for each in under] or [PACKAGE]
     return sorted(file for folder in folders for file in folder.rglob("*.py"))
 
 
 def statements() -> list[str]:
-    """The names of all statements, as queries use them."""
+    """Return the names of all SQL statements, as queries use them."""
     return sorted(
         file.relative_to(STATEMENTS).with_suffix("").as_posix()
         for file in STATEMENTS.rglob("*.sql")

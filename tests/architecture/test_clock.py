@@ -1,7 +1,6 @@
-"""Only the database's clock decides: the engine and the store never ask the machine what time it is.
+"""Only the database's clock decides about jobs: the engine and the store never read the machine's clock.
 
-How long something took here, and when to look again, is measured by a clock that only moves forward;
-that decides nothing about jobs.
+Durations and the times of polls are measured with a monotonic clock. They decide nothing about jobs.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def test_nobody_in_the_engine_or_the_store_reads_the_wall_clock() -> None:
 
 
 def test_statements_ask_the_one_clock() -> None:
-    """`now()` and its relatives cannot be set by a test."""
+    """A test cannot set `now()` and its relatives."""
     other = (
         "now()",
         "current_timestamp",
@@ -56,8 +55,8 @@ def test_statements_ask_the_one_clock() -> None:
         "localtimestamp",
     )
     exempt = {
-        "migration/create_table.sql",  # it runs before there is a clock
-        # These look at the server itself, perhaps without Rota in it, and one at whether the clocks agree.
+        "migration/create_table.sql",  # runs before rota.clock() exists
+        # These read the server itself, perhaps without Rota in it; doctor/clock compares the clocks.
         *(
             "doctor/clock.sql",
             "doctor/snapshot_holders.sql",

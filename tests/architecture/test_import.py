@@ -1,4 +1,4 @@
-"""`import rota` stays light: no driver, no command line, no pages, and little of anything."""
+"""`import rota` is light: it loads no driver, no command line and no pages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ took = time.perf_counter() - began
 print(json.dumps({{"modules": sorted(sys.modules), "took": took}}))
 """
 
-# The plugin lies in a package that has more in it; this looks at what the plugin itself brings in.
+# Replaces the package `rota` by an empty one, to load the plugin without the rest of the package.
 ALONE = """
 import sys, types
 sys.modules["rota"] = package = types.ModuleType("rota")
@@ -36,7 +36,7 @@ package.__path__ = [{path!r}]
 
 
 def loaded(module: str, before: str = "") -> dict[str, Any]:
-    """What a new interpreter has in it after this import."""
+    """Return the modules in a new interpreter after the import, and the seconds the import took."""
     done = subprocess.run(
         [sys.executable, "-c", before + REPORT.format(module=module)],
         capture_output=True,
@@ -67,7 +67,7 @@ def test_importing_rota_adds_little_to_what_it_stands_on() -> None:
 
 
 def test_importing_rota_takes_little_longer_than_what_it_stands_on() -> None:
-    """A generous ratio of medians, taken in turns: this machine may be busy with something else."""
+    """The limit is a generous ratio of medians, measured in turns, because this machine may be busy."""
     ours, ground = [], []
     for _ in range(5):
         ours.append(loaded("rota")["took"])
@@ -77,7 +77,7 @@ def test_importing_rota_takes_little_longer_than_what_it_stands_on() -> None:
 
 
 def test_the_pytest_plugin_brings_in_next_to_nothing() -> None:
-    """It is loaded wherever Rota is installed, also for tests that have nothing to do with it."""
+    """pytest loads the plugin wherever Rota is installed, also for tests that do not use Rota."""
     before = ALONE.format(path=str(Path(rota.__file__).parent)) + "import pytest, pytest_asyncio\n"
 
     brought = set(loaded("rota.testing.plugin", before)["modules"])

@@ -1,4 +1,4 @@
-"""What is named for a part of the tests is there: a name that nothing has would leave out nothing."""
+"""Every test and file named in `phases.PARTS` exists: a misspelt name would select no test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_what_is_named_is_there(name: str) -> None:
 
 
 def test_no_test_says_for_itself_when_it_runs() -> None:
-    """The files of a part are read off its names: one that is only marked would never be run."""
+    """The files of a part are derived from its names, so a test with only a mark would never run."""
     says = re.compile(r"\bmark\.(crowd|alone|browser)\b")
     conftest = ROOT / "tests" / "conftest.py"
     files = [each for each in (ROOT / "tests").rglob("*.py") if each != conftest]

@@ -1,4 +1,4 @@
-"""Every statement is a file that is used, says what it promises, and is real to PostgreSQL."""
+"""Every SQL statement is in a file, is used, has a header, and can be prepared by PostgreSQL."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SQL = re.compile(
     r"|copy\s+\S+\s+(from|to))\b",
     re.IGNORECASE,
 )
-# What mends a server is told to people, who read it and paste it; nobody here runs it.
+# Remedies for a server: operators read them and run them. Rota does not.
 TOLD = ("engine/diagnosis/doctor_checks.py", "store/read/doctor.py")
 PREPARED = ("select", "insert", "update", "delete", "with")
 
@@ -32,7 +32,7 @@ def code_of(statement: str) -> str:
 
 
 def used() -> set[str]:
-    """What looks like a statement's name in the code that runs them."""
+    """Return the strings in the package that are in the form of a statement's name."""
     return {
         node.value
         for file in modules()
@@ -57,15 +57,15 @@ def test_a_statement_begins_with_what_it_promises(statement: str) -> None:
 
 @pytest.mark.parametrize("statement", statements())
 def test_a_statement_names_its_tables_in_full(statement: str) -> None:
-    """So that it can be run as it stands, and another schema's name put in."""
+    """A statement can then be run as it is, and another schema's name can be inserted."""
     code = code_of(statement)
     tables = (
-        r"(?:jobs|ready|asleep|claims|outcomes|attempts|keys|cancels|waiters|workers|migrations)"
+        r"(?:jobs|queued|sleeping|claims|outcomes|attempts|keys|cancels|waiters|workers|migrations)"
     )
 
     bare = re.findall(rf"\b(?:from|join|into|update|copy)\s+({tables})\b(?!\s*\.)", code)
 
-    # Names of common table expressions may be anything else.
+    # Common table expressions may have any other name.
     assert bare == []
 
 
@@ -77,7 +77,7 @@ def connection(rota_server: DatabaseServer) -> Iterator[Connection[tuple[object,
 
 @pytest.mark.parametrize(
     "statement",
-    # Definitions and COPY are not prepared; tests/migrations and tests/store run them.
+    # Definitions and COPY cannot be prepared; tests/migrations and tests/store run them.
     [each for each in statements() if code_of(each).startswith(PREPARED)],
 )
 def test_postgresql_can_prepare_it(
@@ -92,7 +92,7 @@ def test_postgresql_can_prepare_it(
 
 
 def test_no_sql_is_put_together_from_strings() -> None:
-    """Not in f-strings, not with %, + or format; `psycopg.sql` knows how to quote."""
+    """SQL is not built with f-strings, %, + or format: `psycopg.sql` quotes correctly."""
     found = []
     for file in modules():
         if file.relative_to(PACKAGE).as_posix() in TOLD:

@@ -1,4 +1,4 @@
-"""The public surface is as the golden files say: names, parameters, fields, types."""
+"""The public surface equals the golden files: names, parameters, fields, types."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from tools.surface import GOLDEN, SURFACES, facts
 
 @pytest.mark.parametrize("surface", SURFACES)
 def test_surface_equals_its_golden_file(surface: str) -> None:
-    """After a wanted change, `python -m tools.surface` rewrites the files."""
+    """After an intended change, `python -m tools.surface` rewrites the files."""
     golden = (GOLDEN / f"{surface}.txt").read_text("utf-8").splitlines()
     found = facts(surface).splitlines()
     assert "\n".join(difflib.unified_diff(golden, found, lineterm="", n=0)) == ""
 
 
 def test_each_row_of_renames_names_a_fact_that_is_gone_and_one_that_stands() -> None:
-    """`renames.tsv` lists what had another name in the first version: surface, old fact, new fact."""
+    """`renames.tsv` lists the facts that had another name in the first version: surface, old fact, new
+    fact."""
     rows = [row.split("\t") for row in (GOLDEN / "renames.tsv").read_text("utf-8").splitlines()]
     facts_of = {
         each: set((GOLDEN / f"{each}.txt").read_text("utf-8").splitlines()) for each in SURFACES

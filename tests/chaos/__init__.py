@@ -1,8 +1,8 @@
-"""Real worker processes, broken in every way we know, and a checker that says whether anything went wrong.
+"""Chaos tests: real worker processes, injected faults of every known kind, and a checker of invariants.
 
     python -m tests.chaos --seconds 60 --faults kill,freeze --seed 7
 
-Each phase has one kind of fault: a time of faults, a quiet time in which everything has to finish, and the
-checker. What it reads is the database's own record (`audit`), and what each process noted (`history`).
-A run that did not see what it is about (`phases`: no stale completion, say) does not count.
+Each phase has one kind of fault: a period of faults, a quiet period in which all jobs must finish, and the
+checker. The checker reads the database's own record (`audit`) and the notes of each process (`history`). A
+phase that did not see its intended events (`phases`; for example no stale completion) does not count.
 """

@@ -1,6 +1,6 @@
 """python -m tests.chaos --seconds 60 --seed 7 --faults kill,freeze
 
-Exits with 1 if an invariant was violated, or if a phase did not see what it is about.
+Exits with 1 if an invariant was violated, or if a phase did not see its intended events.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ async def run(options: argparse.Namespace) -> list[Result]:
 
 
 async def hunt(options: argparse.Namespace) -> bool:
-    """Make known mistakes, one after the other; were they all found?"""
+    """Run the given mutants one after the other. Return True if all were found."""
     names = MUTANTS if options.mutants == "all" else options.mutants.split(",")
     seed = options.seed or secrets.token_hex(4)
     base = Path(tempfile.mkdtemp(prefix="rota-mutants-"))

@@ -1,7 +1,7 @@
-"""The tasks that workers run under chaos: one of each kind of thing a job can do.
+"""Tasks that workers run under chaos: one for each kind of thing a job can do.
 
-Each notes when it begins and how it ends. Effects go to a table in the same database, in the job's own
-transaction, and to the process's history, which is outside of it.
+Each task notes its beginning and its end. Effects are written to a table of the same database, in the job's
+own transaction, and to the process's history, which is outside of the database.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .evidence import Budget
 Note = Callable[..., None]
 
 OFTEN = 10_000
-"""A budget that chaos does not use up."""
+"""Budget that a chaos run does not use up."""
 
 PATIENT = Retry(max_attempts=OFTEN, delay=0.05, backoff=1.0)
 LIMIT = 3
@@ -73,7 +73,7 @@ class Tasks:
 
 
 def define(app: Rota, note: Note = lambda *_, **__: None, who: str = "") -> Tasks:
-    """Register them all. Who only starts jobs notes nothing."""
+    """Register all tasks. An app that only starts jobs passes no `note`."""
     task = app.task(retry=PATIENT, max_crashes=OFTEN)
 
     @contextmanager
@@ -118,14 +118,14 @@ def define(app: Rota, note: Note = lambda *_, **__: None, who: str = "") -> Task
 
     @task
     async def long(ctx: Context, seconds: float) -> None:
-        """Longer than a lease, if need be, and seen to be running all the while."""
+        """Run for `seconds`, if need be for longer than a lease, and note regular signs of life."""
         with noted(ctx):
             until = time.monotonic() + seconds
             while time.monotonic() < until:
                 await asyncio.sleep(0.05)
                 note("tick", job=ctx.job_id, attempt=ctx.attempt)
 
-    # A line that goes dead without a word is nobody's to notice but ours.
+    # Only this timeout ends a transaction whose connection goes silent.
     @app.task(retry=PATIENT, max_crashes=OFTEN, timeout=8.0)
     async def effect(ctx: Context, seconds: float) -> int:
         with noted(ctx):
@@ -141,7 +141,7 @@ def define(app: Rota, note: Note = lambda *_, **__: None, who: str = "") -> Task
 
     @task
     async def walk(ctx: Context, steps: int) -> int:
-        """In steps, each kept; from where the last attempt came to."""
+        """Run in steps with a checkpoint after each, and resume from the last checkpoint."""
         with noted(ctx):
             first = ctx.resumed_from or 0
             for step in range(first, steps):
@@ -171,7 +171,7 @@ def define(app: Rota, note: Note = lambda *_, **__: None, who: str = "") -> Task
 
     @app.task
     async def neighbour(ctx: Context, seconds: float) -> None:
-        """With no more patience than anybody has, beside one that is the death of workers."""
+        """Run with the default crash budget beside a task that kills its workers."""
         with noted(ctx):
             await asyncio.sleep(seconds)
 
@@ -182,7 +182,7 @@ def define(app: Rota, note: Note = lambda *_, **__: None, who: str = "") -> Task
 
     @app.task(retry=PATIENT, max_crashes=3)
     def hog(ctx: Context) -> None:
-        """Takes memory until somebody puts an end to it."""
+        """Allocate memory until the process is killed."""
         with noted(ctx, deadly=True):
             taken = []
             while True:
@@ -238,7 +238,7 @@ def _diamond(app: Rota, noted: Any) -> Flow:
 
 
 def _fan(app: Rota, noted: Any) -> Flow:
-    """Many that end at about the same time, and one that waits for them all."""
+    """Declare many tasks that end at about the same time, and one that depends on all of them."""
     flow = app.flow("fan")
 
     async def one(ctx: Context, n: int) -> int:

@@ -1,7 +1,7 @@
--- For tests only: the database's own record of which job was where, and of what became of workers.
+-- For tests only: the database's own record of the places of jobs and the states of workers.
 --
--- One row for each place a job enters or leaves, written by the transaction that moves it. Whoever moves a job
--- holds the lock of the row it comes from, so the order of ids is the order of moves of any one job.
+-- One row for each place a job enters or leaves, written by the transaction that moves it. That transaction
+-- holds the lock of the row it moves, so the order of ids is the order of moves of any one job.
 create schema chaos;
 
 create table chaos.audit (
@@ -27,7 +27,7 @@ create table chaos.presence (
     state  text not null
 );
 
--- What jobs do in their own transactions. No key: a second effect must be able to show.
+-- Effects that jobs write in their own transactions. There is no key, so that a second effect is visible.
 create table chaos.effects (
     id      bigint generated always as identity primary key,
     tx      bigint not null default pg_current_xact_id()::text::bigint,
@@ -37,7 +37,7 @@ create table chaos.effects (
     who     text not null
 );
 
--- What steps of durable functions do in theirs.
+-- Effects that steps of durable functions write in their transactions.
 create table chaos.steps (
     id    bigint generated always as identity primary key,
     tx    bigint not null default pg_current_xact_id()::text::bigint,
@@ -47,7 +47,7 @@ create table chaos.steps (
     who   text not null
 );
 
--- What such functions come to, each time it is written.
+-- Journal entries of durable functions, once for each write.
 create table chaos.kept (
     id     bigint generated always as identity primary key,
     tx     bigint not null default pg_current_xact_id()::text::bigint,
@@ -169,7 +169,7 @@ create trigger audit_made after insert on rota.waiting
 create trigger audit_gone after delete on rota.waiting
     referencing old table as stale for each statement execute function chaos.place_left('waiting');
 
--- Rare, so row by row.
+-- A trigger per row is enough, because changes are rare.
 create function chaos.presence_changed() returns trigger language plpgsql as $$
 begin
     insert into chaos.presence (worker, pid, state) values (new.id, new.pid, new.state::text);

@@ -1,4 +1,4 @@
-"""Control groups with little memory, where we may make them: version 1 or 2, as root or where delegated."""
+"""Control groups with little memory, version 1 or 2, if this user may create them (root, or delegated)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path("/sys/fs/cgroup")
 
 @contextmanager
 def limited(name: str, many: int, megabytes: int) -> Iterator[list[str]]:
-    """So many groups; none, if we may not."""
+    """Create `many` groups and yield their paths; yield none if that is not permitted."""
     made: list[Path] = []
     try:
         with suppress(OSError):
@@ -41,7 +41,7 @@ def _make(name: str, megabytes: int) -> Path:
 
 
 def _remove(path: Path) -> None:
-    """Its processes may take a moment to be gone."""
+    """Remove the group; its processes may take a moment to exit."""
     for _ in range(50):
         with suppress(OSError):
             path.rmdir()

@@ -1,4 +1,4 @@
-"""All invariants together."""
+"""All invariants."""
 
 from __future__ import annotations
 

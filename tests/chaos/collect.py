@@ -1,4 +1,4 @@
-"""What the database says at the end of a phase, as evidence."""
+"""Reader of the database's state at the end of a phase, as evidence."""
 
 from __future__ import annotations
 

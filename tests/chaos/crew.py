@@ -1,4 +1,4 @@
-"""The worker processes of a run, each in a place (slot) that is filled again when it falls vacant."""
+"""Worker processes of a run, each in a slot that is filled again when it becomes vacant."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 from .evidence import Ended, Fault
 
 ROOT = Path(__file__).resolve().parents[(__package__ or "").count(".") + 1]
-"""From where this package can be imported under its name."""
+"""Directory from which this package can be imported under its name."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class Crew:
         self.ended: list[Ended] = []
         self.faults: list[Fault] = []
         self.groups: dict[int, str] = {}
-        """Control groups that members of these slots are born into."""
+        """Control groups by slot; members start in them."""
 
     async def open(self) -> None:
         environment = {
@@ -73,7 +73,7 @@ class Crew:
         self._reading = asyncio.create_task(self._read())
 
     async def close(self) -> None:
-        """End everybody, now."""
+        """End all members now."""
         await self.keep_no_more()
         if self._zygote is None or self._zygote.stdin is None:
             return
@@ -89,7 +89,7 @@ class Crew:
             said = json.loads(line)
             if "born" in said:
                 birth = self._births.pop((said["slot"], said["number"]))
-                if not birth.done():  # nobody waits for it any more: the run is over
+                if not birth.done():  # the run is over and no caller waits any more
                     birth.set_result(said["born"])
                 member = Member(said["born"], said["slot"], said["number"])
                 self._members[member.pid] = self._slots[member.slot] = member
@@ -101,13 +101,13 @@ class Crew:
         now = time.time()
         self.ended.append(Ended(pid, member.slot, now, code, member.leaving))
         if code != 0:
-            # By itself or by somebody's hand: its work has to go on elsewhere.
+            # Killed or crashed: its jobs must continue on another worker.
             self.faults.append(Fault("exit", now - 0.1, now, pid, member.slot))
         if self._slots.get(member.slot) is member:
             del self._slots[member.slot]
         member.gone.set()
 
-    # -- who is there
+    # -- members
 
     @property
     def pids(self) -> dict[int, int]:
@@ -117,7 +117,7 @@ class Crew:
         return self._slots.get(slot)
 
     async def start(self, slot: int) -> int:
-        """Fill a place."""
+        """Start a member in this slot."""
         assert self._zygote is not None
         assert self._zygote.stdin is not None
         number = self._numbers[slot] = self._numbers.get(slot, 0) + 1
@@ -136,7 +136,7 @@ class Crew:
         return await born
 
     def keep(self, size: int) -> None:
-        """Fill these places, and fill them again whenever one falls vacant."""
+        """Fill these slots, and fill a slot again whenever it becomes vacant."""
         self._keeping = asyncio.create_task(self._keep(size))
 
     async def _keep(self, size: int) -> None:
@@ -154,10 +154,10 @@ class Crew:
                 await self._keeping
             self._keeping = None
 
-    # -- what can be done to them
+    # -- faults
 
     def kill(self, slot: int, vacant: float = 0.0) -> int | None:
-        """Kill a process; its place stays vacant for so many seconds."""
+        """Kill a process; its slot stays vacant for `vacant` seconds."""
         member = self._slots.pop(slot, None)
         if member is None:
             return None
@@ -169,7 +169,7 @@ class Crew:
         return None
 
     async def freeze(self, slot: int, seconds: float) -> int | None:
-        """Stop a process for a while, and let it go on."""
+        """Stop a process for a while, then continue it."""
         member = self._slots.get(slot)
         if member is None or member.frozen:
             return None
@@ -183,7 +183,7 @@ class Crew:
         return member.pid
 
     async def drain(self, slot: int, within: float) -> bool | None:
-        """Ask a process to leave, and wait for it. Did it go in time?"""
+        """Ask a process to drain. Return True if it exited in time."""
         member = self._slots.pop(slot, None)
         if member is None:
             return None

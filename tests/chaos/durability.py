@@ -1,4 +1,4 @@
-"""What durable functions promise: I19 to I23."""
+"""Invariants of durable functions: I19 to I23."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from .durable import SIGNALS
 from .evidence import Evidence, Kept, Violation
 
 EARLY = 0.05
-"""Seconds that two clocks of one machine may differ by."""
+"""Seconds by which two clocks of one machine may differ."""
 
 OUTSIDE = ("do ", "do")
-"""How the steps are called that write nothing."""
+"""Name prefixes of the steps that write nothing."""
 
 
 def steps_once(evidence: Evidence) -> Iterator[Violation]:
-    """I19: what a step writes is there once if it was kept, by the transaction that kept it, and not at all
-    if it was not."""
+    """I19: a recorded step wrote once, in the transaction that recorded it.
+
+    A step without a record wrote nothing.
+    """
     kept = {(each.job, each.name): each for each in _closed(evidence)}
     found: set[tuple[int, str]] = set()
     for effect in evidence.step_effects:
@@ -36,7 +38,7 @@ def steps_once(evidence: Evidence) -> Iterator[Violation]:
 
 
 def kept_once(evidence: Evidence) -> Iterator[Violation]:
-    """I20: a step is kept once, and stays as it is."""
+    """I20: a step is recorded once, and its record does not change."""
     seen: set[tuple[int, str]] = set()
     for each in _closed(evidence):
         if each.again or (each.job, each.name) in seen:
@@ -45,7 +47,7 @@ def kept_once(evidence: Evidence) -> Iterator[Violation]:
 
 
 def given_as_kept(evidence: Evidence) -> Iterator[Violation]:
-    """I21: whatever worker runs it, code is given what was kept, and nothing else; and so it ends."""
+    """I21: every worker gives the code the recorded values only, and the result consists of them."""
     kept = {(each.job, each.name): each.result for each in _closed(evidence)}
     given: defaultdict[int, dict[str, str]] = defaultdict(dict)
     for line in evidence.lines:
@@ -59,14 +61,16 @@ def given_as_kept(evidence: Evidence) -> Iterator[Violation]:
             yield Violation("I21", f"job {line.job} was given two values at {step!r}")
     for job, result in evidence.results.items():
         told = set(given[job].values()) | {""}
-        for value in result[1:]:  # the first is its own, and noted nowhere
+        for value in result[1:]:  # the first value is the function's own and is not noted
             if value not in told:
                 yield Violation("I21", f"job {job} came to {value}, which it was never given")
 
 
 def signals_stand(evidence: Evidence) -> Iterator[Violation]:
-    """I22: a signal whose sending was answered has been heard, or stands; and nothing was heard that nobody
-    sent. What was heard is forgotten when the run begins anew, and can be sent again."""
+    """I22: a signal with an answered send was received or is still stored; none was received unsent.
+
+    A run that restarts forgets received signals, so they can be sent again.
+    """
     heard: defaultdict[tuple[int, str], set[str]] = defaultdict(set)
     tried: defaultdict[tuple[int, str], set[str]] = defaultdict(set)
     sent: set[tuple[int, str, str]] = set()
@@ -87,7 +91,7 @@ def signals_stand(evidence: Evidence) -> Iterator[Violation]:
 
 
 def sleeps_last(evidence: Evidence) -> Iterator[Violation]:
-    """I23: nothing is done before a sleep is over."""
+    """I23: no step runs before a sleep has ended."""
     until: dict[int, float] = {}
     for each in evidence.kept:
         if each.kind == "sleep" and each.until is not None:

@@ -1,8 +1,7 @@
-"""Durable functions under chaos: journeys of steps, sleeps, signals, branches and new beginnings.
+"""Durable functions under chaos: steps, sleeps, signals, branches and restarts.
 
-Each step comes to something nobody could guess, writes it through the job's transaction or notes it, and
-the code notes what it was given. So what was done, what was kept and what the code saw can be held against
-each other.
+Each step returns a random value and writes it through the job's transaction, or notes it. The code notes
+each value that it gets. The checker compares effects, records and received values.
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ def define(
 
 
 class Postman:
-    """Says to every journey what it waits for, some time, and some of it more than once."""
+    """Sender of the signals that journeys wait for; some are sent more than once."""
 
     def __init__(self, dsn: str, history: History, random: Random) -> None:
         self._dsn = dsn
@@ -123,7 +122,7 @@ class Postman:
         self.sent = 0
 
     async def run(self) -> None:
-        """Until cancelled, through a server that may be away."""
+        """Send signals until cancelled. Reconnect while the server is unreachable."""
         try:
             while True:
                 with suppress(psycopg.Error):

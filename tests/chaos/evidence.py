@@ -1,4 +1,4 @@
-"""Everything the checker reads, as plain values: checks are functions of this and of nothing else."""
+"""Evidence for the checker as plain values. Checks are functions of it alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from .history import Line
 
 
 class Move(msgspec.Struct, frozen=True, gc=False):
-    """A job enters or leaves a place, by the database's own record. Times are seconds by the wall."""
+    """Move of a job into or out of a place (a state's table), by the database's record.
+
+    Times are wall-clock seconds.
+    """
 
     id: int
     tx: int
@@ -48,7 +51,7 @@ class Outcome(msgspec.Struct, frozen=True):
     claim: int | None = None
     worker: int | None = None
     error: str | None = None
-    """The type of the error."""
+    """Type of the error."""
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -60,7 +63,7 @@ class Effect(msgspec.Struct, frozen=True):
 
 
 class StepEffect(msgspec.Struct, frozen=True, gc=False):
-    """What a step of a durable function wrote through its transaction."""
+    """Row that a step of a durable function wrote through its transaction."""
 
     tx: int
     job: int
@@ -69,7 +72,7 @@ class StepEffect(msgspec.Struct, frozen=True, gc=False):
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
-    """What the code of a job came to, each time it was written."""
+    """Journal entry of a job, once for each write."""
 
     tx: int
     at: float
@@ -80,11 +83,11 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
     until: float | None = None
     result: str | None = None
     again: bool = False
-    """It was there already, and closed."""
+    """True if it existed already and was closed."""
 
 
 class Presence(msgspec.Struct, frozen=True):
-    """A worker's state changes."""
+    """Change of a worker's state."""
 
     id: int
     at: float
@@ -94,7 +97,7 @@ class Presence(msgspec.Struct, frozen=True):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """Something that was broken: what, in which process, from when to when. No process: all of them."""
+    """Fault: its kind, its process and its period. Without a process it applies to all."""
 
     kind: str
     at: float
@@ -104,7 +107,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """A transaction that was found open for long."""
+    """Transaction that was found open for long."""
 
     at: float
     pid: int
@@ -115,29 +118,29 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """A process of the crew is gone."""
+    """Exit of a process of the crew."""
 
     pid: int
     slot: int
     at: float
     code: int
-    """As of Popen: negative for a signal."""
+    """Exit code as of Popen: negative for a signal."""
     drained: bool
-    """It had been asked to leave."""
+    """True if it had been asked to drain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a task's jobs may use up."""
+    """Budget of a task's jobs."""
 
     attempts: int
     crashes: int
     effect: bool = False
-    """Whether it has one transactional effect."""
+    """True if the task has one transactional effect."""
     poison: bool = False
-    """Whether it kills its workers, and belongs in quarantine."""
+    """True if the task kills its workers and belongs in quarantine."""
     limit: int | None = None
-    """How many calls it lets run at a time."""
+    """Calls of a job that may run at the same time."""
 
 
 @dataclass(slots=True)
@@ -148,14 +151,14 @@ class Evidence:
     outcomes: Mapping[int, Outcome] = field(default_factory=dict)
     quarantined: frozenset[int] = frozenset()
     waiting: Mapping[int, int] = field(default_factory=dict)
-    """How many parents of each are open, by its count."""
+    """Counter of open predecessors, by waiting job or run."""
     left: Mapping[str, int] = field(default_factory=dict)
-    """Rows that are left, by place."""
+    """Number of remaining rows, by place."""
     effects: Sequence[Effect] = ()
     step_effects: Sequence[StepEffect] = ()
     kept: Sequence[Kept] = ()
     results: Mapping[int, list[str]] = field(default_factory=dict)
-    """Of durable functions."""
+    """Results of durable functions."""
     signals: Mapping[tuple[int, str], str] = field(default_factory=dict)
     presence: Sequence[Presence] = ()
     lines: Sequence[Line] = ()
@@ -167,16 +170,16 @@ class Evidence:
     samples: Sequence[Sample] = ()
     deadlocks: int = 0
     quiet_at: float = 0.0
-    """When the faults were over."""
+    """Time at which the faults ended."""
     quiet_took: float = 0.0
     quiet_within: float = 60.0
     crew: Mapping[int, int] = field(default_factory=dict)
-    """Slot → process, of those that ran at the end of the quiet time."""
+    """Process by slot, of those that ran at the end of the quiet period."""
     beat: float = 0.5
     dead_after: float = 2.0
     capacity: int = 10
     recovery_target: float | None = 3.5
-    """Seconds; None: too much else is broken for it to mean anything."""
+    """Seconds; None if other faults make the measurement meaningless."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Jobs that wait for others: limits, order, release and the sums at the end. I6, I7, I8 and I15."""
+"""Invariants of jobs with predecessors: limits, order, release and final counts. I6, I7, I8 and I15."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ OPEN = ("queued", "sleeping", "claim")
 
 
 def limits_kept(evidence: Evidence) -> Iterator[Violation]:
-    """I6: of a job's calls no more are let loose than it said, and no process runs more jobs at a time
-    than it has places."""
+    """I6: open calls of a job stay within its limit, and running jobs of a process within its slots."""
     yield from _calls_within_limits(evidence)
     running: dict[str, set[int]] = {}
     for line in evidence.lines:
@@ -35,7 +34,7 @@ def _calls_within_limits(evidence: Evidence) -> Iterator[Violation]:
         if budget is not None and budget.limit is not None:
             allowed[run.id] = budget.limit
             run_of.update(dict.fromkeys(run.jobs, run.id))
-    # By transaction: the one that ends a call lets the next one loose.
+    # By transaction: the one that ends a call releases the next one.
     changes: Counter[tuple[int, int]] = Counter()
     order: dict[tuple[int, int], int] = {}
     for move in evidence.moves:
@@ -54,7 +53,7 @@ def _calls_within_limits(evidence: Evidence) -> Iterator[Violation]:
 
 
 def parents_first(evidence: Evidence) -> Iterator[Violation]:
-    """I7: a job is first taken after each of those it waits for has its outcome."""
+    """I7: a job is first claimed after each of its predecessors has its outcome."""
     taken: dict[int, int] = {}
     ended: dict[int, int] = {}
     for move in evidence.moves:
@@ -69,7 +68,7 @@ def parents_first(evidence: Evidence) -> Iterator[Violation]:
 
 
 def released_once(evidence: Evidence) -> Iterator[Violation]:
-    """I8: what waits for others stops waiting once."""
+    """I8: a waiting job is released once."""
     let_go = Counter(
         move.job for move in evidence.moves if move.place == "waiting" and not move.enters
     )
@@ -79,8 +78,10 @@ def released_once(evidence: Evidence) -> Iterator[Violation]:
 
 
 def sums_agree(evidence: Evidence) -> Iterator[Violation]:
-    """I15: what still waits counts the open ones among those it waits for, nothing that could go on
-    waits, and a run came to what its jobs came to."""
+    """I15: counters of waiting jobs equal the number of their open predecessors.
+
+    The state of a run follows from the states of its jobs.
+    """
     parents: Counter[int] = Counter()
     for job in evidence.jobs.values():
         if job.id not in evidence.outcomes:

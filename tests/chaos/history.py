@@ -1,6 +1,6 @@
-"""What one process noted: a line of JSON for each event, written at once, so that a kill loses none.
+"""History of one process: a line of JSON for each event, written at once, so that a kill loses none.
 
-Each line has the time by the process's own monotonic clock (`t`), by the wall (`at`), and what happened.
+Each line has the process's monotonic time (`t`), the wall-clock time (`at`) and the event.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def path_of(directory: Path, who: str) -> Path:
 
 
 def read(directory: Path) -> list[Line]:
-    """What everybody noted, in the order of the wall clock, which all of them share."""
+    """Return the lines of all processes, ordered by the wall clock, which they share."""
     lines = [line for path in directory.glob(f"*{SUFFIX}") for line in _read_one(path)]
     return sorted(lines, key=lambda line: line.at)
 
 
 def _read_one(path: Path) -> Iterator[Line]:
-    for text in path.read_bytes().split(b"\n")[:-1]:  # what has no end was not written
+    for text in path.read_bytes().split(b"\n")[:-1]:  # a line without an end was not completed
         said = _decode(text)
         yield Line(path.stem, said.pop("t"), said.pop("at"), said.pop("what"), said)

@@ -1,4 +1,4 @@
-"""Does what the schedule says."""
+"""Injector of the scheduled faults."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ select count(pg_terminate_backend(pid))
 
 
 def name_of(slot: int) -> str:
-    """What the worker of a slot calls itself to the server."""
+    """Return the application name under which the worker of a slot connects."""
     return f"slot{slot}"
 
 
@@ -49,7 +49,7 @@ class Injector:
         self.faults: list[Fault] = []
 
     async def run(self, planned: list[Planned]) -> None:
-        """Each fault at its time, whether the one before is over or not."""
+        """Inject each fault at its time, even if the previous one has not ended."""
         began = time.monotonic()
         for each in planned:
             await asyncio.sleep(max(began + each.at - time.monotonic(), 0))
@@ -58,7 +58,7 @@ class Injector:
             task.add_done_callback(self._tasks.discard)
 
     async def end(self) -> None:
-        """Everything is whole again."""
+        """Wait until all faults have ended and heal the network."""
         if self._tasks:
             await asyncio.wait(self._tasks)
         if self._proxy is not None:
@@ -70,7 +70,7 @@ class Injector:
         done = await getattr(self, f"_{fault.kind}")(fault)
         if done:
             self.done[fault.kind] += 1
-            if fault.kind not in ("kill", "freeze"):  # the crew keeps the books of these
+            if fault.kind not in ("kill", "freeze"):  # the crew records these itself
                 member = None if fault.slot is None else self._crew.at(fault.slot)
                 pid = member.pid if member else None
                 if fault.slot is None or pid is not None:

@@ -1,4 +1,4 @@
-"""Everything goes on in time, and nobody is taken for dead who lives: I14, I16, I17, I18."""
+"""Invariants of progress, and no living worker is declared dead: I14, I16, I17 and I18."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from collections.abc import Iterator, Sequence
 from .evidence import Evidence, Presence, Violation
 
 DEADLY = ("kill", "freeze", "drop", "half_open", "oom", "exit")
-"""Faults after which a worker may be declared dead. A connection that is half open is known to one side."""
+"""Faults after which a worker may be declared dead. Only one side notices a half-open connection."""
 
 BREAKS = ("cut", "reset", "terminate", "hold", "crash")
 
 SLACK = 1.5
-"""Seconds that a busy machine may add to what a process does."""
+"""Seconds that a busy machine may delay a process."""
 
 IDLE_FOR = 2.0
 ENGINE_FOR = 1.0
 
 
 def drained(evidence: Evidence) -> Iterator[Violation]:
-    """I14: who was asked to leave took no job after it said so, left none behind, was not taken for dead
-    while it did, and went in peace."""
+    """I14: a draining worker claims no job, leaves none behind, is not declared dead and exits with 0."""
     workers = {each.pid for each in evidence.presence}
     for each in evidence.ended:
         if each.drained and each.code != 0 and each.pid in workers:
@@ -49,8 +48,11 @@ def drained(evidence: Evidence) -> Iterator[Violation]:
 
 
 def dead_for_a_reason(evidence: Evidence) -> Iterator[Violation]:
-    """I18: only a worker that was killed, frozen or cut off is declared dead; an outage of the database is
-    no reason, nor is a drain. A machine too busy to let it beat is one, and is told apart."""
+    """I18: only a worker that was killed, frozen or cut off is declared dead.
+
+    An outage of the database or a drain is no reason. A machine too busy for heartbeats is one and is
+    reported separately.
+    """
     for each in evidence.presence:
         if each.state == "dead" and not reasons(evidence, each):
             yield Violation(
@@ -59,7 +61,7 @@ def dead_for_a_reason(evidence: Evidence) -> Iterator[Violation]:
 
 
 def reasons(evidence: Evidence, death: Presence) -> set[str]:
-    """What may have made a worker silent."""
+    """Return the faults that may have silenced a worker."""
     found = set()
     broken = busy = False
     silent_since = death.at - evidence.dead_after - SLACK
@@ -74,12 +76,12 @@ def reasons(evidence: Evidence, death: Presence) -> set[str]:
         busy |= fault.kind == "busy"
         if fault.kind == "starved" and fault.until - fault.at > evidence.dead_after / 4:
             found.add("starved")
-    # A line that broke is made anew within a second, by a process that gets to run.
+    # A process that gets to run reconnects within a second.
     return found | ({"starved"} if broken and busy else set())
 
 
 def zombies_stop(evidence: Evidence) -> Iterator[Violation]:
-    """I5: what a worker still does for a job that was taken away ends within a beat of its waking."""
+    """I5: a worker stops code of a job that was taken back within a heartbeat of its waking."""
     died: defaultdict[int, list[float]] = defaultdict(list)
     for each in evidence.presence:
         if each.state == "dead":
@@ -105,7 +107,7 @@ def zombies_stop(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _awake(evidence: Evidence, pid: int, died: float) -> float:
-    """When a process that was declared dead had come to itself and could hear of it."""
+    """Return when a process that was declared dead ran again and could notice it."""
     ends = [
         fault.until
         for fault in evidence.faults
@@ -115,7 +117,7 @@ def _awake(evidence: Evidence, pid: int, died: float) -> float:
 
 
 def no_deadlocks(evidence: Evidence) -> Iterator[Violation]:
-    """I16: nothing deadlocks, and no transaction of ours that begins when nothing is broken stays open."""
+    """I16: there are no deadlocks, and no transaction that begins after the faults stays open for long."""
     if evidence.deadlocks:
         yield Violation("I16", f"{evidence.deadlocks} deadlocks")
     for sample in evidence.samples:
@@ -128,13 +130,12 @@ def no_deadlocks(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _starved(evidence: Evidence, since: float) -> bool:
-    """Whether the machine had no time for everybody."""
+    """True if the machine was overloaded."""
     return any(fault.kind == "starved" and fault.until > since for fault in evidence.faults)
 
 
 def quiet_in_time(evidence: Evidence) -> Iterator[Violation]:
-    """I17: once nothing is broken any more everything finishes within its time, nothing is left anywhere,
-    and each process of the crew is a worker again."""
+    """I17: after the faults everything finishes in time, no rows remain, and every process is active."""
     if evidence.quiet_took > evidence.quiet_within:
         left = ", ".join(f"{count} {place}" for place, count in evidence.left.items() if count)
         yield Violation("I17", f"not quiet within {evidence.quiet_within:g} s: {left}")
@@ -153,7 +154,7 @@ def quiet_in_time(evidence: Evidence) -> Iterator[Violation]:
 
 
 def recoveries(evidence: Evidence) -> dict[int, list[float]]:
-    """Seconds from a kill until each job that died with it was taken by somebody else, by process."""
+    """Return, by killed process, the seconds until another worker claimed each of its jobs."""
     pids = {each.worker: each.pid for each in evidence.presence}
     kills = {
         fault.pid: fault.at
@@ -177,8 +178,10 @@ def recoveries(evidence: Evidence) -> dict[int, list[float]]:
 
 
 def recovered_in_time(evidence: Evidence) -> Iterator[Violation]:
-    """I18: 99 of 100 times the work of a worker that was killed goes on elsewhere within the target. The
-    first of its jobs counts: the others are suspects, and taken one by one."""
+    """I18: in 99 of 100 cases a job of a killed worker is claimed elsewhere within the target.
+
+    Only its first job counts: the remaining jobs are suspects and are claimed one by one.
+    """
     if evidence.recovery_target is None:
         return
     found = [min(times) for times in recoveries(evidence).values()]

@@ -1,7 +1,9 @@
-"""Known mistakes, as switches, in test code only. The checker must find every one of them.
+"""Known mistakes, as switches for tests.
 
-Each is made where the right thing is done: in the text of a statement as a process loads it, in a function
-of the database, or in a method. If what it changes is no longer there, it says so.
+The checker must find each of them.
+
+Each mistake replaces the correct code where it is: in the text of a statement when a process loads it, in a
+database function, or in a method. Applying a mutant fails if the code it replaces no longer exists.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from . import schedule
 from .phases import SLOW, Phase
 
 QUICK = {"heartbeat_interval": 0.25, "dead_after": 1.0}
-"""So that a death takes a second."""
+"""Settings with which a dead worker is detected within a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,22 +27,22 @@ class Mutant:
     name: str
     what: str
     phase: Phase
-    """Where it shows."""
+    """Phase in which the mistake shows."""
     found_by: frozenset[str]
-    """The invariants that are violated."""
+    """Invariants that it violates."""
     seconds: float = 6.0
     statements: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
-    """Statement → what is replaced by what in it."""
+    """Replacements by statement."""
     functions: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
-    """The same of functions in the database."""
+    """Replacements by database function."""
     database: str = ""
-    """Statements that make it likelier to show."""
+    """Statements that make the mistake more likely to show."""
     patch: Callable[[], None] = lambda: None
     settings: Mapping[str, Any] = field(default_factory=lambda: QUICK)
 
 
 def apply(name: str) -> None:
-    """Make the mistake in this process."""
+    """Apply the mistake to this process."""
     from rota.store import query
 
     mutant = MUTANTS[name]
@@ -57,7 +59,7 @@ def apply(name: str) -> None:
 
 
 async def prepare(name: str, dsn: str) -> None:
-    """Make the mistake in this database."""
+    """Apply the mistake to this database."""
     mutant = MUTANTS[name]
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
         if mutant.database:
@@ -70,7 +72,7 @@ async def prepare(name: str, dsn: str) -> None:
 
 
 def changed(where: str, text: str, changes: tuple[tuple[str, str], ...]) -> str:
-    """A text with some of it replaced."""
+    """Return the text with the replacements made. Raise if an old text is missing."""
     for old, new in changes:
         if old not in text:
             raise LookupError(f"{where} has changed: say anew what the mutant is ({old!r})")
@@ -78,7 +80,7 @@ def changed(where: str, text: str, changes: tuple[tuple[str, str], ...]) -> str:
     return text
 
 
-# Outcomes that take a moment to commit, so that two of them meet.
+# Delays the commit of outcomes, so that two of them overlap.
 _SLOW_COMMIT = """
 create function chaos.linger() returns trigger language plpgsql as
     $$ begin perform pg_sleep(0.002 + random() * 0.01); return null; end $$;
@@ -88,7 +90,7 @@ create constraint trigger linger after insert on rota.outcomes
 
 
 def _heart_first() -> None:
-    """A drain that begins with what should be its end."""
+    """Stop the heartbeat at the beginning of a drain instead of at its end."""
     from rota.engine.worker.drain import WorkerDrain
 
     right = WorkerDrain.run
@@ -101,14 +103,14 @@ def _heart_first() -> None:
 
 
 def _no_amnesty() -> None:
-    """What was seen of the others before a break counts after it."""
+    """Keep observations of other workers across an interruption."""
     from rota.engine.worker.failure_detector import FailureDetector
 
     FailureDetector.reset = lambda self: None  # type: ignore[method-assign]
 
 
 def _record_afterwards() -> None:
-    """What a step wrote is committed before it is kept that it did."""
+    """Commit a step's writes before its record instead of together with it."""
     from rota.engine.durable.step import RunningStep
     from rota.store import steps
 
@@ -127,7 +129,7 @@ def _record_afterwards() -> None:
 
 
 def _slow_to_lie_down() -> None:
-    """A moment between the look for a signal and what it leads to."""
+    """Delay between the check for a signal and the suspension."""
     from rota.engine.durable.journal import WorkerJournal
 
     right = WorkerJournal.read_signal
@@ -155,9 +157,9 @@ _ALL = (
                 ("      from member\n     where member.finished\n)", "      from given\n)"),
                 (
                     "select member.job, member.claim, %(worker)b::bigint, "
-                    "member.took::float8 / 1e6, 'succeeded', member.attempt,\n"
+                    "member.seconds::float8 / 1e6, 'succeeded', member.attempt,\n"
                     "           member.result",
-                    "select given.job, given.claim, %(worker)b::bigint, given.took::float8 / 1e6, "
+                    "select given.job, given.claim, %(worker)b::bigint, given.seconds::float8 / 1e6, "
                     "'succeeded', 1,\n           given.result",
                 ),
             )
@@ -243,12 +245,12 @@ _ALL = (
         functions={
             "reap": (
                 (
-                    "case when member.blamed or member.doubted then member.attempt + 1 "
+                    "case when member.charged or member.doubtful then member.attempt + 1 "
                     "else member.attempt end",
                     "member.attempt",
                 ),
                 (
-                    "case when owner.state = 'stopped' and not member.blamed then member.lost",
+                    "case when owner.state = 'stopped' and not member.charged then member.lost",
                     "case when true then member.lost",
                 ),
             )

@@ -1,4 +1,4 @@
-"""What a phase breaks, what runs meanwhile, and what it must have seen to count."""
+"""Phases: the faults of each, its jobs, and the events it must have seen to count."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import schedule
 from .schedule import Make
 
 FULL = 2100.0
-"""Seconds from which on a run has to meet the full figures."""
+"""Seconds from which a run must reach the full figures."""
 
 BEAT = 0.5
 DEAD_AFTER = 2.0
@@ -32,30 +32,30 @@ EVERYTHING = {
 }
 
 SLOW = {**EVERYTHING, "noop": 8, "nap": 14, "block": 12, "long": 3}
-"""Jobs that are likely to be in the middle of something when their worker is frozen."""
+"""Jobs that are likely to be running when their worker is frozen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
     name: str
     share: float
-    """Of the time of a run."""
+    """Share of the time of a run."""
     faults: Make
     saw: Mapping[str, int]
-    """What it must have seen, however short."""
+    """Least counts of events, in a run of any length."""
     figures: Mapping[str, int] = field(default_factory=dict)
-    """… and in a run of full length."""
+    """Additional least counts in a run of full length."""
     mix: Mapping[str, int] = field(default_factory=lambda: EVERYTHING)
     rate: float = 90.0
     workers: int = WORKERS
     proxied: bool = False
     megabytes: int | None = None
-    """How much memory a worker may have, where that can be said."""
+    """Memory limit of a worker, where control groups are available."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Of its workers, where they are others than everywhere."""
+    """Settings of its workers that differ from the defaults."""
     quiet_within: float = 60.0
     recovery_target: float | None = None
-    """Seconds from a kill until the work goes on elsewhere, 99 times of 100."""
+    """Seconds from a kill until its jobs are claimed elsewhere, in 99 of 100 cases."""
 
     def needs(self, full: bool) -> Mapping[str, int]:
         return {**self.saw, **self.figures} if full else self.saw
@@ -155,8 +155,8 @@ PHASES = {
             saw={"kills": 3, "freezes": 2, "crashes": 1, "cuts": 5, "stale": 1, "reaps": 3},
             mix=SLOW,
             proxied=True,
-            settings={"dead_after": 3.0},  # it runs with all other tests, on a machine that is busy
+            settings={"dead_after": 3.0},  # it runs beside other tests on a busy machine
         ),
     )
 }
-"""`mixed` is for the short form: everything at once."""
+"""`mixed` is the short form with all kinds of faults."""

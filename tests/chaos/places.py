@@ -1,4 +1,4 @@
-"""Where each job was, transaction by transaction, as the audit tells it."""
+"""Place of each job after each transaction, from the audit."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from .evidence import Move
 
 Spot = tuple[str, int]
-"""A place a job is in: its name, and of a claim its id, else 0."""
+"""Place of a job: its name, and the id of a claim or 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one transaction did to one job. A place entered and left in it is none of these."""
+    """Changes of one transaction to one job. Places both entered and left in it are omitted."""
 
     tx: int
     at: float
     left: tuple[Move, ...]
     entered: tuple[Move, ...]
     spots: tuple[Spot, ...]
-    """Where the job is afterwards: one place, if all is well."""
+    """Places of the job afterwards; exactly one if all is correct."""
 
 
 def spot_of(move: Move) -> Spot:
@@ -36,7 +36,7 @@ def by_job(moves: Iterable[Move]) -> dict[int, list[Move]]:
 
 
 def steps(moves: Sequence[Move]) -> Iterator[Step]:
-    """The way of one job, its moves given in order."""
+    """Yield the steps of one job from its moves in order."""
     there: Counter[Spot] = Counter()
     for some in _transactions(moves):
         entered = {spot_of(move): move for move in some if move.enters}

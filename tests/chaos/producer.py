@@ -1,6 +1,7 @@
-"""Starts jobs of all kinds, all the while, and remembers what was acknowledged.
+"""Producer that keeps starting jobs of all kinds and remembers which starts were acknowledged.
 
-A start that was cut off is unknown, never failed. With a key it is tried again, and comes to the same run.
+A start whose connection was cut has an unknown result, never a failed one. With a key it is retried and
+returns the same run.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .history import History
 
 BATCH = 12
 ENOUGH = 400
-"""Jobs that wait; there is no need for more."""
+"""Number of waiting jobs above which no more are started."""
 
 
 class Producer:
@@ -48,7 +49,7 @@ class Producer:
         self.doubles: list[str] = []
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Start jobs until cancelled."""
         try:
             while True:
                 if self._waiting() < ENOUGH:
@@ -58,7 +59,7 @@ class Producer:
             await self._app.close()
 
     async def start(self, kind: str, many: int = 1) -> list[int]:
-        """So many of one kind, and wait until they are there."""
+        """Start `many` jobs of one kind and wait for the answer."""
         runs = await self._app.start_many([self._call(kind) for _ in range(many)])
         self.acknowledged.update(run.id for run in runs)
         self.jobs += many
@@ -86,7 +87,7 @@ class Producer:
         self._note("started", runs=[run.id for run in runs])
 
     async def _keyed(self) -> None:
-        """One with a key, until its start is answered; and once more, which must find it."""
+        """Start a job with a key until the start is answered, and sometimes again, for the same run."""
         self._number += 1
         key = f"key-{self._number}"
         found: set[int] = set()

@@ -1,4 +1,4 @@
-"""What is printed: a line while it runs, a table at the end."""
+"""Output: a line while it runs and a table at the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _last = [-100.0]
 EVERY = 10.0
-"""Seconds between lines where nobody watches."""
+"""Seconds between lines if standard error is not a terminal."""
 
 
 def live(phase: str, seconds: float, figures: Mapping[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""Nothing is lost, nothing counts twice, nobody writes who may not: I1 to I5 and I9."""
+"""Safety invariants: no job is lost, no effect counts twice, no stale worker writes. I1 to I5 and I9."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from .evidence import Evidence, Violation
 from .places import by_job, steps
 
 RACE = 1.0
-"""Seconds in which a statement may be under way that began before a worker was declared dead."""
+"""Seconds for which a statement may run that began before its worker was declared dead."""
 
 
 def nothing_lost(evidence: Evidence) -> Iterator[Violation]:
-    """I1: every start that was answered, and every job there is, comes to an outcome in the quiet time. A
-    job in quarantine has come to a verdict, if its task may be the death of workers."""
+    """I1: every acknowledged start and every job has an outcome by the end of the quiet period.
+
+    Quarantine counts as an outcome for tasks that may kill workers.
+    """
     known = evidence.jobs.keys() | evidence.runs.keys()
     for run in sorted(evidence.acknowledged - known):
         yield Violation("I1", f"run {run} was acknowledged, and there is no such run")
@@ -32,7 +34,7 @@ def nothing_lost(evidence: Evidence) -> Iterator[Violation]:
 
 
 def effects_once(evidence: Evidence) -> Iterator[Violation]:
-    """I2: a job that succeeded has its transactional effect once; one that did not has none."""
+    """I2: a job that succeeded has its transactional effect once; any other job has none."""
     found = Counter(effect.job for effect in evidence.effects)
     for job in evidence.jobs.values():
         budget = evidence.budgets.get(job.task)
@@ -48,7 +50,7 @@ def effects_once(evidence: Evidence) -> Iterator[Violation]:
 
 
 def one_outcome(evidence: Evidence) -> Iterator[Violation]:
-    """I3: a job has at most one outcome, and it stays as it is."""
+    """I3: a job has at most one outcome, and it does not change."""
     ends: Counter[int] = Counter()
     for move in evidence.moves:
         if move.place == "outcome":
@@ -66,8 +68,10 @@ def one_outcome(evidence: Evidence) -> Iterator[Violation]:
 
 
 def one_place(evidence: Evidence) -> Iterator[Violation]:
-    """I4: after each transaction a job is in one place, so no two claims hold it, and one that is held is
-    held again only after it was given back, reaped or put to sleep."""
+    """I4: after each transaction a job is in one place, so no two claims hold it.
+
+    A held job is claimed again only after it was returned, taken back or suspended.
+    """
     for job, moves in by_job(evidence.moves).items():
         for step in steps(moves):
             if len(step.spots) != 1:
@@ -77,8 +81,11 @@ def one_place(evidence: Evidence) -> Iterator[Violation]:
 
 
 def fenced(evidence: Evidence) -> Iterator[Violation]:
-    """I5: the claims of a job rise, and whatever a worker records of it, an outcome or a transactional
-    effect, is recorded by the transaction that takes it out of the claim it names."""
+    """I5: the claim ids of a job rise.
+
+    A worker's outcome or transactional effect is recorded by the transaction that removes the job from its
+    claim.
+    """
     taken_out: dict[int, set[int]] = {}
     for job, moves in by_job(evidence.moves).items():
         last = 0
@@ -103,8 +110,10 @@ def fenced(evidence: Evidence) -> Iterator[Violation]:
 
 
 def the_dead_take_nothing(evidence: Evidence) -> Iterator[Violation]:
-    """I5: a worker that was declared dead, or has left, claims nothing any more. What it had before may get
-    a claim of its own, until it is taken away."""
+    """I5: a worker that was declared dead or has stopped claims no more jobs.
+
+    Jobs it already held may be split into separate claims until they are taken back.
+    """
     gone = {each.worker: each.at for each in evidence.presence if each.state in ("dead", "stopped")}
     for job, moves in by_job(evidence.moves).items():
         for step in steps(moves):
@@ -120,7 +129,7 @@ def the_dead_take_nothing(evidence: Evidence) -> Iterator[Violation]:
 
 
 def within_budget(evidence: Evidence) -> Iterator[Violation]:
-    """I9: no job is tried more often, nor is the death of more workers, than its task allows."""
+    """I9: no job has more attempts, or kills more workers, than its task allows."""
     tried: Counter[int] = Counter()
     killed: Counter[int] = Counter()
     for line in evidence.lines:

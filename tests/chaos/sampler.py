@@ -1,4 +1,4 @@
-"""Looks at the server several times a second: which transactions are open for long, how much waits."""
+"""Sampler that records, several times a second, long transactions and the number of waiting jobs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .evidence import Fault, Sample
 
 LOOK_EVERY = 0.25
 STARVED = 0.4
-"""Seconds; a look takes some milliseconds."""
+"""Seconds; one sample takes some milliseconds."""
 BUSY = 3
-"""Processes that want to run, for each core."""
+"""Runnable processes per core."""
 
 _LONG = """
 select extract(epoch from clock_timestamp())::float8, pid, application_name, state,
@@ -44,11 +44,10 @@ class Sampler:
         self.ended = 0
         self.looks = 0
         self.starved: list[Fault] = []
-        """When the server, or this process, took long over next to nothing; or far more wanted to run than
-        there are cores."""
+        """Periods in which a sample took too long or far too many processes were runnable."""
 
     async def run(self) -> None:
-        """Until cancelled, through a server that may be away."""
+        """Take samples until cancelled. Reconnect while the server is unreachable."""
         while True:
             with suppress(psycopg.Error):
                 async with await psycopg.AsyncConnection.connect(
@@ -75,7 +74,7 @@ class Sampler:
 
 
 def runnable() -> int:
-    """How many processes run or want to, where the system tells."""
+    """Return the number of runnable processes, or 0 if the system does not report it."""
     with suppress(OSError):
         return int(Path("/proc/loadavg").read_text().split()[3].split("/")[0])
     return 0

@@ -1,4 +1,4 @@
-"""Which fault comes when: made from a seed before anything runs, so that a seed breaks the same things."""
+"""Schedule of faults, made from a seed before the run, so that the same seed gives the same faults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BEAT = r"update \w+\.workers"
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """A fault to come, so many seconds after the beginning."""
+    """Planned fault, `at` seconds after the beginning."""
 
     at: float
     kind: str
@@ -25,7 +25,7 @@ class Planned(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a schedule is made for."""
+    """Parameters of a schedule."""
 
     seconds: float
     workers: int
@@ -36,7 +36,7 @@ Make = Callable[[Random, Plan], Iterator[Planned]]
 
 
 def kills(random: Random, plan: Plan) -> Iterator[Planned]:
-    """One every half second or so, now and then several at once."""
+    """Kill a worker every half second or so, sometimes several at once."""
     at = 1.0
     while at < plan.seconds:
         many = random.choice((1, 1, 1, 1, 1, 1, 1, 1, 1, 2))
@@ -46,7 +46,7 @@ def kills(random: Random, plan: Plan) -> Iterator[Planned]:
 
 
 def freezes(random: Random, plan: Plan) -> Iterator[Planned]:
-    """All but two, for longer than they may be silent; then a moment in which they wake."""
+    """Freeze all workers but two for longer than `dead_after`, then leave time for them to wake."""
     at = 1.0
     while at < plan.seconds:
         longest = 0.0
@@ -59,7 +59,7 @@ def freezes(random: Random, plan: Plan) -> Iterator[Planned]:
 
 
 def brinks(random: Random, plan: Plan) -> Iterator[Planned]:
-    """Freezes that end about when somebody notices."""
+    """Freeze workers until about the time at which they are declared dead."""
     at = 1.0
     while at < plan.seconds:
         for slot in random.sample(range(plan.workers), plan.workers - 2):
@@ -76,7 +76,7 @@ def crashes(random: Random, plan: Plan) -> Iterator[Planned]:
 
 
 def outages(random: Random, plan: Plan) -> Iterator[Planned]:
-    """The server is away three times as long as a worker may be silent, for some a little longer."""
+    """Stop the server for three times `dead_after`, and for some workers a little longer."""
     at = 1.5
     while at < plan.seconds:
         lasts = 3 * plan.dead_after
@@ -86,7 +86,7 @@ def outages(random: Random, plan: Plan) -> Iterator[Planned]:
 
 
 def blackouts(random: Random, plan: Plan) -> Iterator[Planned]:
-    """One short outage, from which half of the workers come back later than the others."""
+    """Stop the server once; half of the workers regain access later than the rest."""
     late = random.sample(range(plan.workers), plan.workers // 2)
     lasts = plan.dead_after * 1.3
     yield Planned(2.0, "outage", lasts=lasts, how={"late": late, "by": plan.dead_after * 0.4})
@@ -98,9 +98,7 @@ def cuts(random: Random, plan: Plan) -> Iterator[Planned]:
         matching = random.choice((CLAIM, END, END, END, EFFECT, EFFECT, BEAT, None))
         where = random.choice(("before", "sent", "sent", "answered", "answered", "late"))
         if where == "late" and matching in (BEAT, None):
-            where = (
-                "sent"  # a beat that is held up is the silence that workers are declared dead for
-            )
+            where = "sent"  # a delayed heartbeat is a legitimate reason to be declared dead
         hold = random.uniform(0.2, 1.5)
         yield Planned(at, "cut", how={"point": where, "matching": matching, "hold_seconds": hold})
         at += random.uniform(0.2, 0.6)
@@ -127,7 +125,7 @@ def network(random: Random, plan: Plan) -> Iterator[Planned]:
 
 
 def breaks(random: Random, plan: Plan) -> Iterator[Planned]:
-    """Of these, the ones that both sides hear of."""
+    """Yield only the network faults that both sides notice."""
     heard = ("reset", "hold", "terminate")
     yield from (each for each in network(random, plan) if each.kind in heard)
 
@@ -140,12 +138,12 @@ def drains(random: Random, plan: Plan) -> Iterator[Planned]:
 
 
 def nothing(random: Random, plan: Plan) -> Iterator[Planned]:
-    """The jobs are faults enough."""
+    """Inject no faults; the jobs themselves kill workers."""
     yield from ()
 
 
 def mixed(random: Random, plan: Plan) -> Iterator[Planned]:
-    """A little of everything, two or three kinds at a time."""
+    """Combine all kinds of faults, two or three at a time."""
     parts: tuple[tuple[Make, float, float], ...] = (
         (freezes, 0.0, 0.4),
         (cuts, 0.0, 0.7),
@@ -158,7 +156,7 @@ def mixed(random: Random, plan: Plan) -> Iterator[Planned]:
 
 
 def durable(random: Random, plan: Plan) -> Iterator[Planned]:
-    """Kills all the while, freezes, and a server that crashes now and then."""
+    """Combine kills throughout with freezes, drains and crashes of the server."""
     parts: tuple[tuple[Make, float, float], ...] = (
         (kills, 0.0, 1.0),
         (freezes, 0.0, 0.5),
@@ -171,7 +169,7 @@ def durable(random: Random, plan: Plan) -> Iterator[Planned]:
 def _together(
     random: Random, plan: Plan, parts: tuple[tuple[Make, float, float], ...]
 ) -> Iterator[Planned]:
-    """Each from one share of the time to another."""
+    """Run each part between its two shares of the time."""
     for make, begins, ends in parts:
         share = msgspec.structs.replace(plan, seconds=plan.seconds * (ends - begins))
         for each in make(random, share):
@@ -180,6 +178,6 @@ def _together(
 
 
 def schedule(make: Make, seed: str, plan: Plan) -> list[Planned]:
-    """All of them, in the order of their times."""
+    """Return all faults, ordered by time."""
     made = (each for each in make(Random(seed), plan) if each.at < plan.seconds)
     return sorted(made, key=lambda each: each.at)

@@ -1,7 +1,9 @@
-"""The PostgreSQL of a run: one of our own, that can be crashed. Each phase has a database in it.
+"""PostgreSQL server of a run, which can be crashed.
 
-Nothing is flushed to the disk, which makes no difference here: what a process wrote before it was killed is
-kept by the system. Only the machine's own crash would lose it.
+Each phase has its own database.
+
+fsync is off. That makes no difference here: the operating system keeps the writes of a killed process, and
+only a crash of the machine would lose them.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class Server:
         memory = Path("/dev/shm")
         parent = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
         self._base = Path(tempfile.mkdtemp(prefix="rota-chaos-", dir=parent)).resolve()
-        self._base.chmod(0o755)  # whoever runs it in root's place must get in
+        self._base.chmod(0o755)  # the account that runs PostgreSQL for root needs access
         self._local = LocalPostgres(
             self._base / "pg", profile="test", settings=SETTINGS, listen=listen
         )
@@ -51,7 +53,7 @@ class Server:
         shutil.rmtree(self._base, ignore_errors=True)
 
     async def database(self, name: str) -> str:
-        """A new database, migrated, with the audit in it."""
+        """Create a database, migrated and with the audit."""
         async with await psycopg.AsyncConnection.connect(self._dsn, autocommit=True) as connection:
             await connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
         dsn = with_database(self._dsn, name)
@@ -68,8 +70,10 @@ class Server:
             await connection.execute(statement.format(sql.Identifier(name)))
 
     async def crash(self, *, immediately: bool, away: float = 0.0) -> None:
-        """Let it die, as by `pg_ctl stop -m immediate` or by a SIGKILL of the postmaster, and start it
-        again after so many seconds."""
+        """Crash the server, by `pg_ctl stop -m immediate` or SIGKILL of the postmaster.
+
+        Restart it after `away` seconds.
+        """
         async with self._crashing:
             if immediately and not away:
                 await asyncio.to_thread(self._local.restart, immediately=True)
@@ -79,7 +83,7 @@ class Server:
             await asyncio.to_thread(self._local.restart)
 
     def log(self) -> str:
-        """What the server has said since this was last asked."""
+        """Return the server's log since the last call."""
         with self._local.paths.log.open(errors="replace") as file:
             file.seek(self._read)
             said = file.read()

@@ -1,4 +1,4 @@
-"""One phase: faults, then quiet, then the checker."""
+"""One phase: a period of faults, a quiet period and the checker."""
 
 from __future__ import annotations
 
@@ -50,8 +50,10 @@ SETTINGS: dict[str, Any] = {
 
 START_WITHIN = 30.0
 MANNED_WITHIN = 15.0
-"""Seconds in which a worker that was cut off is one again: a connection that says nothing is given up later
-than one that broke."""
+"""Seconds within which a worker that was cut off is active again.
+
+A silent connection is detected later than a broken one.
+"""
 
 _numbers = count(1)
 
@@ -63,11 +65,11 @@ class Result:
     counts: Counter[str]
     violations: list[Violation]
     void: list[str]
-    """What it had to see, and did not."""
+    """Events that it had to see and did not."""
     first: list[float]
-    """Seconds from each kill until work of its victim went on elsewhere."""
+    """Seconds from each kill until the first job of its victim was claimed elsewhere."""
     each: list[float]
-    """… until each of its jobs did."""
+    """Seconds until each job of a victim was claimed elsewhere."""
     quiet: float
     directory: Path
 
@@ -77,11 +79,11 @@ class Result:
 
 
 class NotAllowed(Exception):
-    """This machine does not let us do that."""
+    """Fault that this machine does not permit."""
 
 
 class Stage:
-    """What a phase runs on, and what came of it."""
+    """Set-up of a phase, and its result."""
 
     def __init__(
         self,
@@ -240,7 +242,7 @@ class Stage:
         (self._directory / f"{what}.json").write_bytes(msgspec.json.encode(said, enc_hook=repr))
 
     async def _until_quiet(self, dsn: str, within: float) -> float:
-        """Wait until nothing is open; answers how long that took."""
+        """Wait until no job is open; return the seconds it took."""
         began = time.monotonic()
         while time.monotonic() - began <= within:
             with suppress(psycopg.Error):
@@ -256,7 +258,7 @@ class Stage:
         return time.monotonic() - began + 0.001
 
     async def _until_manned(self, dsn: str, crew: Crew, many: int, within: float) -> None:
-        """Wait until every process is a worker, for as long as that may take."""
+        """Wait until every process is an active worker."""
         until = time.monotonic() + within
         async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
             while time.monotonic() < until:
@@ -335,7 +337,7 @@ class Stage:
 
 
 def _starved(lines: list[history.Line]) -> list[Fault]:
-    """When processes got no time to run, by their own account."""
+    """Return the periods in which processes got no processor time, from their own notes."""
     pids = {line.who: line.said["pid"] for line in lines if line.what == "up"}
     return [
         Fault("starved", line.at - line.said["seconds"], line.at, pids[line.who])

@@ -1,4 +1,4 @@
-"""Each check finds what it is there for, in a history made by hand, and nothing in one that is well."""
+"""Each check finds its violation in a history made by hand, and none in a correct history."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .history import Line
 
 
 class Record:
-    """Moves as the audit would have them, one transaction a call."""
+    """Moves as the audit records them, one transaction per call."""
 
     def __init__(self) -> None:
         self.moves: list[Move] = []
@@ -70,7 +70,11 @@ class Record:
 
 
 def good() -> Evidence:
-    """Job 1 is taken, reaped, taken again and done with its effect; jobs 2 and 3 are a flow, run 9."""
+    """Return a correct history.
+
+    Job 1 is claimed, taken back, claimed again and finished with its effect; jobs 2 and 3 are a flow, run
+    9.
+    """
     record = Record()
     record.start(1)
     record.take(1, 10)
@@ -133,7 +137,7 @@ def said(who: str, what: str, at: float, **rest: Any) -> Line:
 
 
 def changed(*extra: Callable[[Record], object]) -> Callable[[Evidence], Evidence]:
-    """The good one, with more moves at its end."""
+    """Add moves to the end of the correct history."""
 
     def change(evidence: Evidence) -> Evidence:
         record = Record()
@@ -152,7 +156,7 @@ def without(evidence: Evidence, job: int) -> Evidence:
 
 
 def with_job(evidence: Evidence, *jobs: Job, **rest: Any) -> Evidence:
-    """More jobs, that have an outcome in the table and nowhere else."""
+    """Add jobs that have an outcome row but no moves."""
     outcomes = {job.id: Outcome(job.id, "succeeded", 1) for job in jobs}
     return replace(
         evidence,
@@ -167,7 +171,7 @@ def with_lines(evidence: Evidence, lines: Iterable[Line]) -> Evidence:
 
 
 def calls_at_once(evidence: Evidence) -> Evidence:
-    """Three calls of job 1 let loose, where two are allowed."""
+    """Release three calls of job 1, where two are allowed."""
     record = Record()
     record.moves = list(evidence.moves)
     record._tx = count(1000)
@@ -182,7 +186,7 @@ def calls_at_once(evidence: Evidence) -> Evidence:
 
 
 def dead_and_alive(evidence: Evidence) -> Evidence:
-    """Worker 1 was only frozen, woke at 13, and goes on with the job that was taken away at 12."""
+    """Worker 1 was only frozen, wakes at 13 and still runs the job that was taken back at 12."""
     return with_lines(
         replace(evidence, faults=[Fault("freeze", 8.0, 13.0, pid=501)]),
         [said("a", "tick", at, job=1, attempt=1) for at in (13.1, 14.0, 17.0)],
@@ -217,7 +221,7 @@ BAD: list[tuple[str, str, Callable[[Evidence], Evidence]]] = [
     ),
     (
         "I4",
-        "in: outcome, ready",
+        "in: outcome, queued",
         changed(lambda r: r.move(1, ("queued", True, {}))),
     ),
     (
@@ -309,7 +313,7 @@ BAD: list[tuple[str, str, Callable[[Evidence], Evidence]]] = [
         lambda e: replace(e, samples=[Sample(30.0, 1, "rota", "active", 1.5, "x")]),
     ),
     ("I17", "not quiet within", lambda e: replace(e, quiet_took=99.0, left={"queued": 3})),
-    ("I17", "3 left in ready", lambda e: replace(e, left={"queued": 3})),
+    ("I17", "3 left in queued", lambda e: replace(e, left={"queued": 3})),
     ("I17", "process 777", lambda e: replace(e, crew={0: 777})),
     ("I18", "declared dead, and it lived", lambda e: replace(e, faults=[])),
     (
@@ -344,7 +348,7 @@ def test_what_is_wrong_is_found(
 
 
 def test_every_check_has_something_it_finds() -> None:
-    checks = set(CHECKS) - set(durability.CHECKS)  # these have a file of their own
+    checks = set(CHECKS) - set(durability.CHECKS)  # test_durability.py covers these
     finding = {each.__name__ for each in checks for _, _, spoil in BAD if list(each(spoil(good())))}
     assert finding == {each.__name__ for each in checks}
 
@@ -362,7 +366,7 @@ def test_a_broken_line_is_a_reason_only_on_a_busy_machine() -> None:
 
 
 def test_a_place_entered_and_left_by_one_transaction_is_none() -> None:
-    """A sleeping job that is woken and claimed at once."""
+    """A sleeping job is woken and claimed in one transaction."""
     evidence = changed(
         lambda r: r.move(4, ("sleeping", True, {})),
         lambda r: r.move(

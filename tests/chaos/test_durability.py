@@ -1,4 +1,4 @@
-"""The same of durable functions: each check finds what it is there for, and nothing where all is well."""
+"""Each check of durable functions finds its violation, and none in a correct history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def said(who: str, what: str, **rest: Any) -> Line:
 
 
 def good() -> Evidence:
-    """Job 4 writes, sleeps, does something else, and hears a signal that was sent twice."""
+    """Return a correct history: job 4 writes, sleeps, runs a step and receives a signal sent twice."""
     return Evidence(
         kept=[
             Kept(7, 13.0, 4, "step", "write 1", result="v"),

@@ -1,4 +1,4 @@
-"""The proxy passes everything on, except what it was told to break, and then breaks exactly that."""
+"""The proxy forwards everything, and breaks exactly the connections and commits that a test asks for."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_in_a_transaction_only_its_commit_is_cut(
 
 
 def test_answers_before_the_cut_still_arrive(proxy: Proxy, rota_dsn: str) -> None:
-    """Two transactions in one pipeline: the second is cut off, what the first said is known."""
+    """Two transactions in one pipeline: the second is cut, and the answer of the first arrives."""
     proxy.cut("answered", matching=r"values \(2\)")
     connection = connect(proxy)
     seen = []
@@ -206,7 +206,7 @@ def test_dead_connections_say_nothing_and_keep_their_session(proxy: Proxy, rota_
         with pytest.raises(psycopg.OperationalError):
             connect(proxy, "lonely")
         assert other.execute("select 1").fetchone() == (1,)
-        assert sessions(rota_dsn) == 1  # the server has not been told
+        assert sessions(rota_dsn) == 1  # the server has not noticed
 
         proxy.heal()
         with connect(proxy, "lonely") as again:
@@ -249,7 +249,7 @@ def test_new_connections_can_be_refused(proxy: Proxy) -> None:
 
 
 def answers(connection: Connection, *, again: bool = True) -> bool:
-    """Whether a connection says anything within a moment."""
+    """True if the connection has data to read within a moment."""
     if again:
         connection.pgconn.send_query(b"select 1")
         connection.pgconn.flush()

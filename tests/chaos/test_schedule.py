@@ -1,4 +1,4 @@
-"""A seed says what is broken when."""
+"""A seed determines the faults and their times."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A process that has everything imported and forks workers off on demand: one is up in some milliseconds.
+"""Process that has all imports done and forks workers on demand, each within some milliseconds.
 
-It has no loop and no thread, so that nothing is lost in a fork. Orders come on its standard input, a line
-of JSON each, and its answers go to its standard output: who was born, who is gone and how. It ends, and so
-does everybody it has made, when its input does.
+It has no event loop and no threads, so that a fork is safe. Orders arrive on standard input as lines of
+JSON. Its answers on standard output report each start and each exit with its code. When its input ends, it
+ends together with all its workers.
 
     {"slot": 0, "number": 3, "dsn": "…", "directory": "…", "settings": {…}, "mutant": "M7"}
 """
@@ -92,10 +92,10 @@ def _mourn(alive: set[int]) -> None:
 
 
 def _live(order: dict[str, Any]) -> None:
-    """A worker's whole life."""
-    with suppress(OSError):  # elsewhere than on Linux it is the zygote that sees to it
+    """Run a worker from its start to its exit."""
+    with suppress(OSError):  # on other systems than Linux the zygote ends it
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
-    os.setpgid(0, 0)  # a Ctrl-C is for the runner
+    os.setpgid(0, 0)  # Ctrl-C is for the runner only
     directory = Path(order["directory"])
     who = f"{order['slot']}-{order['number']}"
     log = os.open(directory / f"{who}.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -116,7 +116,7 @@ def _live(order: dict[str, Any]) -> None:
 
 
 def _feel(history: History) -> None:
-    """Note when this process got no time to run; a freeze looks the same from inside."""
+    """Note when this process got no processor time; a freeze has the same effect."""
     while True:
         before = time.monotonic()
         time.sleep(0.1)

@@ -1,7 +1,7 @@
-"""Fixtures: the command line in this process, and in processes of its own.
+"""Fixtures: the command line in this process and in separate processes.
 
-A database costs more than most of these tests. So they share one, on which a worker is at work, and those
-that need an empty one pass another on.
+Creating a database takes longer than most of these tests. They share one database with a running worker;
+tests that need an empty database reuse another one, which is truncated before each test.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def spare_dsn(rota_server: DatabaseServer) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def worker(shared_dsn: str) -> Iterator[Program]:
-    """A worker on the shared database. It does not serve the queue `nobody`."""
+    """Worker on the shared database. It serves all queues but `nobody`."""
     with Terminal(shared_dsn).program("worker", "shop:app") as worker:
         worker.said("up to")
         yield worker
@@ -48,7 +48,7 @@ def mill_dsn(rota_server: DatabaseServer) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def mill(mill_dsn: str) -> Iterator[Program]:
-    """A worker for flows, on a database of theirs. It does not serve the queue `nobody` either."""
+    """Worker for flows on a separate database, for the same queues."""
     with Terminal(mill_dsn).program("worker", "mill:app", "-q", "default", "-q", "search") as mill:
         mill.said("up to")
         yield mill
@@ -56,7 +56,7 @@ def mill(mill_dsn: str) -> Iterator[Program]:
 
 @pytest.fixture(scope="session")
 def failed_flow(mill_dsn: str, mill: Program) -> str:
-    """A flow's run in which one job has failed."""
+    """Run of a flow in which one job has failed."""
     words = ("start", "-a", "mill:app", "etl", "day=monday", "broken=true", "--wait")
     return Terminal(mill_dsn).run(*words).out.strip()
 
@@ -69,7 +69,7 @@ def board_dsn(rota_server: DatabaseServer) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def board(board_dsn: str) -> Iterator[Program]:
-    """A worker for durable functions, on a database of theirs."""
+    """Worker for durable functions on a separate database."""
     with Terminal(board_dsn).program("worker", "board:app") as board:
         board.said("up to")
         yield board
@@ -79,14 +79,14 @@ def board(board_dsn: str) -> Iterator[Program]:
 def rota(
     shared_dsn: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Rota:
-    """Runs a command line here, which is quicker than in a process of its own, and the same."""
+    """Run a command line in this process, which is faster than a new process."""
     monkeypatch.setenv("ROTA_DATABASE_URL", shared_dsn)
     monkeypatch.chdir(APPS)
     monkeypatch.syspath_prepend(str(APPS))
 
     def run(*words: str) -> Done:
         for module in ("shop", "mill", "board", "clock"):
-            monkeypatch.delitem(sys.modules, module, raising=False)  # an app remembers its database
+            monkeypatch.delitem(sys.modules, module, raising=False)  # an app keeps its database
         capfd.readouterr()
         code = main.run(list(words))
         out, err = capfd.readouterr()
@@ -97,7 +97,7 @@ def rota(
 
 @pytest.fixture
 def empty_dsn(spare_dsn: str) -> str:
-    """A database with nothing in it: the last test's, swept."""
+    """Empty database: the previous test's, truncated."""
     with psycopg.connect(spare_dsn, autocommit=True) as connection:
         connection.execute("drop schema if exists rota_demo cascade")
         connection.execute("drop schema if exists second cascade")
@@ -112,19 +112,19 @@ def empty_dsn(spare_dsn: str) -> str:
 
 @pytest.fixture
 def alone(rota: Rota, empty_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Rota:
-    """The same on a database that is empty."""
+    """`rota` on an empty database."""
     monkeypatch.setenv("ROTA_DATABASE_URL", empty_dsn)
     return rota
 
 
 @pytest.fixture
 def durable(rota: Rota, board: Program, board_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Rota:
-    """The same where durable functions are at work."""
+    """`rota` on the database with a worker for durable functions."""
     monkeypatch.setenv("ROTA_DATABASE_URL", board_dsn)
     return rota
 
 
 @pytest.fixture
 def terminal(empty_dsn: str) -> Terminal:
-    """Runs command lines as processes, on a database that is empty."""
+    """Run command lines as processes on an empty database."""
     return Terminal(empty_dsn)

@@ -1,4 +1,4 @@
-"""Runs in flight, and new code for them: what the tests of `rota check-deploy` begin with."""
+"""Set-up of the `rota check-deploy` tests: runs in flight, and new code for them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def note(what: str) -> str:
 
 
 def deploying(where: Path, monkeypatch: pytest.MonkeyPatch) -> Deploy:
-    """Makes a module of new code, each time; answers its app's name."""
+    """Return a function that writes new code to a module and returns the name of its app."""
     monkeypatch.syspath_prepend(str(where))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
@@ -57,7 +57,7 @@ def in_flight(dsn: str, start: Callable[[App], Awaitable[Any]]) -> Any:
 
 
 def report_of(done: Done) -> Any:
-    """What it says with --json, whatever its exit code."""
+    """Return the JSON report; the exit code is not checked."""
     return json.loads(done.out)
 
 
@@ -66,7 +66,7 @@ async def note(what: str) -> str:
 
 
 async def onboarding(app: App) -> int:
-    """A run that has come to a step and a sleep."""
+    """Start a run that reaches a step and a sleep."""
 
     @app.task
     async def onboard(ctx: Context, user: int) -> None:
@@ -85,4 +85,4 @@ async def onboard(ctx: Context, user: int) -> None:
     await ctx.sleep(days=7)
     await ctx.step("ask", note, "ask")
 """
-"""A step put where there was none."""
+"""Code with a step inserted between two existing ones."""

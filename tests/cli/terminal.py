@@ -1,4 +1,4 @@
-"""The command line as its users have it: real processes, with a database in their environment."""
+"""Command line in real processes, with the database in their environment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ APPS = Path(__file__).with_name("apps")
 
 @dataclass(frozen=True)
 class Done:
-    """A command that has ended."""
+    """Result of a command that has ended."""
 
     code: int
     out: str
@@ -30,7 +30,7 @@ class Done:
 
     @property
     def complaint(self) -> str:
-        """The one line it said on stderr."""
+        """Return the only line on stderr."""
         lines = self.err.splitlines()
         assert len(lines) == 1, self.err
         assert lines[0].startswith("rota: "), self.err
@@ -42,7 +42,7 @@ class Done:
 
 
 class Program:
-    """A command that is running."""
+    """Command that is running."""
 
     def __init__(self, words: tuple[str, ...], environment: Mapping[str, str], cwd: Path) -> None:
         self._process = subprocess.Popen(
@@ -69,7 +69,7 @@ class Program:
                 self._more.notify_all()
 
     def said(self, words: str, times: int = 1) -> list[str]:
-        """Wait until so many lines on stderr have these words in them."""
+        """Wait until `times` lines on stderr contain `words`."""
 
         def heard() -> list[str]:
             return [line for line in self._lines if words in line]
@@ -83,14 +83,14 @@ class Program:
         self._process.send_signal(number)
 
     def ended(self, within: float = 60) -> Done:
-        """Wait for its end."""
+        """Wait until the process ends."""
         code = self._process.wait(within)
         self._reader.join()
         assert self._process.stdout
         return Done(code, self._process.stdout.read(), "".join(self._lines))
 
     def close(self) -> None:
-        """Nothing of it is left, whatever the test found."""
+        """Kill the process and its children, also after a failed test."""
         for pid in [*children_of(self.pid), self.pid]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -136,7 +136,7 @@ class Terminal:
 
 
 def on_a_terminal(dsn: str, columns: int, *words: str, **more: str) -> str:
-    """What somebody sees who has a terminal of so many columns, without its colours."""
+    """Return the output on a terminal with `columns` columns, without colours."""
     ours, theirs = pty.openpty()
     environment = {**Terminal(dsn).environment, "COLUMNS": str(columns), "TERM": "xterm-256color"}
     subprocess.run(
@@ -144,7 +144,7 @@ def on_a_terminal(dsn: str, columns: int, *words: str, **more: str) -> str:
     )
     os.close(theirs)
     printed = b""
-    with suppress(OSError):  # how the end of it is told
+    with suppress(OSError):  # Linux reports the end of a pty as an error
         while read := os.read(ours, 20_000):
             printed += read
     os.close(ours)

@@ -1,4 +1,4 @@
-"""`rota alerts`: what somebody should look at, and what there was."""
+"""`rota alerts`: open and past alerts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sql(empty_dsn: str) -> Iterator[psycopg.Connection[Any]]:
 
 @pytest.fixture
 def alert(sql: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
-    """A lock that is held too long, and that this was told of."""
+    """Lock that is held too long, with an open alert for it."""
     sql.execute(
         "insert into rota.locks (name, slot, token, instance, host, pid, acquired, expires)"
         " values ('invoices', 0, 17, gen_random_uuid(), 'web-1', 4242, now(), now() + interval '1 h')"
@@ -47,8 +47,8 @@ def table(printed: str) -> list[list[str]]:
 
 
 def test_where_there_is_none_it_says_so(alone: Rota) -> None:
-    assert alone("alerts").out == "no alert is open (those that are over: --all)\n"
-    assert alone("alerts", "--all").out == "there has never been an alert\n"
+    assert alone("alerts").out == "no alert is open; list closed alerts with --all\n"
+    assert alone("alerts", "--all").out == "no alerts yet\n"
     assert alone("alerts", "--json").json() == []
     assert alone("alerts", "--check").code == 0
 
@@ -115,7 +115,7 @@ def test_a_message_is_not_cut_on_a_terminal(
     assert "…" not in printed
 
 
-# By hand
+# Acknowledging
 
 
 def test_one_that_somebody_sees_to_is_passed_by_until_its_time_is_over(
@@ -153,9 +153,7 @@ def test_one_is_closed_by_hand_and_who_did_is_written_down(
         entry["subject"],
     )
     assert alone("audit", *asked, "--json").json() == [entry]
-    assert alone("audit", "--operator", "nobody").out.startswith(
-        "nothing like that was done by hand"
-    )
+    assert alone("audit", "--operator", "nobody").out.startswith("no operator action matches")
 
     again = alone("alerts", "close", "lock held too long", "invoices")
     assert again.code == NOT_FOUND

@@ -1,4 +1,4 @@
-"""`rota autoscale`: how many workers are wanted, as a table, as JSON and as an exit code."""
+"""`rota autoscale`: desired workers as a table, as JSON and as an exit code."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_where_nothing_is_known_it_says_so(alone: Rota) -> None:
 
     assert (done.code, done.out) == (
         OK,
-        "no queue is known: nothing waits, and no worker is there\n",
+        "no queue is known: no job is queued, and no worker is running\n",
     )
 
 

@@ -1,4 +1,4 @@
-"""Jobs whose code has changed under way: why they are in quarantine, and what to do."""
+"""Jobs with code that changed between attempts: the reason of the quarantine, and the remedy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .conftest import Rota
 from .terminal import Terminal, eventually
 
 BOARD = ("-a", "board:app")
-WHY = "its code has changed: it comes to step 'new' where it had come to step 'old'"
+WHY = "its code has changed: it reached step 'new', but its journal has step 'old'"
 
 
 def shown(rota: Rota, run: str) -> Any:
@@ -18,7 +18,7 @@ def shown(rota: Rota, run: str) -> Any:
 
 
 def changed(rota: Rota, file: Path) -> str:
-    """A run that failed once, waited, and then found other code than it began with."""
+    """Start a run that fails once, waits, and then replays against changed code."""
     run = rota("start", *BOARD, "changing", f"file={file}").out.strip()
     eventually(lambda: shown(rota, run)["awaits"])
     file.touch()
@@ -51,15 +51,13 @@ def test_the_run_says_what_to_do_and_goes_on_once_that_is_done(
     printed = durable("show", run).out
 
     assert re.search(rf"reason +{WHY}\n", printed)
-    assert re.search(
-        r"next steps +deploy code that comes to step 'old' there \(ctx.version", printed
-    )
+    assert re.search(r"next steps +deploy code that reaches step 'old' here \(ctx.version", printed)
     for command in (f"release {run}", f"cancel {run}", f"fork {run} --from-step NAME"):
         assert f"`rota {command}`" in printed
-    assert "sent, and not heard yet" in printed
+    assert "sent, not received yet" in printed
 
     (tmp_path / "new").unlink()
-    assert durable("release", run).out == f"run {run} is ready to be tried again\n"
+    assert durable("release", run).out == f"run {run} is queued for a retry\n"
     eventually(lambda: shown(durable, run)["state"] == "succeeded")
     assert shown(durable, run)["result"] == "old"
 

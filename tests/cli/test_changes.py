@@ -1,4 +1,4 @@
-"""What `rota dev` sees of files: every change to the project's Python, and nothing else."""
+"""File watcher of `rota dev`: reports every change to the project's Python files, and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rota check-deploy`: histories of runs in flight, and the code that is about to come."""
+"""`rota check-deploy`: journals of runs in flight against the code of the next deploy."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deploy:
     return deploying(tmp_path, monkeypatch)
 
 
-# Histories
+# Journals
 
 
 def test_code_that_comes_to_the_same_and_then_to_more_is_fine(
@@ -58,7 +58,8 @@ def test_code_that_comes_to_the_same_and_then_to_more_is_fine(
 
         assert (checked.code, checked.err) == (0, "")
         assert (
-            checked.out == "looked at 1 job of 1 task, 1 of them replayed: all go on with new:app\n"
+            checked.out
+            == "checked 1 job of 1 task, 1 of them replayed: all continue with new:app\n"
         )
 
 
@@ -75,12 +76,12 @@ def test_a_step_put_before_what_a_run_had_come_to_strands_it(
         "1",
         str(run),
         "history does not fit",
-        "comes to step 'greet' where it had come to sleep",
+        "reached step 'greet', but its journal has sleep here",
     ]
 
 
 def test_what_was_told_is_what_happens(alone: Rota, empty_dsn: str, deploy: Deploy) -> None:
-    """The run goes on with the code that was said to be fine, and is put aside by the other."""
+    """The run continues with the code that the check accepted, and is quarantined with the other."""
     runs = [in_flight(empty_dsn, onboarding) for _ in range(2)]
     assert alone("check-deploy", deploy(OTHER)).code == FAILED
     assert alone("check-deploy", deploy(VERSIONED)).code == 0
@@ -115,7 +116,7 @@ def test_a_function_that_ends_before_it_should_strands_its_runs(
     checked = alone("check-deploy", deploy(code))
 
     assert checked.code == FAILED
-    assert "comes to its end where it had come to sleep" in checked.out
+    assert "reached its end, but its journal has sleep here" in checked.out
 
 
 def test_an_error_on_the_way_is_told(alone: Rota, empty_dsn: str, deploy: Deploy) -> None:
@@ -149,7 +150,7 @@ def test_code_that_does_not_come_to_where_it_was_is_left_alone(
     checked = alone("check-deploy", deploy(code))
 
     assert checked.code == FAILED
-    assert "the code did not come to where it was within 0.2 s" in checked.out
+    assert "the code did not reach the end of its journal within 0.2 s" in checked.out
 
 
 def test_plain_functions_are_looked_at_too(alone: Rota, empty_dsn: str, deploy: Deploy) -> None:
@@ -205,11 +206,11 @@ def test_what_its_calls_came_to_is_given_again(alone: Rota, empty_dsn: str, depl
     other = alone("check-deploy", deploy(code.format(5, "sum {sum(found)}")))
 
     assert (fine.code, renamed.code, other.code) == (0, FAILED, FAILED)
-    assert "comes to step 'total 10' where it had come to step 'sum 10'" in renamed.out
+    assert "reached step 'total 10', but its journal has step 'sum 10' here" in renamed.out
     assert "makes other calls than it had made" in other.out
 
 
-# Nothing happens
+# No side effects
 
 
 def test_no_step_is_run_and_nothing_is_started_or_written(
@@ -228,7 +229,8 @@ def test_no_step_is_run_and_nothing_is_started_or_written(
     """
     before = everything(empty_dsn)
 
-    # Where it stops there, nothing can be said against it; else it comes to another step than before.
+    # Where the check stops at EFFECT it finds no mismatch; otherwise it reaches a step the journal does not
+    # have.
     for effect, code_of_exit in {
         'await onboard.options(key="k").start(user=1)': 0,
         f'await app.signal({run}, "go")': 0,
@@ -294,11 +296,14 @@ def test_without_replay_none_of_the_apps_code_runs(
 
     checked = alone("check-deploy", deploy(code), "--no-replay")
 
-    assert (checked.code, checked.out) == (0, "looked at 1 job of 1 task: all go on with new:app\n")
+    assert (checked.code, checked.out) == (
+        0,
+        "checked 1 job of 1 task: all continue with new:app\n",
+    )
     assert not (tmp_path / "ran").exists()
 
 
-# Elsewhere
+# Pooler
 
 
 def test_through_a_pooler_it_finds_the_same(
@@ -311,4 +316,4 @@ def test_through_a_pooler_it_finds_the_same(
         other = alone("check-deploy", deploy(OTHER), "--dsn", pooler.before(empty_dsn))
 
     assert (fine.code, other.code) == (0, FAILED)
-    assert "comes to step 'greet' where it had come to sleep" in other.out
+    assert "reached step 'greet', but its journal has sleep here" in other.out

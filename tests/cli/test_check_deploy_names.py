@@ -1,4 +1,4 @@
-"""`rota check-deploy`: tasks and arguments of jobs in flight, and how much of it is looked at."""
+"""`rota check-deploy`: tasks and arguments of jobs in flight, and how many of them are checked."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_results_that_a_job_takes_are_looked_at_once_they_are_there(
     assert "(in extract)" in checked.out
 
 
-# How much, and what not
+# Limits of the check
 
 
 def test_of_many_only_some_are_looked_at_and_that_is_said(
@@ -151,9 +151,9 @@ def test_of_many_only_some_are_looked_at_and_that_is_said(
     checked = alone("check-deploy", code, "--limit", "2")
 
     assert checked.code == 0
-    assert "looked at 2 jobs of 1 task" in checked.out
+    assert "checked 2 jobs of 1 task" in checked.out
     assert (
-        "of the 5 jobs of many only 2 were looked at, those under way and the oldest" in checked.out
+        "of the 5 jobs of many only 2 were checked, the running ones and the oldest" in checked.out
     )
     assert "and the newest" in alone("check-deploy", code, "--limit", "2", "--newest").out
 
@@ -189,8 +189,8 @@ def test_those_in_quarantine_are_told_but_fail_nobodys_deploy(
     checked = alone("check-deploy", deploy(OTHER))
 
     assert (checked.code, checked.err) == (0, "")
-    assert f"{run}  history does not fit  comes to step 'greet'" in checked.out
-    assert "1 job in quarantine would not go on either" in checked.out
+    assert f"{run}  history does not fit  reached step 'greet'" in checked.out
+    assert "1 job in quarantine would not continue either" in checked.out
 
 
 def test_jobs_in_a_queue_that_no_task_names_are_mentioned(

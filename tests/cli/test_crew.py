@@ -1,4 +1,4 @@
-"""Several processes under one parent, with small programs in the place of workers."""
+"""Several processes under one parent, with small programs in place of workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def running(
     notes: Path, end: str, size: int
 ) -> AsyncIterator[tuple[Supervisor, asyncio.Task[int]]]:
-    """A crew whose children are all up. None is left afterwards."""
+    """Supervisor with all children up. All are ended afterwards."""
     made = Supervisor([sys.executable, "-S", str(APPS / "child.py"), str(notes), end], size)
     task = asyncio.create_task(made.run())
     try:
@@ -160,7 +160,7 @@ async def test_a_process_that_leaves_for_no_reason_is_replaced(notes: Path) -> N
 async def test_processes_that_die_once_they_are_up_are_replaced_for_ever(
     notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They may die of jobs, and those are put aside in the end."""
+    """Their jobs may kill them, and such jobs are quarantined in the end."""
     monkeypatch.setattr(supervisor, "MAX_RESTART_DELAY_SECONDS", 0.02)
     async with running(notes, "1", 1) as (made, task):
         Path(f"{notes}.brief").touch()  # noqa: ASYNC240
@@ -171,7 +171,7 @@ async def test_processes_that_die_once_they_are_up_are_replaced_for_ever(
             while not notes.exists() or len(notes.read_text().split()) <= limit:  # noqa: ASYNC240
                 await asyncio.sleep(0.005)
         Path(f"{notes}.brief").unlink()  # noqa: ASYNC240
-        # Who is there by now may have read that it is to be brief, and not have ended yet.
+        # A running child may already have seen the file `brief` without having ended yet.
         for child in list(made._children):
             victim = child.pid
             child.send_signal(signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""`rota demo`, and the example it leads to: they work as they are, and leave nothing behind."""
+"""`rota demo` and the example it points to: both work unchanged and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ LONG = bool(os.environ.get("ROTA_TEST_LONG"))
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A directory with a short name that other users can enter: root cannot run PostgreSQL itself."""
+    """Directory with a short name that other users can enter: root cannot run PostgreSQL itself."""
     base = Path(tempfile.mkdtemp(prefix="rota-cli-", dir="/tmp")).resolve()
     base.chmod(0o755)
     yield base
-    shutil.rmtree(base, ignore_errors=True)  # of one that was left behind, files may just be going
+    shutil.rmtree(base, ignore_errors=True)  # a demo that was left running may be deleting files
 
 
 def processes(directory: Path) -> list[str]:
@@ -54,7 +54,7 @@ def read(url: str) -> tuple[int, str]:
 
 
 class Show(Program):
-    """A demo without a terminal, whose lines are read while it runs."""
+    """Demo without a terminal; its lines are read while it runs."""
 
     def line(self, pattern: str) -> re.Match[str]:
         assert self._process.stdout
@@ -116,7 +116,7 @@ def test_a_demo_kills_a_worker_recovers_says_so_in_figures_and_leaves_nothing(
 
 
 def stopped_after(seconds: float, how: signal.Signals, home: Path, *, typed: bool) -> Done:
-    """A demo that was told to stop after so long: by a signal, or by Ctrl-C in its terminal."""
+    """Run a demo and stop it after `seconds`: by a signal, or by Ctrl-C in its terminal."""
     environment = {**Terminal(None).environment, "TMPDIR": str(home), "TERM": "xterm-256color"}
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
@@ -126,7 +126,7 @@ def stopped_after(seconds: float, how: signal.Signals, home: Path, *, typed: boo
         stderr=subprocess.PIPE,
         env=environment,
         start_new_session=True,
-        # Whose terminal this is: only then does a key that is typed become a signal.
+        # Ctrl-C becomes a signal only if this is the controlling terminal of the process.
         preexec_fn=lambda: os.login_tty(theirs) if typed else None,
     )
     os.close(theirs)
@@ -138,7 +138,7 @@ def stopped_after(seconds: float, how: signal.Signals, home: Path, *, typed: boo
         with suppress(OSError):
             printed += os.read(ours, 100_000)
         if time.monotonic() >= deadline and told < 5:
-            # Again and again: somebody who is in a hurry must not leave anything behind either.
+            # Repeated: pressing Ctrl-C again must not leave anything behind either.
             told += 1
             deadline += 0.1
             if typed:
@@ -155,10 +155,10 @@ def stopped_after(seconds: float, how: signal.Signals, home: Path, *, typed: boo
 
 
 SOONEST = 0.0 if LONG else 0.8
-"""Seconds. Before that there is often nothing to leave behind yet."""
+"""Seconds. Before that the demo has often not created anything."""
 
 WAYS = [(signal.SIGINT, True), (signal.SIGTERM, False), (signal.SIGHUP, False)]
-"""Signals, and whether they are typed."""
+"""Signal, and True if it is typed in the terminal."""
 
 MOMENTS = [
     (random.uniform(SOONEST, 7 if LONG else 3.5), how, typed)
@@ -181,7 +181,7 @@ def test_a_demo_can_be_ended_at_any_moment_and_nothing_is_left(
 ) -> None:
     done = stopped_after(seconds, how, home, typed=typed)
 
-    # A signal that comes while Python itself starts ends it as it ends any program.
+    # A signal that arrives while Python itself starts ends the process as any other program.
     assert done.code in (0, -how, 130) or "KeyboardInterrupt" in done.err, (seconds, done)
     assert done.code == 0 or seconds < 1.5, (seconds, done)
     assert "Traceback" not in done.err or done.code != 0, (seconds, done)

@@ -1,4 +1,4 @@
-"""How a demo looks and what it says at the end: it fits a terminal, and every figure was taken."""
+"""Display and summary of a demo: both fit a terminal, and every figure was measured."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rota.web.tokens_auth import LocalAccess
 
 
 def full_scene() -> DemoState:
-    """As much as there ever is to see."""
+    """State with every part of the display in use."""
     link_to = partial(LocalAccess(key="k" * 22).link, "http://127.0.0.1:8019")
     scene = DemoState(60.0, link_to=link_to, flow_run=123456)
     scene.began = time.monotonic() - 31
@@ -147,12 +147,12 @@ def test_each_figure_is_said() -> None:
     assert figures["retries"][0] == "41"
     assert figures["flows"] == (
         "2",
-        "of etl: 1 succeeded, 1 running; 1 waited for a signal and got it",
+        "of etl: 1 succeeded, 1 running; 1 approved by a signal",
     )
-    assert figures["killed"][1] == "worker 2, with 440 jobs; the others knew after 1.2 s"
+    assert figures["killed"][1] == "worker 2, with 440 jobs; detected after 1.2 s"
     assert figures["recovered"] == (
         "3.4 s",
-        "after the kill the last of them had ended on worker 1 and worker 3; none lost",
+        "after the kill the last of its jobs had ended on worker 1 and worker 3; none lost",
     )
     assert figures["taken over"][0] == "500 ms"
     assert figures["monitor"][0] == "60 rounds"
@@ -175,7 +175,7 @@ def test_what_did_not_happen_is_not_told() -> None:
     early = DemoCounters(kill=WorkerKill(1, 7))
 
     assert list(told(early)) == ["killed"]
-    assert "over before anybody could notice" in told(early)["killed"][1]
+    assert "the demo stopped before its death was detected" in told(early)["killed"][1]
     assert told(DemoCounters()) == {}
 
 

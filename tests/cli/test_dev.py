@@ -1,4 +1,4 @@
-"""`rota dev`: what is saved is what runs, what was under way runs again, and Ctrl-C ends everything."""
+"""`rota dev`: a saved change restarts the app, interrupted jobs run again, and Ctrl-C ends everything."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def port() -> int:
 
 
 class Project:
-    """A directory with an app in it, and `rota dev` at work there, on an embedded PostgreSQL of its own."""
+    """Directory with an app and `rota dev` running in it, on an embedded PostgreSQL of its own."""
 
     def __init__(self, home: Path) -> None:
         self.directory = home / "project"
@@ -96,22 +96,22 @@ def test_what_is_saved_is_what_runs_and_no_job_is_lost(
     eventually(lambda: project.noted("one attempt 1"))
     before = children_of(dev.pid)
 
-    # Python cannot read it: what runs goes on.
+    # A syntax error: the running processes continue.
     project.save("one", text="def broken(:")
     dev.said("SyntaxError")
-    dev.said("save it again once it is mended")
+    dev.said("fix the file and save it")
     assert children_of(dev.pid) == before
 
-    # It can be read, but not imported.
+    # It compiles, but the import fails.
     project.save("one", text="raise RuntimeError('not today')")
     dev.said("RuntimeError: not today")
     dev.said("did not start")
     assert not any("rota/cli" in line for line in dev.said("File "))
-    assert project.page() == 200  # the one with the code that was sound
+    assert project.page() == 200  # served by the last code that worked
 
     project.save("two")
 
-    eventually(lambda: project.noted("two attempt 1"))  # under way at a restart: it did not count
+    eventually(lambda: project.noted("two attempt 1"))  # interrupted by a restart: not counted
     dev.said("] dashboard at http:", times=2)
     assert project.page() == 200
     shown = project.terminal.run("--dsn", "local", "show", run)
@@ -120,7 +120,7 @@ def test_what_is_saved_is_what_runs_and_no_job_is_lost(
     assert len(after) == 2
     assert not set(after) & set(before)
 
-    # One that dies by itself is replaced.
+    # A process that dies by itself is replaced.
     for pid in after:
         if "worker" in Path(f"/proc/{pid}/cmdline").read_text():
             dev_worker = pid
@@ -160,10 +160,10 @@ def test_a_mistake_in_the_file_is_waited_for_until_it_is_mended(
     project.save("one", text=MISTAKE)
     with project.terminal.program("dev", "site_app:app", "-p", str(project.port)) as dev:
         dev.said("priority")
-        dev.said("save a file, and it is tried again")
+        dev.said("save a file to retry")
         project.save("one", text="shop = 1")
         dev.said("module 'site_app' has no 'app'")
-        dev.said("save a file, and it is tried again", times=2)
+        dev.said("save a file to retry", times=2)
 
         project.save("two")
 
@@ -198,7 +198,7 @@ def test_a_name_that_names_no_app_is_told_at_once(
 def test_a_module_lies_here_also_for_a_program_that_does_not_look_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The installed command, as against `python -m rota`."""
+    """The installed command, unlike `python -m rota`, does not have this directory in sys.path."""
     (tmp_path / "lies_here.py").write_text("raise RuntimeError('it was imported')")
     monkeypatch.chdir(tmp_path)
 
@@ -235,7 +235,7 @@ time.sleep(60)
 async def test_a_database_that_is_away_for_a_moment_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker that came up and died, two that found no database, and one that stays."""
+    """Worker starts: the first dies, two find no database, and the fourth stays."""
     monkeypatch.setattr(module, "RESTART_DELAY_SECONDS", 0.01)
     monkeypatch.setattr(module, "NO_DATABASE_DELAY_SECONDS", 0.01)
     monkeypatch.setattr(module, "find_spec", lambda name: None)  # no dashboard
@@ -283,4 +283,4 @@ def test_a_port_that_is_taken_is_told_at_once(project: Project) -> None:
         done = project.terminal.run("dev", "site_app:app", "-p", str(project.port))
 
     assert done.code == 1
-    assert "say another with --port" in done.complaint
+    assert "choose another with --port" in done.complaint

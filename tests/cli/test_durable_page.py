@@ -1,4 +1,4 @@
-"""The page on durable functions, and the example it leads to: they do what the page says they do."""
+"""The guide to durable functions and its example: both behave as the guide describes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SOON = {"ROTA_HEARTBEAT_INTERVAL": "0.3", "ROTA_DEAD_AFTER": "1"}
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A directory with a short name that other users can enter: root cannot run PostgreSQL itself."""
+    """Directory with a short name that other users can enter: root cannot run PostgreSQL itself."""
     base = Path(tempfile.mkdtemp(prefix="rota-cli-", dir="/tmp")).resolve()
     base.chmod(0o755)
     yield base
@@ -38,7 +38,7 @@ def processes(directory: Path) -> list[str]:
 
 
 def block(language: str, beginning: str) -> str:
-    """The first block of the page that begins so."""
+    """Return the first block of the page that begins so."""
     found: str = re.findall(rf"```{language}\n({re.escape(beginning)}.*?)```", PAGE, re.DOTALL)[0]
     return found
 

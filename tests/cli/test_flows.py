@@ -1,4 +1,6 @@
-"""Flows on the command line: `rota flows`, `graph`; `start`, `runs`, `cancel`, `retry`, `fork` of them."""
+"""Flows on the command line: `rota flows` and `graph`; `start`, `runs`, `cancel`, `retry` and `fork` of
+flows.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ MILL = ("-a", "mill:app")
 
 @pytest.fixture
 def rota(rota: Rota, mill_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Rota:
-    """The same on the database of the flows."""
+    """`rota` on the database of the flows."""
     monkeypatch.setenv("ROTA_DATABASE_URL", mill_dsn)
     return rota
 
@@ -83,7 +85,7 @@ def test_an_app_without_flows_is_said_to_have_none(rota: Rota) -> None:
     assert rota("flows", "-a", "shop:app", "--json").json() == []
 
 
-# Drawings of them
+# Graphs
 
 
 @pytest.mark.usefixtures("no_database")
@@ -113,7 +115,7 @@ def test_svg_is_a_picture_with_dashes_where_only_order_counts(rota: Rota) -> Non
 
     assert ET.fromstring(drawn).tag == "{http://www.w3.org/2000/svg}svg"
     assert "report comes after index" in drawn
-    assert "report takes what clean gives" in drawn
+    assert "report receives the result of clean" in drawn
     assert "on failure" in drawn
 
 
@@ -185,7 +187,7 @@ def test_a_flow_is_started_with_a_key_a_delay_and_a_priority(rota: Rota) -> None
 
 
 MISTAKES = {
-    "a flow without its code": (("start", "etl", "day=1"), "say which app has it: -a MODULE:APP"),
+    "a flow without its code": (("start", "etl", "day=1"), "name its app with -a MODULE:APP"),
     "a queue for a flow": (("start", *MILL, "etl", "day=1", "--queue", "x"), "leave out --queue"),
     "an input of the wrong type": (("start", *MILL, "etl", "day=x", "broken=9"), "in broken"),
     "an input that is missing": (("start", *MILL, "etl"), "takes 'day'"),
@@ -198,7 +200,7 @@ MISTAKES = {
     "a flow that cannot work": (("start", "-a", "mill:wrong", "circle"), "one waits for two"),
     "a graph of no flow": (("graph", *MILL, "galery"), "did you mean 'gallery'?"),
     "a graph of a flow that cannot work": (("graph", "-a", "mill:wrong", "nothing"), "no tasks"),
-    "a graph of no app": (("graph", "etl"), "say which app: -a MODULE:APP"),
+    "a graph of no app": (("graph", "etl"), "no app is given: use -a MODULE:APP"),
     "a file that says nothing": (("graph", *MILL, "etl", "-o", "x.png"), ".svg, .mmd"),
     "a file that cannot be": (("graph", *MILL, "etl", "-o", "no/where.svg"), "cannot write"),
     "no task to fork from": (("fork", "1"), "--from"),
@@ -229,10 +231,10 @@ def test_flows_are_listed_beside_tasks(alone: Rota) -> None:
     for option in ("--flow", "--task"):
         [line] = alone("runs", option, "lonely", "--json").json()
         assert (line["name"], line["is_flow"], line["queue"]) == ("lonely", True, None)
-    assert alone("runs", "--queue", "nobody").out == "no run fits\n"
+    assert alone("runs", "--queue", "nobody").out == "no run matches\n"
 
 
-# Deciding
+# Actions
 
 
 def test_a_flows_run_is_cancelled_as_a_whole(rota: Rota, mill: Program) -> None:
@@ -263,7 +265,7 @@ def test_a_flows_run_is_tried_again_and_a_job_of_it_is_not(rota: Rota, mill: Pro
 
     assert refused.code == USAGE_ERROR
     assert refused.complaint == f"job {job} is a part of run {run}; try that one again"
-    assert rota("retry", run).out == f"run {run} is ready to be tried again\n"
+    assert rota("retry", run).out == f"run {run} is queued for a retry\n"
     assert rota("show", run, "--json").json()["state"] == "running"
 
 

@@ -1,4 +1,4 @@
-"""`rota fork --from-step`: a task's run once more, from one of its steps on."""
+"""`rota fork --from-step`: run a task again from one of its steps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def onboarded(rota: Rota, confirmed: str) -> str:
 
 
 def kept(rota: Rota, run: str) -> dict[tuple[str, str, int], str]:
-    """When each step of a run was kept."""
+    """Return when each step of a run was recorded."""
     return {
         (each["kind"], each["name"], each["number"]): each["at"]
         for each in shown(rota, run)["steps"]
@@ -70,11 +70,14 @@ def test_a_fork_takes_other_arguments_where_the_app_checks_them(durable: Rota) -
 
 
 MISTAKES = {
-    "nowhere to begin": ((), "say where it begins: --from TASK of a flow, or --from-step NAME"),
-    "two places to begin": (("--from", "a", "--from-step", "b"), "say where it begins"),
-    "a step it has not come to": (("--from-step", "later"), "has not come to a step 'later'"),
+    "nowhere to begin": (
+        (),
+        "no starting point is given: use --from TASK for a flow, or --from-step NAME",
+    ),
+    "two places to begin": (("--from", "a", "--from-step", "b"), "no starting point is given"),
+    "a step it has not come to": (("--from-step", "later"), "has no recorded step 'later'"),
     "a task of no flow": (("--from", "a"), "is not one of a flow"),
-    "input for a flow": (("--from", "a", "--input", "{}"), "--input goes with --from-step"),
+    "input for a flow": (("--from", "a", "--input", "{}"), "--input needs --from-step"),
     "input that is no JSON": (("--from-step", "a", "--input", "{"), "--input is not JSON"),
     "input that is a list": (
         ("--from-step", "a", "--input", "[]"),

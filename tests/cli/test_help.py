@@ -1,4 +1,4 @@
-"""`rota --help` and what comes with it."""
+"""`rota --help`, `--version`, and the modules that commands load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rota leaders`: who leads, by what, and whether that is still so."""
+"""`rota leaders`: the leader of each name, its lease or session lock, and whether it is alive."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def sql(empty_dsn: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def lead(sql: psycopg.Connection[Any], name: str, seat: int = 1, **values: object) -> None:
-    """A leader as it stands in the table: elected so many seconds ago, for `left` more if by a lease."""
+    """Insert a leader that was elected 200 seconds ago. `left`: remaining seconds of a lease."""
     given = {"term": 12, "free": False, "label": "", "left": None, "elections": [200.0], **values}
     sql.execute(
         "insert into rota.leaders (name, term, instance, host, pid, label, since, expires,"
@@ -41,7 +41,9 @@ def table(printed: str) -> list[list[str]]:
 
 
 def test_where_nobody_leads_it_says_how_one_does(alone: Rota) -> None:
-    assert alone("leaders").out.startswith('nobody has ever led; `app.leader("name")` stands for')
+    assert alone("leaders").out.startswith(
+        'no leaders yet; `app.leader("name")` and services stand for'
+    )
     assert alone("leaders", "--json").json() == []
 
 
@@ -54,7 +56,7 @@ def test_a_leader_is_listed_as_alive_only_while_its_session_or_its_lease_is(
     lead(sql, "late", left=-70)
     lead(sql, "nobody", free=True, seat=-77)
     with psycopg.connect(empty_dsn, autocommit=True) as holder:
-        # The right key in another namespace, and the right halves in the other form, are not a seat.
+        # The right key in another namespace, and its two halves in the other form, are not a session lock.
         holder.execute(
             "select pg_advisory_lock(%(space)s, -77), pg_advisory_lock(%(other)s, 7),"
             " pg_advisory_lock((%(space)s::bigint << 32) | 7)",

@@ -1,4 +1,4 @@
-"""The page on leaders: its programs do what it says."""
+"""The guide to leaders: its programs behave as the guide describes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "leaders.md").read_text(
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A directory with a short name that other users can enter: root cannot run PostgreSQL itself."""
+    """Directory with a short name that other users can enter: root cannot run PostgreSQL itself."""
     base = Path(tempfile.mkdtemp(prefix="rota-cli-", dir="/tmp")).resolve()
     base.chmod(0o755)
     yield base
@@ -34,13 +34,13 @@ def home() -> Iterator[Path]:
 
 
 def block(language: str, beginning: str) -> str:
-    """The first block of the page that begins so."""
+    """Return the first block of the page that begins so."""
     found: str = re.findall(rf"```{language}\n({re.escape(beginning)}.*?)```", PAGE, re.DOTALL)[0]
     return found
 
 
 def module(name: str, dsn: str) -> Any:
-    """A module of the page, about a database of ours."""
+    """Import a module of the page, with its app on the test's database."""
     made: Any = ModuleType(name)
     exec(compile(block("python", f"# {name}.py"), f"{name}.py", "exec"), vars(made))
     made.app.switch_database(dsn)

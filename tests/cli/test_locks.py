@@ -1,4 +1,4 @@
-"""`rota locks`: who holds what, how it is taken from one, and whose an advisory lock is."""
+"""`rota locks`: holders, release by force, and owners of advisory locks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def sql(empty_dsn: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def hold(sql: psycopg.Connection[Any], name: str, **values: object) -> None:
-    """A lock as somebody else holds it, taken `age` seconds ago and for `left` more."""
+    """Insert a lock of another instance, acquired `age` seconds ago, with `left` seconds remaining."""
     sql.execute(
         "insert into rota.locks (name, slot, token, instance, host, pid, label, acquired, expires,"
         " renewals, max_held, awaited_since) values (%(name)s, %(slot)s, %(token)s,"
@@ -63,9 +63,9 @@ def test_where_there_is_none_it_says_how_one_is_held(
     alone: Rota, sql: psycopg.Connection[Any]
 ) -> None:
     assert alone("locks").out == (
-        'no lock is held; `async with app.lock("name")` holds one (free ones: --all)\n'
+        'no lock is held; acquire one with `async with app.lock("name")`, or list free locks with --all\n'
     )
-    assert alone("locks", "--all").out.startswith("there has never been a lock; ")
+    assert alone("locks", "--all").out.startswith("no locks yet; acquire one with ")
     assert alone("locks", "--json").json() == []
 
     hold(sql, "invoices", free=True)
@@ -136,7 +136,7 @@ def test_no_letter_of_a_name_is_cut_on_a_terminal(
     assert ("renewals" in printed) is (columns == 120)
 
 
-# Taking one from its holder
+# Release by force
 
 
 def test_without_yes_it_says_what_would_happen_and_nothing_does(
@@ -147,15 +147,15 @@ def test_without_yes_it_says_what_would_happen_and_nothing_does(
     done = alone("locks", "release", "invoices")
 
     assert done.code == FAILED
-    assert done.complaint == "nothing was done; to do it, say --yes"
+    assert done.complaint == "nothing was released; repeat the command with --yes to release it"
     assert done.out.startswith(
-        "lock 'invoices' is held by nightly (web-1, process 4242) under token 17, for 3 min; it runs out in"
+        "lock 'invoices' is held by nightly (web-1, process 4242) under token 17 for 3 min; it expires in"
     )
-    assert "goes to whoever asks next, under a larger token" in done.out
+    assert "the next client acquires it under a larger token" in done.out
     assert sql.execute("select token from rota.locks where instance is not null").fetchall() == [
         (17,)
     ]
-    assert alone("audit").out.startswith("nothing was done by hand")
+    assert alone("audit").out.startswith("no operator actions yet")
 
 
 async def test_with_yes_the_holder_can_do_no_more_and_it_is_written_down(
@@ -175,9 +175,9 @@ async def test_with_yes_the_holder_can_do_no_more_and_it_is_written_down(
 
     assert (done.code, done.err) == (0, "")
     assert re.match(
-        r"lock 'invoices' is free: it was held by nightly \(.*, process \d+\)", done.out
+        r"released lock 'invoices': it was held by nightly \(.*, process \d+\)", done.out
     )
-    assert f"under token {lock.token}. Nothing that asserts this token goes through" in done.out
+    assert f"under token {lock.token}. Writes that assert this token are refused" in done.out
     assert (entry["action"], entry["subject"]) == ("release lock", "invoices")
     assert entry["detail"]["token"] == lock.token
     assert re.fullmatch(r"\w[\w.-]*@\S+", entry["operator"])
@@ -206,9 +206,9 @@ def test_of_a_semaphore_a_permit_is_named(alone: Rota, sql: psycopg.Connection[A
 
     assert (asked.code, asked.complaint) == (
         USAGE_ERROR,
-        "'mail' is a semaphore: say which permit, --permit N; 1 and 3 are held",
+        "'mail' is a semaphore: choose a permit with --permit N; 1 and 3 are held",
     )
-    assert done.out.startswith("permit 3 of 'mail' is free")
+    assert done.out.startswith("released permit 3 of 'mail': it was held by ")
     held = sql.execute("select slot from rota.locks where instance is not null").fetchall()
     assert held == [(1,)]
     assert alone("audit", "--json").json()[0]["subject"] == "mail permit 3"
@@ -218,10 +218,10 @@ def test_what_nobody_holds_cannot_be_released(alone: Rota, sql: psycopg.Connecti
     hold(sql, "invoices", free=True)
     hold(sql, "mail", slot=1, free=True)
     for words, complaint in {
-        ("invoices",): "lock 'invoices' is not held by anybody",
-        ("nope",): "there is no lock 'nope'; `rota locks --all` lists those there are",
-        ("mail",): "'mail' is a semaphore: say which permit, --permit N; none is held",
-        ("mail", "--permit", "7"): "there is no permit 7 of 'mail'",
+        ("invoices",): "lock 'invoices' is not held",
+        ("nope",): "lock 'nope' does not exist; list all locks with `rota locks --all`",
+        ("mail",): "'mail' is a semaphore: choose a permit with --permit N; none is held",
+        ("mail", "--permit", "7"): "'mail' has no permit 7",
     }.items():
         done = alone("locks", "release", *words, "--yes")
 
@@ -240,9 +240,10 @@ def test_one_that_a_transaction_relies_on_says_whose_that_is(
 
         assert done.code == FAILED
         assert re.match(
-            rf"lock 'invoices' is relied on by a transaction that is still open, so nothing was done: "
-            rf"process {pid} of the server \(shop, user \w+.*\) has had it open for .* s and is idle in "
-            rf"transaction\. End it where it runs, or by `select pg_terminate_backend\({pid}\)`",
+            rf"lock 'invoices' was not released: an open transaction asserts it: server process {pid} "
+            rf"\(shop, user \w+.*\) has been in the transaction for .* s and is idle in transaction\. "
+            rf"End the transaction in its program, or roll it back with "
+            rf"`select pg_terminate_backend\({pid}\)`",
             done.complaint,
         )
         assert sql.execute("select count(*) from rota.audit").fetchall() == [(0,)]
@@ -258,7 +259,9 @@ async def test_who_does_not_get_what_has_run_out_is_told_to_look_there(
     with psycopg.connect(empty_dsn) as relying:
         relying.execute("select from rota.locks for key share")
         async with App(empty_dsn) as app:
-            with pytest.raises(Busy, match=r"relied on by a transaction .*; `rota locks release`"):
+            with pytest.raises(
+                Busy, match=r"asserted by an open transaction; `rota locks release`"
+            ):
                 await app.lock("invoices", wait=0.1).acquire()
 
 
@@ -294,7 +297,7 @@ def test_advisory_locks_are_listed_with_whose_they_are(
         "insert into rota.leaders (name, term, instance, session_lock)"
         " values ('mayor', 1, gen_random_uuid(), -77)"
     )
-    one = advisory_locks.LEADER << 32 | 7  # in the other form, which is not ours
+    one = advisory_locks.LEADER << 32 | 7  # the same number as one key, which Rota does not use
     with psycopg.connect(empty_dsn, autocommit=True, application_name="shop") as holder:
         holder.execute(
             "select pg_advisory_lock(%s, -77), pg_advisory_lock(%s, 5), pg_advisory_lock_shared(-4, 5),"

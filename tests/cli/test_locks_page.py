@@ -1,4 +1,4 @@
-"""The pages on locks: their programs do what they say, and they say what the commands say."""
+"""The pages on locks: their programs work, and the output they show is the commands' output."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GUIDE, RUNBOOK = (
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A directory with a short name that other users can enter: root cannot run PostgreSQL itself."""
+    """Directory with a short name that other users can enter: root cannot run PostgreSQL itself."""
     base = Path(tempfile.mkdtemp(prefix="rota-cli-", dir="/tmp")).resolve()
     base.chmod(0o755)
     yield base
@@ -47,13 +47,13 @@ def processes(directory: Path) -> list[str]:
 
 
 def block(language: str, beginning: str) -> str:
-    """The first block of the guide that begins so."""
+    """Return the first block of the guide that begins so."""
     found: str = re.findall(rf"```{language}\n({re.escape(beginning)}.*?)```", GUIDE, re.DOTALL)[0]
     return found
 
 
 def module(name: str, dsn: str) -> Any:
-    """A module of the guide, about a database of ours."""
+    """Import a module of the guide, with its app on the test's database."""
     made: Any = ModuleType(name)
     exec(compile(block("python", f"# {name}.py"), f"{name}.py", "exec"), vars(made))
     made.app.switch_database(dsn)
@@ -77,7 +77,7 @@ def test_the_first_example_started_twice_goes_one_after_the_other(home: Path) ->
         lines = said.read().splitlines()
 
     eventually(lambda: not processes(home))
-    # A number may be skipped where two come at once; none comes twice.
+    # Concurrent acquirers may skip a token; no token is issued twice.
     tokens = list(dict.fromkeys(re.findall(r"token (\d+)", "\n".join(lines))))
     assert (codes, len(tokens)) == ([0, 0], 2)
     numbers = {each: str(number) for number, each in enumerate(sorted(tokens, key=int), 1)}

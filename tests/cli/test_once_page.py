@@ -1,4 +1,4 @@
-"""The page on once and on limits: its programs do what it shows."""
+"""The guide to `once` and rate limits: its programs print the output it shows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLOCK = re.compile(r"```(python)?\n(.*?)```", re.DOTALL)
 
 
 def shown(name: str) -> tuple[str, list[list[str]]]:
-    """A program of the page, and what is said each time it is started."""
+    """Return a program of the page, and the output of each start."""
     after = PAGE[PAGE.index(f"`{name}`:\n") :]
     (_, code), *others = BLOCK.findall(after)
     said = next(text for _, text in others if text.startswith(f"$ python {name}"))
@@ -55,7 +55,7 @@ def test_two_programs_share_a_rate(tmp_path: Path, rota_dsn: str) -> None:
 
     number = re.compile(r"[\d.]+(?= s)")
     assert [number.sub("", line) for line in said] == [number.sub("", line) for line in lines]
-    # They may not have begun at once.
+    # The programs may not have started at the same time.
     assert sum(float(number.findall(line)[0]) for line in said) > 1.7
 
 

@@ -43,7 +43,7 @@ def left(dsn: str) -> int:
 
 @pytest.fixture
 def past(alone: Rota, empty_dsn: str) -> str:
-    """2,500 runs that may go by default, and three that may not."""
+    """Create 2,500 runs that the default retention removes, and three that it keeps."""
     history(empty_dsn, 2500, 8, "default")
     history(empty_dsn, 3, 8, "images", "failed")
     return empty_dsn
@@ -52,7 +52,7 @@ def past(alone: Rota, empty_dsn: str) -> str:
 def test_nothing_old_is_said_in_words_and_as_json(alone: Rota) -> None:
     for words in ((), ("--dry-run",), ("--retention", "forever")):
         done = alone("prune", *words)
-        assert (done.code, done.out) == (0, "no finished run is old enough to go\n")
+        assert (done.code, done.out) == (0, "no finished run is old enough to be removed\n")
         assert alone("prune", *words, "--json").out == "[]\n"
 
 
@@ -64,7 +64,7 @@ def test_a_dry_run_counts_and_removes_nothing(alone: Rota, past: str) -> None:
     assert heading == ["queue", "outcome", "runs", "jobs"]
     assert default == ["default", "succeeded", "2,500", "2,500"]
     assert images == ["images", "failed", "3", "3"]
-    assert " ".join(total) == "2,503 runs of 2,503 jobs would go"
+    assert " ".join(total) == "2,503 runs of 2,503 jobs would be removed"
     assert left(past) == 2503
 
 
@@ -130,7 +130,7 @@ def test_who_never_gets_a_turn_is_told(
         done = alone("prune")
 
     assert done.code == FAILED
-    assert "somebody else has been removing runs for 0.1 s" in done.complaint
+    assert "another process has been removing runs for 0.1 s" in done.complaint
 
 
 def test_on_a_terminal_it_shows_how_far_it_is(alone: Rota, past: str) -> None:

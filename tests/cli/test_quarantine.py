@@ -1,4 +1,4 @@
-"""`rota quarantine` and `release`, and what the other commands say of jobs that were lost with workers."""
+"""`rota quarantine` and `release`, and the other commands' output about jobs lost with workers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def start(rota: Rota, *words: str) -> str:
 
 
 def put_aside(places: psycopg.Connection[Any], *jobs: str) -> None:
-    """As if three workers had died of each: what a job that kills is brought to, without the killing."""
+    """Move jobs to quarantine as if three workers had died running each of them."""
     for job in map(int, jobs):
         places.execute(
             "with gone as (delete from rota.queued where job = %(job)s returning *)"
@@ -79,11 +79,11 @@ def test_a_job_that_kills_is_put_aside_shown_with_its_victim_and_tried_again_onc
         )
         assert f"run {run} quarantined" in shown
         assert re.search(rf"reason +a worker was lost .*: {re.escape(victim)}\n", shown)
-        assert f"`rota release {run}` tries it again, `rota cancel {run}` ends it" in shown
+        assert f"`rota release {run}` retries it, `rota cancel {run}` ends it" in shown
         assert re.search(rf"1  lost +{dead['worker']} .* lost with {re.escape(victim)}", shown)
 
         (tmp_path / "safe").touch()
-        assert alone("release", run).out == f"run {run} is ready to be tried again\n"
+        assert alone("release", run).out == f"run {run} is queued for a retry\n"
         eventually(lambda: state(alone, run) == "succeeded")
 
     assert alone("quarantine").out == "no job is in quarantine\n"
@@ -105,7 +105,7 @@ def test_jobs_in_quarantine_are_listed_by_task_and_queue_and_page_by_page(
     assert [str(each["job"]) for each in first + second] == ids
     for words in (("--task", "resize"), ("--queue", "images")):
         assert [each["task"] for each in alone("quarantine", *words, "--json").json()] == ["resize"]
-    assert alone("quarantine", "--task", "x").out == "no job in quarantine fits\n"
+    assert alone("quarantine", "--task", "x").out == "no job in quarantine matches\n"
     assert first[0]["crashes"] == 3
     assert alone("quarantine").out.splitlines()[1].endswith("3 workers were lost while they ran it")
 
@@ -121,7 +121,7 @@ def test_the_other_lists_know_of_it(alone: Rota, places: psycopg.Connection[Any]
     assert [str(each["run"]) for each in listed] == aside[::-1]
     assert queues.splitlines()[0].endswith("workers  quarantined")
     assert re.match(r"default  echo +1 .* none +2$", queues.splitlines()[1])
-    assert "2 in quarantine, tried no more until somebody decides; see `rota quarantine`" in queues
+    assert "2 in quarantine, not retried until they are released; see `rota quarantine`" in queues
     assert alone("queues", "--json").json()[0]["quarantined"] == 2
 
 
@@ -132,8 +132,8 @@ def test_what_is_only_in_quarantine_waits_for_no_worker(
 
     done = alone("queues")
 
-    assert done.out.startswith("nothing waits in any queue\n")
-    assert "no worker is there" not in done.out
+    assert done.out.startswith("no queue has queued jobs\n")
+    assert "no worker serves" not in done.out
     assert [(each["queued"], each["quarantined"]) for each in alone("queues", "--json").json()] == [
         (0, 1)
     ]
@@ -152,13 +152,13 @@ def test_a_flow_shows_its_job_in_quarantine_and_how_to_go_on(
     assert "2 jobs: 1 quarantined, 1 waiting" in shown
     assert re.search(rf"⊠ first #{job} +quarantined  for \d+ s, attempt 4", shown)
     assert shown.endswith(
-        f"1 job is in quarantine: `rota release {run}` tries it again, `rota cancel {job}` ends it\n"
+        f"1 job is in quarantine: `rota release {run}` retries it, `rota cancel {job}` ends it\n"
     )
     [listed] = alone("quarantine", "--json").json()
     assert (str(listed["job"]), str(listed["run"])) == (job, run)
 
 
-# Deciding
+# Actions
 
 
 def test_a_job_a_run_or_all_of_them_are_released(
@@ -170,16 +170,14 @@ def test_a_job_a_run_or_all_of_them_are_released(
     put_aside(places, *jobs, alike)
 
     assert alone("release", jobs[0]).out == (
-        f"job {jobs[0]} of run {runs[0]} is ready to be tried again\n"
+        f"job {jobs[0]} of run {runs[0]} is queued for a retry\n"
     )
-    assert alone("release", runs[1]).out == f"run {runs[1]} is ready to be tried again\n"
-    assert alone("release", "--all", "--queue", "nobody").out == (
-        "1 job is ready to be tried again\n"
-    )
+    assert alone("release", runs[1]).out == f"run {runs[1]} is queued for a retry\n"
+    assert alone("release", "--all", "--queue", "nobody").out == ("1 job is queued for a retry\n")
     assert [state(alone, job) for job in jobs] == ["queued"] * 3
     assert state(alone, alike) == "quarantined"
-    assert alone("release", "--all", "--task", "x").out == "no job in quarantine fits\n"
-    assert alone("release", "--all").out == "1 job is ready to be tried again\n"
+    assert alone("release", "--all", "--task", "x").out == "no job in quarantine matches\n"
+    assert alone("release", "--all").out == "1 job is queued for a retry\n"
     assert alone("release", "--all").out == "no job is in quarantine\n"
     assert state(alone, alike) == "queued"
 
@@ -189,7 +187,7 @@ def test_several_jobs_of_a_run_are_released_at_once(
 ) -> None:
     run = start(alone, *MILL, "fan")
     parts = [str(each["job"]) for each in alone("show", run, "--json").json()["jobs"]]
-    # Two that wait for nothing any more.
+    # Queue a second job, so that two jobs of the run can be quarantined.
     places.execute(
         "with gone as (delete from rota.waiting where job = %s returning *)"
         " insert into rota.queued (seq, job, priority, queue, task)"
@@ -198,7 +196,7 @@ def test_several_jobs_of_a_run_are_released_at_once(
     )
     put_aside(places, *parts[:2])
 
-    assert alone("release", run).out == f"2 jobs of run {run} are ready to be tried again\n"
+    assert alone("release", run).out == f"2 jobs of run {run} are queued for a retry\n"
 
 
 def test_what_is_not_in_quarantine_is_not_released(alone: Rota) -> None:
@@ -261,7 +259,7 @@ def test_a_program_that_does_not_await_does_it_too(
     assert state(alone, run) == "queued"
 
 
-# Lost, and tried again
+# Lost and retried
 
 
 def test_a_job_that_was_lost_with_a_worker_says_that_it_is_taken_by_itself(
@@ -272,11 +270,11 @@ def test_a_job_that_was_lost_with_a_worker_says_that_it_is_taken_by_itself(
         "insert into rota.workers (host, pid, version, queues, tasks, capacity)"
         " values ('h', 1, '', '{default}', '{echo}', 1)"
     )
-    assert "it waits its turn; a worker can take it" in alone("show", run).out
+    assert "it waits its turn; a worker can claim it" in alone("show", run).out
 
     places.execute("update rota.queued set lost = -3")
 
-    assert "it was lost with a worker, so it is taken by itself; a worker can take it" in (
+    assert "it was lost with a worker, so it is claimed alone; a worker can claim it" in (
         alone("show", run).out
     )
     shown = alone("show", run, "--json").json()

@@ -26,12 +26,12 @@ def start(rota: Rota, *words: str) -> str:
 
 @pytest.fixture(scope="session")
 def failed(shared_dsn: str, worker: Program) -> str:
-    """A run that has failed twice, for good."""
+    """Run that failed after two attempts."""
     words = ("start", *SHOP, "resize", "path=broken", "--wait")
     return Terminal(shared_dsn).run(*words).out.strip()
 
 
-# Nothing there
+# Empty database
 
 
 def test_an_empty_database_lists_nothing_as_json(alone: Rota) -> None:
@@ -42,8 +42,8 @@ def test_an_empty_database_lists_nothing_as_json(alone: Rota) -> None:
 
 def test_an_empty_database_is_said_in_words(alone: Rota) -> None:
     assert alone("runs").out == "no runs yet; start one with `rota start TASK`\n"
-    assert alone("runs", "--task", "x").out == "no run fits\n"
-    assert alone("queues").out == "nothing waits in any queue\n0 running, 0 sleeping\n"
+    assert alone("runs", "--task", "x").out == "no run matches\n"
+    assert alone("queues").out == "no queue has queued jobs\n0 running, 0 sleeping\n"
 
 
 # Listing
@@ -64,7 +64,7 @@ def test_runs_are_listed_by_task_queue_and_state(alone: Rota) -> None:
 
     for words in (("--task", "resize"), ("--queue", "images"), ("--state", "sleeping")):
         assert [each["name"] for each in alone("runs", *words, "--json").json()] == ["resize"]
-    assert alone("runs", "--state", "failed").out == "no run fits\n"
+    assert alone("runs", "--state", "failed").out == "no run matches\n"
 
 
 def test_times_in_json_are_iso_8601_with_a_zone(rota: Rota, failed: str) -> None:
@@ -143,10 +143,7 @@ def test_a_run_between_attempts_says_until_when(rota: Rota, worker: Program) -> 
 def test_a_ready_run_that_nobody_takes_says_so(rota: Rota) -> None:
     run = start(rota, "echo", "value=1", "--queue", "nobody")
 
-    assert (
-        "no worker is there that serves queue 'nobody' and knows task 'echo'"
-        in rota("show", run).out
-    )
+    assert "no worker serves queue 'nobody' and knows task 'echo'" in rota("show", run).out
 
 
 def test_a_running_run_names_its_worker(rota: Rota, worker: Program, tmp_path: Path) -> None:
@@ -160,7 +157,7 @@ def test_a_running_run_names_its_worker(rota: Rota, worker: Program, tmp_path: P
     assert f"process {worker.pid}" in shown
 
 
-# Deciding
+# Actions
 
 
 def test_a_ready_run_is_cancelled_and_can_be_tried_again(rota: Rota) -> None:
@@ -168,7 +165,7 @@ def test_a_ready_run_is_cancelled_and_can_be_tried_again(rota: Rota) -> None:
 
     assert rota("cancel", run).out == f"run {run} is cancelled\n"
     assert rota("show", run, "--json").json()["state"] == "cancelled"
-    assert rota("retry", run).out == f"run {run} is ready to be tried again\n"
+    assert rota("retry", run).out == f"run {run} is queued for a retry\n"
     assert rota("show", run, "--json").json()["state"] == "queued"
 
 
@@ -238,7 +235,7 @@ def test_queues_know_who_would_take_a_job(alone: Rota, empty_dsn: str) -> None:
     assert "no worker" not in alone("queues").out
 
 
-# Where
+# Schema and global options
 
 
 def test_the_apps_own_schema_is_looked_in(alone: Rota) -> None:
@@ -260,7 +257,7 @@ def test_options_go_before_the_command_or_after_it(alone: Rota, empty_dsn: str) 
     assert before.json() == after.json() != []
 
 
-# Many at once
+# Many runs
 
 
 def test_all_that_match_are_cancelled_and_tried_again(alone: Rota) -> None:
@@ -269,7 +266,7 @@ def test_all_that_match_are_cancelled_and_tried_again(alone: Rota) -> None:
 
     asked = alone("cancel", "--all", "--queue", "meant")
     assert (asked.code, asked.out) == (NOT_FOUND, "")
-    assert "3 runs would be; say --yes" in asked.err
+    assert "3 runs would be affected; repeat the command with --yes" in asked.err
     done = alone("cancel", "--all", "--queue", "meant", "--yes")
     assert (done.code, done.out) == (0, "3 runs are cancelled\n")
 
@@ -278,19 +275,19 @@ def test_all_that_match_are_cancelled_and_tried_again(alone: Rota) -> None:
 
     assert states() == {**dict.fromkeys(meant, "cancelled"), other: "queued"}
     again = alone("retry", "--all", "--state", "cancelled", "--yes")
-    assert (again.code, again.out) == (0, "3 runs are ready to be tried again\n")
+    assert (again.code, again.out) == (0, "3 runs are queued for a retry\n")
     assert set(states().values()) == {"queued"}
     none = alone("retry", "--all", "--yes")
-    assert (none.code, none.out) == (0, "no run fits that could be tried again\n")
+    assert (none.code, none.out) == (0, "no run matches that could be retried\n")
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("cancel",), "say which"),
-        (("cancel", "--all", "7"), "say which"),
-        (("retry", "7", "--state", "failed"), "goes with --all"),
-        (("cancel", "7", "--yes"), "goes with --all"),
+        (("cancel",), "no run is given: pass RUN..., or --all"),
+        (("cancel", "--all", "7"), "pass RUN..., or --all with filters, but not both"),
+        (("retry", "7", "--state", "failed"), "filters and --yes need --all"),
+        (("cancel", "7", "--yes"), "filters and --yes need --all"),
         (("cancel", "--all", "--state", "succeeded", "--yes"), "cannot be cancelled"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`rota schedules`: the list, one of them, and what can be done about it."""
+"""`rota schedules`: the list, one schedule, and the actions on it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def registry(empty_dsn: str) -> Iterator[psycopg.Connection[Any]]:
 
 @pytest.fixture
 def make(empty_dsn: str) -> Make:
-    """Has something done to the schedules of an app that is like the one on the command line."""
+    """Run an action on the schedules of an app like the one of the command line."""
 
     def making(do: Callable[[App], Awaitable[Any]]) -> None:
         async def main() -> None:
@@ -52,7 +52,7 @@ def make(empty_dsn: str) -> Make:
 
 
 def staff(registry: psycopg.Connection[Any], *tasks: str) -> None:
-    """A worker is there that knows these."""
+    """Register a worker that knows these tasks."""
     worker = make_up(registry)
     registry.execute("update rota.workers set tasks = %s where id = %s", (list(tasks), worker))
 
@@ -71,7 +71,7 @@ def test_without_schedules_it_says_how_there_come_to_be_some(alone: Rota) -> Non
         "starts makes it known\n"
     )
     assert alone("schedules", "--json").json() == []
-    assert alone("schedules", "--state", "paused").out == "no schedule fits\n"
+    assert alone("schedules", "--state", "paused").out == "no schedule matches\n"
 
 
 def test_each_is_listed_with_when_what_and_how_it_stands(
@@ -137,7 +137,7 @@ def test_where_no_worker_is_there_it_says_so_and_blames_nothing(alone: Rota, mak
 
     assert "nobody knows" not in done.out
     assert done.out.endswith(
-        "\nno worker is there, so nothing is started; start one with `rota worker MODULE:APP`\n"
+        "\nno worker is running, so no tick starts a run; start one with `rota worker MODULE:APP`\n"
     )
 
 
@@ -183,7 +183,7 @@ def test_it_fits_a_terminal(
     assert "morning report: wait for the audit, which takes until monday" in lines
 
 
-# One of them
+# One schedule
 
 
 def test_one_is_shown_with_its_next_ticks_in_its_zone_and_in_utc(alone: Rota, make: Make) -> None:
@@ -219,11 +219,11 @@ def test_one_is_shown_with_its_next_ticks_in_its_zone_and_in_utc(alone: Rota, ma
         ("at most", "1,000 runs"),
         ("pauses", "after 3 failures in a row"),
         ("runs", "0 runs by the clock"),
-        ("workers", "none is there, so it starts nothing"),
+        ("workers", "none is running, so it starts no runs"),
     ):
         assert re.search(rf"^{name} +{value}$", done.out, re.MULTILINE), name
     assert '"day": "monday"' in done.out
-    assert "no tick of it has come yet" in done.out
+    assert "it has had no tick yet" in done.out
 
 
 def test_its_last_ticks_are_shown_with_what_became_of_each(
@@ -260,7 +260,7 @@ def test_its_last_ticks_are_shown_with_what_became_of_each(
         ["2026-03-02 12:02:01 UTC", "9", "succeeded", "3.0 s", "web-1:4242", "backfilled"],
         [
             "2026-03-02 12:02:00 UTC",
-            printed[1][1],  # no microsecond, as far as this terminal can say it
+            printed[1][1],  # without microseconds, which this terminal does not show
             "skipped",
             "web-1:4242",
             "the run before it has not ended",
@@ -272,7 +272,7 @@ def test_its_last_ticks_are_shown_with_what_became_of_each(
     assert len(alone("schedules", "show", "x", "--limit", "1", "--json").json()["ticks"]) == 1
 
 
-# What can be done about it
+# Actions
 
 
 def test_it_is_paused_and_resumed(alone: Rota, make: Make) -> None:
@@ -293,9 +293,9 @@ def test_one_that_a_clock_ahead_has_moved_on_is_told_and_mended(
 ) -> None:
     make(lambda app: app.schedules.create("x", "report", every=60))
     registry.execute("update rota.schedules set next = next + interval '1 h'")
-    assert "it has gone back" in alone("schedules", "show", "x").out
+    assert "the clock was set back" in alone("schedules", "show", "x").out
     assert alone("schedules", "resume", "x").code == 0
-    assert "it has gone back" not in alone("schedules", "show", "x").out
+    assert "the clock was set back" not in alone("schedules", "show", "x").out
 
 
 def test_one_that_has_ended_cannot_go_on(
@@ -344,7 +344,7 @@ def test_what_starts_something_needs_the_code(alone: Rota, words: tuple[str, ...
     done = alone("schedules", *words)
 
     assert done.code == USAGE_ERROR
-    assert "needs the code of what it starts: say -a MODULE:APP" in done.complaint
+    assert "needs the app's code: use -a MODULE:APP" in done.complaint
 
 
 def test_a_time_is_backfilled_in_the_schedules_own_zone(alone: Rota, make: Make) -> None:
@@ -359,7 +359,7 @@ def test_a_time_is_backfilled_in_the_schedules_own_zone(alone: Rota, make: Make)
     ]
     assert planned == [f"2026-{day}T22:00:00Z" for day in ("03-02", "03-01", "02-28")]
 
-    assert alone(*words, "2026-03-03 07:30").out.startswith("nothing was started: ")
+    assert alone(*words, "2026-03-03 07:30").out.startswith("no run was started: ")
     done = alone(*words, "2026-03-03T22:00:01+00:00", "--json")
     assert len(done.json()["runs"]) == 1
 
@@ -376,7 +376,7 @@ def test_a_long_backfill_tells_how_far_it_is(
     assert done.err.splitlines() == ["1,000 of 2,160 ticks", "2,000 of 2,160 ticks"]
     assert done.out.startswith("2,160 runs were started: ")
     assert alone(*words, "--to", "tomorrow").code == USAGE_ERROR
-    assert "goes up to now" in alone(*words, "--to", "2099-01-01").complaint
+    assert "backfill ends at now" in alone(*words, "--to", "2099-01-01").complaint
 
 
 def test_one_is_forgotten_only_on_purpose(
@@ -388,15 +388,15 @@ def test_one_is_forgotten_only_on_purpose(
     registry.execute("update rota.workers set schedules = '{x}'")
     done = alone("schedules", "delete", "x")
     assert done.code == FAILED
-    assert "would be forgotten" in done.out
-    assert "it stays while a worker that is there declares it" in done.out
-    assert done.complaint == "nothing was done; to do it, say --yes"
+    assert "would be deleted" in done.out
+    assert "while a running worker declares it, it cannot be deleted" in done.out
+    assert done.complaint == "nothing was deleted; repeat the command with --yes to delete it"
     assert alone("schedules", "show", "x").code == 0
 
     refused = alone("schedules", "delete", "x", "--yes")
     assert refused.code != 0
-    assert "would begin anew with the next one" in refused.complaint
-    # Its task went with it, so that nobody could even say that it is disabled.
+    assert "the next worker would create it again" in refused.complaint
+    # No worker declares it any more, so it can be deleted.
     registry.execute("update rota.workers set schedules = '{}'")
-    assert alone("schedules", "delete", "x", "--yes").out == "schedule 'x' is forgotten\n"
+    assert alone("schedules", "delete", "x", "--yes").out == "schedule 'x' is deleted\n"
     assert alone("schedules", "show", "x").code == NOT_FOUND

@@ -1,4 +1,4 @@
-"""`rota services`: who runs each, who stands by, and how its iterations go."""
+"""`rota services`: the running instance, the standbys and the iterations of each service."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .terminal import on_a_terminal
 
 
 class Town:
-    """A fleet made up in the tables, as services leave it there."""
+    """Fleet that is inserted into the tables, as services write it."""
 
     def __init__(self, sql: psycopg.Connection[Any]) -> None:
         self._sql = sql
@@ -72,7 +72,7 @@ def table(printed: str) -> list[list[str]]:
 
 
 def monitored(town: Town) -> None:
-    """One that runs, with two that stand by and one that has not been heard of for long."""
+    """Insert a running service, two standbys, and one standby with an expired lease."""
     runner = town.instance(77, "filings", "watch")
     town.instance(78, "filings")
     town.instance(79, "filings")
@@ -83,7 +83,9 @@ def monitored(town: Town) -> None:
 
 
 def test_where_there_is_none_it_says_how_one_is_made(alone: Rota) -> None:
-    assert alone("services").out.startswith('no service is known; `@app.service("name", every=60)`')
+    assert alone("services").out.startswith(
+        'no services yet; declare one with `@app.service("name", every=60)`'
+    )
     assert alone("services", "--json").json() == []
 
 
@@ -201,7 +203,7 @@ def test_one_that_never_ran_and_one_that_is_not_known(alone: Rota, town: Town) -
     done = alone("services", "show", "nix")
     assert (done.code, done.complaint) == (
         NOT_FOUND,
-        "there is no service 'nix'; `rota services` lists those there are",
+        "there is no service 'nix'; list the services with `rota services`",
     )
 
 

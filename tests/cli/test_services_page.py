@@ -1,4 +1,4 @@
-"""The guide to services, and the example it leads to: they do what the page says they do."""
+"""The guide to services and its example: both behave as the guide describes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAGE = GUIDE.read_text("utf-8")
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A directory with a short name that other users can enter: root cannot run PostgreSQL itself."""
+    """Directory with a short name that other users can enter: root cannot run PostgreSQL itself."""
     base = Path(tempfile.mkdtemp(prefix="rota-cli-", dir="/tmp")).resolve()
     base.chmod(0o755)
     yield base
@@ -73,7 +73,7 @@ def blocks(language: str) -> list[str]:
 
 
 def columns(text: str, first: str) -> list[str]:
-    """The words above a table that begins with this one."""
+    """Return the headings of a table; its first heading is `first`."""
     [line] = [line for line in text.splitlines() if line.startswith(first)][:1]
     return re.split(r"\s{2,}", line.strip())
 
@@ -99,7 +99,7 @@ def test_the_first_example_goes_on_in_the_other_terminal(home: Path) -> None:
         with program(file, home) as other:
             assert lines(one, len(first) - 1) == first[1:]
             listed = rota(home, "services", "-a", "watch:app")
-            # Until the other one stands by, and not in the middle of an iteration, which took no time yet.
+            # Until the other instance is standby, and not during an iteration, which has no duration yet.
             while "nobody" in listed or "running" in listed:
                 first += lines(one, 1)
                 listed = rota(home, "services", "-a", "watch:app")
@@ -112,7 +112,7 @@ def test_the_first_example_goes_on_in_the_other_terminal(home: Path) -> None:
             other.send_signal(signal.SIGTERM)
             assert other.wait(60) == 0
     assert first == [f"iteration {number + 1}" for number in range(len(first))]
-    # One may have been lost before it had anything to say.
+    # An iteration may have been lost before it printed anything.
     [number] = {int(line.split()[1]) - at for at, line in enumerate(went_on)}
     assert number in (len(first) + 1, len(first) + 2)
 

@@ -1,4 +1,4 @@
-"""`rota show` of a flow's run: the graph of its jobs, and everything else there is to know."""
+"""`rota show` of a flow's run: the graph of its jobs, their details and their child runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
 @pytest.fixture
 def rota(rota: Rota, mill_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Rota:
-    """The same on the database of the flows."""
+    """`rota` on the database of the flows."""
     monkeypatch.setenv("ROTA_DATABASE_URL", mill_dsn)
     return rota
 
@@ -44,19 +44,19 @@ def start(rota: Rota, *words: str) -> str:
 
 
 def graph(printed: str) -> list[str]:
-    """The lines of it: what stands below the count of jobs, until something else begins."""
+    """Return the lines of the graph: from below the count of jobs to the next section."""
     [_, below] = re.split(r"\n[\d,]+ jobs?: .*\n\n", printed)
     return re.split(r"\n\nerror of |\n\ncalled |\n\n\d+ (?:more|jobs?) ", below)[0].splitlines()
 
 
 @pytest.fixture(scope="session")
 def gallery(mill_dsn: str, mill: Program) -> str:
-    """A run whose jobs have called others."""
+    """Run with jobs that have started child runs."""
     words = ("start", *MILL, "gallery", "numbers=[10, 20]", "--wait")
     return Terminal(mill_dsn).run(*words).out.splitlines()[0]
 
 
-# What is said of each job
+# Job lines
 
 
 def test_a_failed_run_shows_what_became_of_each_job_and_why(rota: Rota, failed_flow: str) -> None:
@@ -121,7 +121,7 @@ def test_a_job_of_a_flow_names_its_run(rota: Rota, failed_flow: str) -> None:
     assert re.search(r"reason +a job it waits for failed", rota("show", ids["report"]).out)
 
 
-# What its jobs have called
+# Child runs
 
 
 def test_runs_that_jobs_have_called_are_listed_and_shown(rota: Rota, gallery: str) -> None:
@@ -141,7 +141,7 @@ def test_runs_that_jobs_have_called_are_listed_and_shown(rota: Rota, gallery: st
     assert re.search(rf"{calls['run']} +{halves} +- +2", rota("show", str(halves)).out)
 
 
-# For programs
+# JSON
 
 
 def test_json_has_all_of_it(rota: Rota, failed_flow: str) -> None:
@@ -162,7 +162,7 @@ def test_json_has_all_of_it(rota: Rota, failed_flow: str) -> None:
     assert datetime.fromisoformat(extract["finished"]).utcoffset() is not None
 
 
-# Where it is shown
+# Output devices
 
 
 def test_a_terminal_without_unicode_gets_it_in_ascii(mill_dsn: str, failed_flow: str) -> None:
@@ -205,17 +205,17 @@ def on_terminal(dsn: str, width: int, *words: str) -> str:
         while chunk := os.read(ours, 65536):
             printed += chunk
     except OSError:
-        pass  # how Linux says that nobody writes any more
+        pass  # Linux reports that the other end is closed
     os.close(ours)
     return re.sub(r"\x1b\[[\d;]*m", "", printed.decode()).replace("\r\n", "\n")
 
 
-# However large
+# Any size
 
 
 @some.composite
 def runs(draw: some.DrawFn) -> list[JobRow]:
-    """Jobs that wait for each other in any way, in any states."""
+    """Jobs with any dependencies, in any states."""
     many = draw(some.integers(1, 25))
     children: list[list[int]] = [[] for _ in range(many)]
     for number in range(1, many):

@@ -1,4 +1,4 @@
-"""What `rota show` and `rota runs` say of a job's own code: its steps, what it waits for, how far it is."""
+"""Durable functions in `rota show` and `rota runs`: steps, awaited signals and progress."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def shown(rota: Rota, run: str) -> Any:
 
 
 def asleep(rota: Rota, *words: str) -> str:
-    """A run that has left its worker."""
+    """Start a run, and return it once it is suspended."""
     run = start(rota, *words)
     eventually(lambda: shown(rota, run)["state"] == "sleeping")
     return run
@@ -34,7 +34,7 @@ def asleep(rota: Rota, *words: str) -> str:
 
 @pytest.fixture(scope="session")
 def onboarding(board_dsn: str, board: Program) -> str:
-    """A run that has come to one of each kind, and sleeps for an hour."""
+    """Run that has reached one entry of each kind, and sleeps for an hour."""
     terminal = Terminal(board_dsn)
     run = terminal.run("start", *BOARD, "onboard", "mail=ada").out.strip()
 
@@ -59,7 +59,7 @@ def on_a_terminal(dsn: str, columns: int, *words: str) -> list[str]:
 
 
 def timeline(printed: str) -> list[str]:
-    """The lines of the steps' table."""
+    """Return the lines of the steps' table."""
     lines = printed.splitlines()
     first = next(at for at, line in enumerate(lines) if line.startswith("kind "))
     rest = lines[first + 1 :]
@@ -122,7 +122,7 @@ def test_of_many_steps_and_lines_the_last_are_shown(durable: Rota) -> None:
 
     brief, whole = durable("show", run).out, durable("show", run, "--all").out
 
-    assert len(timeline(brief)) == 41  # with what it says of the others
+    assert len(timeline(brief)) == 41  # 40 steps, and one line for those left out
     assert timeline(brief)[0].startswith("step  one no. 11 ")
     assert "and 10 steps before; --all shows them" in brief
     assert "and 10 lines before; --all shows them" in brief
@@ -185,14 +185,14 @@ def test_a_step_between_tries_says_when_the_next_is(durable: Rota) -> None:
 def test_a_wait_that_nobody_answered_says_so(durable: Rota) -> None:
     run = start(durable, "answer", "timeout=0.1", "--wait")
 
-    assert timeline(durable("show", run).out)[0].endswith("nobody sent it in time")
+    assert timeline(durable("show", run).out)[0].endswith("did not arrive before the timeout")
 
 
 def test_a_wait_that_a_cancel_ended_is_no_longer_waited_for(durable: Rota) -> None:
     run = asleep(durable, "answer")
     durable("cancel", run)
 
-    assert timeline(durable("show", run).out)[0].endswith("nobody waits for it any more")
+    assert timeline(durable("show", run).out)[0].endswith("no longer awaited")
 
 
 def test_what_was_said_to_a_run_is_shown(durable: Rota) -> None:

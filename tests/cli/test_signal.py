@@ -1,4 +1,4 @@
-"""`rota signal`: what a run is told from a shell."""
+"""`rota signal`: send a signal to a run from a shell."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def shown(rota: Rota, run: str) -> dict[str, object]:
 
 
 def waiting(rota: Rota, *words: str) -> str:
-    """A run that waits for a signal."""
+    """Start a run that waits for a signal."""
     run = start(rota, *words)
     eventually(lambda: shown(rota, run)["awaits"])
     return run
@@ -74,7 +74,7 @@ def test_the_first_signal_of_a_name_stands(durable: Rota) -> None:
 
     assert done.code == NOT_FOUND
     assert done.out == ""
-    assert f"run {run} was sent signal 'answer' before, and the first one stands" in done.complaint
+    assert f"run {run} already has signal 'answer', and the first one is kept" in done.complaint
     [said] = durable("show", run, "--json").json()["signals"]
     assert (said["name"], said["payload"]) == ("answer", 1)
 
@@ -85,7 +85,7 @@ def test_a_run_that_is_over_hears_nothing(durable: Rota) -> None:
     done = durable("signal", run, "answer")
 
     assert done.code == NOT_FOUND
-    assert done.complaint == f"run {run} has ended already, so nobody hears it"
+    assert done.complaint == f"run {run} has ended; signal 'answer' was not sent"
 
 
 def test_a_run_that_is_not_there_is_told_nothing(durable: Rota) -> None:
@@ -101,7 +101,7 @@ def test_a_name_that_nobody_waits_for_is_kept_and_pointed_out(durable: Rota) -> 
     done = durable("signal", run, "aproved", "true")
 
     assert done.code == 0
-    assert done.err == "nothing waits for it yet; the run waits for signal 'approved'\n"
+    assert done.err == "no job waits for it yet; the run waits for signal 'approved'\n"
 
 
 def test_the_id_of_a_flows_job_stands_for_its_run(durable: Rota) -> None:

@@ -126,7 +126,7 @@ def test_the_same_key_gives_the_same_run_and_says_so(rota: Rota) -> None:
 
     assert first.out == second.out
     assert first.err == ""
-    assert "key 'once' was taken" in second.err
+    assert "key 'once' is in use" in second.err
 
 
 def test_a_delay_lays_it_to_sleep_and_a_priority_is_kept(rota: Rota) -> None:
@@ -142,7 +142,7 @@ def test_without_an_app_it_starts_unchecked_and_says_so(rota: Rota) -> None:
     done = rota("start", "whatever", "a=1", "--queue", "nobody", "--key", "k", "--delay", "1h")
 
     assert done.code == 0
-    assert done.err.startswith("unchecked: without -a MODULE:APP nobody looked")
+    assert done.err.startswith("not validated: without -a MODULE:APP it is unknown")
     shown = rota("show", done.out.strip(), "--json").json()
     assert (shown["task"], shown["args"], shown["key"]) == ("whatever", {"a": 1}, "k")
 

@@ -1,4 +1,4 @@
-"""`rota top`: what moves is seen to move, it fits the terminal, and a key ends it."""
+"""`rota top`: figures change with the load, the display fits the terminal, and a key ends it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_programs_read_a_document_a_line_until_they_have_enough(terminal: Termin
 
 @contextmanager
 def watching(dsn: str, said: Path, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """The command in a terminal of its own, and our end of that."""
+    """Run the command in a terminal of its own; yield the process and our end of the terminal."""
     ours, theirs = pty.openpty()
     os.set_blocking(ours, False)
     with open(said, "wb") as errors:
@@ -82,7 +82,7 @@ def watching(dsn: str, said: Path, *words: str) -> Iterator[tuple[subprocess.Pop
     before = termios.tcgetattr(theirs)
     try:
         yield process, ours
-        assert termios.tcgetattr(theirs) == before  # as it was
+        assert termios.tcgetattr(theirs) == before  # terminal modes are restored
         process.wait(60)
         with open(said, "rb") as file:
             assert file.read() == b""
@@ -114,7 +114,7 @@ def test_it_is_left_by_a_key_or_a_signal_and_leaves_the_terminal_as_it_was(
             return printed.count(b"q quits") >= times
 
         eventually(seen)
-        # It goes on after an arrow, and after F2, which a terminal sends as ESC O Q.
+        # It continues after an arrow key, and after F2, which a terminal sends as ESC O Q.
         os.write(ours, b"\x1b[A\x1bOQ")
         times = printed.count(b"q quits") + 2
         eventually(seen)
@@ -146,7 +146,7 @@ def test_keys_that_do_not(pressed: bytes) -> None:
     assert not command.is_quit_key(pressed)
 
 
-# What follows from several looks
+# Rates from several samples
 
 
 def line(queue: str, minute: int, ended: int, waits: int = 0, waited: float = 0.0) -> MinuteRateRow:
@@ -190,7 +190,7 @@ def test_a_steady_speed_is_steady_however_long_somebody_looks() -> None:
     for now in range(began + 60, began + 14 * 60, 2):
         begun = range(began, now + 1, 60)[
             -3:
-        ]  # of this minute and two before it, as the database tells
+        ]  # this minute and the two before it, as the query returns
         told = [line("default", minute, pace * min(now - minute, 60)) for minute in begun]
         paces.add(float(now), told)
         sums, seconds = paces.recent("default")
@@ -207,7 +207,7 @@ def test_the_first_look_has_the_speed_of_the_minutes_it_sees() -> None:
     assert paces.recent("default")[0].ended == 200
 
 
-# How it is drawn
+# Display
 
 
 def sight(many: int) -> TopSnapshot:

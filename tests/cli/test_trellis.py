@@ -1,4 +1,4 @@
-"""The trellis: every job on a line of its own, no line too wide, readable without Unicode."""
+"""Graph of a run as text: one line for each job, no line too wide, readable without Unicode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a job is, in words: whatever numbers it gives."""
+"""Progress of a job in words, for any pair of numbers."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from rota.cli.exit_codes import USAGE_ERROR
 from .terminal import Program, Terminal, children_of, eventually, is_alive
 
 SHOP = ("-a", "shop:app")
-SLOWLY = {"ROTA_DRAIN_TIMEOUT": "60"}  # longer than any test waits: what ends early was hurried
+SLOWLY = {"ROTA_DRAIN_TIMEOUT": "60"}  # longer than any test waits: an early end was hurried
 
 
 def ask(terminal: Terminal, question: str) -> object:
@@ -29,19 +29,19 @@ def state(terminal: Terminal, run: str) -> object:
 
 
 def presence(terminal: Terminal) -> object:
-    """What has become of each worker."""
+    """Return the state of each worker."""
     return ask(terminal, "select string_agg(state::text, ' ' order by id) from rota.workers")
 
 
 def start_waiting(terminal: Terminal, file: Path) -> str:
-    """A run that has begun, and ends when the file is there."""
+    """Start a run; return it once its code runs. It ends when the file exists."""
     run = terminal.run("start", *SHOP, "wait_for", f"file={file}").out.strip()
     eventually(Path(f"{file}.began").exists)
     return run
 
 
 def workers(program: Program, count: int) -> list[int]:
-    """The processes in which so many workers have said that they are up."""
+    """Return the pids of `count` workers that have reported that they are up."""
     lines = program.said("jobs at once", times=count)
     return [int(re.findall(r"\[(\d+)\]", line)[0]) for line in lines]
 
@@ -102,7 +102,7 @@ def test_no_process_outlives_a_parent_that_is_killed(terminal: Terminal) -> None
         finally:
             for pid in filter(is_alive, pids):
                 os.kill(pid, signal.SIGKILL)
-    # They have left in order, as if they had been told to.
+    # They stopped in order, as after a signal.
     assert presence(terminal) == "stopped stopped"
 
 
@@ -112,7 +112,7 @@ def test_ctrl_c_reaches_each_process_once(terminal: Terminal, tmp_path: Path) ->
         assert sorted(children_of(parent.pid)) == sorted(pids)
         run = start_waiting(terminal, tmp_path / "go")
 
-        os.killpg(parent.pid, signal.SIGINT)  # as a terminal does it
+        os.killpg(parent.pid, signal.SIGINT)  # as a terminal does
         parent.said("stopping 2 worker processes")
         (tmp_path / "go").touch()
 
@@ -138,7 +138,7 @@ def test_processes_that_are_drained_are_not_replaced_and_the_last_ends_it_all(
         idle = ask(terminal, f"select id from rota.workers where id <> {busy}")
 
         assert terminal.run("drain", str(idle), "--wait", "20").code == 0
-        parent.said("was drained and has left its place")
+        parent.said("was drained and is not replaced")
         assert len(children_of(parent.pid)) == 1
         assert terminal.run("drain", str(busy)).code == 0
         parent.said("1 running")
@@ -152,7 +152,7 @@ def test_processes_that_are_drained_are_not_replaced_and_the_last_ends_it_all(
 def test_no_process_of_a_process_outlives_a_parent_that_is_killed(
     terminal: Terminal, tmp_path: Path
 ) -> None:
-    """Not even one that never ends by itself."""
+    """The process of a job is killed, too, even if it never ends by itself."""
     noted = tmp_path / "pid"
     with terminal.program(
         "worker", "shop:app", "--processes", "2", "--drain-timeout", "1"
@@ -206,7 +206,7 @@ def test_a_description_that_is_no_pair_is_refused(terminal: Terminal) -> None:
 def test_a_process_that_a_signal_ends_behind_its_parents_back_is_replaced(
     terminal: Terminal,
 ) -> None:
-    """It leaves in order, and yet nobody wants one less."""
+    """Its graceful stop does not reduce the number of processes that the parent keeps."""
     with terminal.program("worker", "shop:app", "--processes", "2") as parent:
         [victim, _] = workers(parent, 2)
 

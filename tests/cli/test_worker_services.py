@@ -1,4 +1,4 @@
-"""`rota worker` runs an app's services, beside its jobs or alone, unless it is told not to."""
+"""`rota worker` runs an app's services beside its jobs or without any, unless an option disables it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ask(terminal: Terminal, question: str) -> list[tuple[Any, ...]]:
 
 
 def processes(terminal: Terminal) -> int:
-    """In how many the services run that there are."""
+    """Return the number of processes that ran service iterations."""
     [(count,)] = ask(terminal, "select count(distinct pid) from rota.iterations")
     return int(count)
 

@@ -27,13 +27,13 @@ SLOWLY = {"ROTA_DRAIN_TIMEOUT": "60"}  # longer than any test waits
 
 @pytest.fixture
 def registry(empty_dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    """Where workers can be made up that are in a state that takes long to come to."""
+    """Connection for inserting workers in states that take long to reach."""
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         yield connection
 
 
 def make_up(registry: psycopg.Connection[Any], state: str = "active", **values: object) -> int:
-    """A worker in the registry, last heard of `beat` seconds ago. Answers its number."""
+    """Insert a worker with its last heartbeat `beat` seconds ago; return its id."""
     given = {"host": "web-1", "lag": 0.0, "metadata": "{}", "blamed": None, "version": "", **values}
     row = registry.execute(
         "insert into rota.workers (host, pid, version, queues, tasks, capacity, running, state, lag,"
@@ -48,7 +48,7 @@ def make_up(registry: psycopg.Connection[Any], state: str = "active", **values: 
 
 
 def cells(printed: str) -> list[list[str]]:
-    """The rows of a table below its heading, cell by cell."""
+    """Return the rows of a table below its heading, cell by cell."""
     return [re.split(r"\s{2,}", line.strip()) for line in printed.splitlines()[1:]]
 
 
@@ -68,13 +68,15 @@ def on_a_terminal(dsn: str, columns: int, *words: str, **more: str) -> str:
 
 
 def test_without_workers_it_says_what_to_do(alone: Rota, registry: psycopg.Connection[Any]) -> None:
-    assert alone("workers").out == ("no worker is there; start one with `rota worker MODULE:APP`\n")
+    assert alone("workers").out == (
+        "no worker is running; start one with `rota worker MODULE:APP`\n"
+    )
     assert alone("workers", "--json").json() == []
 
     make_up(registry, "stopped", ended=5)
 
     assert alone("workers").out == (
-        "no worker is there (1 left or died within a day: --all lists them); "
+        "no worker is running (1 stopped or died within a day; list them with --all); "
         "start one with `rota worker MODULE:APP`\n"
     )
 
@@ -142,11 +144,11 @@ def test_a_worker_not_heard_of_for_twenty_seconds_is_silent(
         [str(late), "active"],
         [str(silent), "silent"],
     ]
-    told = rf"worker {silent} has not been heard of for \d\d s: if it stays so, another"
+    told = rf"worker {silent} has been silent for \d\d s: if it stays silent, another"
     assert re.search(told, done.out)
     assert [each["silent"] for each in alone("workers", "--json").json()] == [False, True]
     registry.execute("delete from rota.workers where id = %s", [late])
-    assert "no other is there to take its jobs back; start one" in alone("workers").out
+    assert "no other worker can take back its jobs; start one" in alone("workers").out
 
 
 def test_a_loop_that_is_late_gets_a_column(alone: Rota, registry: psycopg.Connection[Any]) -> None:
@@ -202,7 +204,7 @@ def test_the_list_fits_a_terminal(
 
 @pytest.fixture
 def busy(terminal: Terminal, tmp_path: Path) -> Iterator[tuple[Program, str]]:
-    """A worker with a job that ends when `go` is there, and its number."""
+    """Worker with a job that ends when `go` exists, and the worker's id."""
     with terminal.program("worker", "shop:app", **SLOWLY) as worker:
         worker.said("up to")
         terminal.run("start", *SHOP, "wait_for", f"file={tmp_path / 'go'}")
@@ -225,10 +227,10 @@ def test_a_worker_is_asked_and_waited_for_until_it_has_left(
     assert ended.code == 0
     asked, left = ended.out.splitlines()
     assert re.fullmatch(
-        rf"worker {number} \(.+, process {worker.pid}\) has been asked to finish 1 job and leave",
+        rf"worker {number} \(.+, process {worker.pid}\) has been asked to finish 1 job and stop",
         asked,
     )
-    assert left == f"worker {number} has left"
+    assert left == f"worker {number} has stopped"
     assert worker.ended().code == 0
     again = terminal.run("drain", number)
     assert (again.code, again.complaint) == (NOT_FOUND, f"worker {number} has left already")
@@ -242,7 +244,7 @@ def test_a_worker_that_has_not_left_in_time_is_told_by_the_exit_code(
     done = terminal.run("drain", number, "--wait", "0.5")
 
     assert done.code == FAILED
-    assert f"worker {number} is still there after 0.5 s with 1 job" in done.err
+    assert f"worker {number} is still running after 0.5 s with 1 job" in done.err
     (tmp_path / "go").touch()
     assert worker.ended().code == 0
 
@@ -258,7 +260,7 @@ def test_a_worker_that_dies_while_it_drains_has_not_left_in_order(
 
         ended = drain.ended()
     assert ended.code == FAILED
-    assert "died before it could leave" in ended.err
+    assert "died before it stopped" in ended.err
 
 
 def test_a_worker_that_cannot_be_drained_does_not_spare_the_others(
@@ -272,9 +274,9 @@ def test_a_worker_that_cannot_be_drained_does_not_spare_the_others(
     assert done.code == NOT_FOUND
     assert "there is no worker 999999; `rota workers --all` lists" in done.err
     assert f"worker {dead} is dead" in done.err
-    assert f"worker {silent} has not been heard of for" in done.err
+    assert f"worker {silent} has been silent for" in done.err
     assert done.out == (
-        f"worker {silent} (web-1, process 4242) has been asked to leave; it holds no job\n"
+        f"worker {silent} (web-1, process 4242) has been asked to stop; it holds no job\n"
     )
     [asked] = registry.execute(
         "select id from rota.workers where drain_requested is not null"

@@ -1,6 +1,6 @@
-"""A real HAProxy before two instances, and clients that keep asking it.
+"""HAProxy in front of two instances, and clients that send requests through it.
 
-It tries nothing twice: a request that fails once has failed.
+HAProxy retries nothing: a request that fails once counts as failed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Balancer:
         self.process = subprocess.Popen([program, "-db", "-q", "-f", str(file)])
 
     def up(self) -> list[str]:
-        """The instances that it sends requests to."""
+        """Return the instances that it sends requests to."""
         with socket.socket(socket.AF_UNIX) as asking:
             try:
                 asking.connect(str(self._directory / "stats"))
@@ -91,7 +91,7 @@ def balancing(directory: Path, port: int, one: int, two: int) -> Iterator[Balanc
 
 
 class Clients:
-    """So many requests a second on connections that are kept, each with a number of its own."""
+    """Clients that send `rate` numbered requests a second on keep-alive connections."""
 
     def __init__(
         self, port: int, rate: float = 200, connections: int = 16, path: str = "/orders/{number}"
@@ -103,9 +103,9 @@ class Clients:
         self._asking = True
         self._next = 0
         self.answers: Counter[str] = Counter()
-        """By status; what got none, by what happened."""
+        """Count by status, or by error if no answer arrived."""
         self.failures: list[float] = []
-        """When they were noticed."""
+        """Times at which the failures were noticed."""
         self.accepted: list[int] = []
         self.slowest = 0.0
         self.took = 0.0
@@ -115,7 +115,7 @@ class Clients:
         return self.answers.total() - self.answers["202"]
 
     async def ask(self) -> None:
-        """Until told to stop."""
+        """Send requests until `stop` is called."""
         spread, began = self._every / self._connections, time.monotonic()
         await asyncio.gather(*(self._client(at * spread) for at in range(self._connections)))
         self.took = time.monotonic() - began
@@ -153,7 +153,7 @@ class Clients:
 async def _post(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str
 ) -> tuple[str, bool]:
-    """The status, and whether the connection can be used again."""
+    """Send a request; return its status and whether the connection can be used again."""
     writer.write(f"POST {path} HTTP/1.1\r\nHost: web\r\nContent-Length: 0\r\n\r\n".encode())
     head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
     status = head.split(" ", 2)[1]

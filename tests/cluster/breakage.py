@@ -1,4 +1,4 @@
-"""What is broken around schedules: the processes that fire them, the server, and its clock."""
+"""Faults for schedule tests: in worker processes, in the server and in the server's clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ APP = Path(__file__).with_name("schedule_app.py")
 HOUR = timedelta(hours=1)
 
 FAKETIME = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))), None)
-"""Debian's libfaketime, which gives the server another clock; without it Rota's own function is moved."""
+"""Debian's libfaketime, which changes the server's clock. Without it, `rota.clock()` is replaced."""
 
 SHIFTED = """
 create table public.shift (by interval);
@@ -39,7 +39,7 @@ $$ select statement_timestamp() + shift.by from public.shift $$
 
 
 class Site:
-    """A server of our own, with a clock that can be stepped, and a database in it."""
+    """Separate server with a clock that can be stepped, and a database in it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -50,7 +50,7 @@ class Site:
         self._restarting = asyncio.Lock()
         self.dsn = ""
         self.steps: list[tuple[datetime, timedelta]] = []
-        """What the clock showed before each step, and how far it went."""
+        """Clock reading before each step, and the size of the step."""
         self._by = timedelta(0)
 
     async def open(self) -> None:
@@ -68,7 +68,7 @@ class Site:
 
     @contextmanager
     def _clocked(self) -> Iterator[None]:
-        """What is started meanwhile lives by the clock in the file."""
+        """Start processes within this block on the clock of the file."""
         if FAKETIME is None:
             yield
             return
@@ -89,7 +89,7 @@ class Site:
         new = self._file.with_suffix(".new")
         new.write_text(f"{by.total_seconds():+.0f}")
         new.chmod(0o644)
-        new.replace(self._file)  # nobody reads half of it
+        new.replace(self._file)  # atomic, so that no process reads half of it
 
     async def restart(self, *, immediately: bool) -> None:
         async with self._restarting:
@@ -97,7 +97,7 @@ class Site:
                 await asyncio.to_thread(self._server.restart, immediately=immediately)
 
     async def set_clock(self, by: timedelta) -> None:
-        """So far from the right time."""
+        """Set the clock to this offset from the true time."""
         async with self._restarting:
             self.steps.append((datetime.now(UTC) + self._by, by - self._by))
             self._by = by
@@ -131,7 +131,7 @@ class Slot:
 
 
 class Crew:
-    """Worker processes, each in a place of its own."""
+    """Worker processes in numbered places; a killed worker is replaced in its place."""
 
     def __init__(self, process: asyncio.subprocess.Process, dsn: str, notes: Path) -> None:
         self._process = process
@@ -171,10 +171,10 @@ class Crew:
             else:
                 self._slots[said["number"]].gone.set()
 
-    # Breaking them
+    # Faults
 
     async def kill(self, place: int) -> None:
-        """One dies, and another comes."""
+        """Kill the worker in this place and start another one."""
         slot = self.places[place]
         slot.dying = True
         os.kill(slot.pid, signal.SIGKILL)
@@ -195,7 +195,7 @@ class Crew:
             self.did["freezes"] += 1
 
     async def leave(self) -> None:
-        """All drain, and are gone."""
+        """Drain all workers and wait until they are gone."""
         for slot in self.places:
             with suppress(ProcessLookupError):
                 os.kill(slot.pid, signal.SIGTERM)
@@ -204,7 +204,7 @@ class Crew:
                 await slot.gone.wait()
 
     def looks(self) -> tuple[int, int]:
-        """Looks that found something due, and those that found another had been faster."""
+        """Return how many polls fired schedules, and how many found that another worker had been faster."""
         lines = [
             line for file in self._notes.glob("looks-*") for line in file.read_text().splitlines()
         ]
@@ -230,14 +230,14 @@ async def crew(dsn: str, notes: Path) -> AsyncIterator[Crew]:
 
 
 class Breakage:
-    """Breaks what it can, by chance, for a while."""
+    """Random faults for a given time."""
 
     def __init__(self, site: Site, crew: Crew, seed: int, *, longest: float) -> None:
         self._site = site
         self._crew = crew
         self._chance = random.Random(seed)
         self._longest = longest
-        """Seconds that one is frozen, at most."""
+        """Longest freeze in seconds."""
 
     async def go_on(self, seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -273,7 +273,7 @@ class Breakage:
             self._crew.did["restarts"] += 1
 
     async def _steps(self, until: float, seconds: float) -> None:
-        """Back an hour, and to the right time again."""
+        """Step the clock back by an hour and then forward to the true time."""
         while time.monotonic() < until:
             await asyncio.sleep(min(seconds * 0.2, self._chance.uniform(8, 20)))
             await self._site.set_clock(-HOUR)

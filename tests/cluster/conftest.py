@@ -1,4 +1,4 @@
-"""A fleet for each test, and nothing left of it afterwards."""
+"""Fleet fixture: worker processes for each test, killed afterwards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from cluster.fleet import Fleet
 
-# What has its short form elsewhere: tests/coord/test_spreading.py.
+# Its short form is tests/coord/test_spreading.py.
 collect_ignore = [] if os.environ.get("ROTA_TEST_LONG") == "1" else ["test_spreading.py"]
 
 

@@ -1,9 +1,10 @@
-"""A function of ten steps, and worker processes of which each dies at a place of its own.
+"""Function of ten steps, and worker processes that each kill themselves at one given place.
 
-Orders come on standard input, a line of JSON each, and for each a process is forked off that has everything
-imported; when it is gone the answer says how. A process counts how far one line of code has come: the job's
-own, what writes down steps, or what records ends and sleeps. Each await is two places, before the line
-goes on and when it has come to rest again; at the one it was told the process kills itself, with SIGKILL.
+Orders arrive on standard input as lines of JSON. For each order a process is forked after all imports; when
+it has ended, the answer contains its exit status. A process counts the awaits of one code path: the job's
+own code, the step writer, or the statements that record outcomes and suspensions. Each await has two
+places: before the code continues, and when it suspends again. At the place in its order the process sends
+itself SIGKILL.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ from rota.store.connection import ReconnectingConnection
 LINES = ("own", "scribe", "exchange")
 STEPS = 10
 SLEEP, EARLY, LATE = 3, 5, 7
-"""The steps after which it sleeps, hears what was said before, waits for what is said later."""
+"""Steps after which the function sleeps, receives an earlier signal, and waits for a later one."""
 WRITES = (1, 3, 5, 7, 9)
-"""The steps that write through the transaction; the others do something outside of the database."""
+"""Steps that write in the job's transaction; the other steps have an effect outside of the database."""
 
 ENDS = {"job/complete", "job/suspend"}
 
 
 class Doom:
-    """Counts how far a line of code has come, and is the end of this process where it was told."""
+    """Counter of the places on one code path; kills this process at the given place."""
 
     def __init__(self) -> None:
         self.line = ""
@@ -64,7 +65,7 @@ doom = Doom()
 
 
 class Counted:
-    """A coroutine whose every await is counted."""
+    """Coroutine that counts each of its awaits."""
 
     def __init__(self, line: str, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._line = line
@@ -89,7 +90,7 @@ class Counted:
 
 
 def count_awaits() -> None:
-    """Of the lines that work for the job; its own counts by itself."""
+    """Count the awaits of the step writer and the connection; the job's own code counts by itself."""
     write, send, block = StepWriter._send, ReconnectingConnection.send, JobServices.run_sync
 
     async def counted_write(self: StepWriter, writes: Any) -> None:
@@ -112,14 +113,17 @@ def count_awaits() -> None:
     StepWriter._send = counted_write  # type: ignore[method-assign]
     ReconnectingConnection.send = counted_send  # type: ignore[method-assign]
     JobServices.run_sync = counted_block  # type: ignore[method-assign]
-    WorkerJournal.inline_wait_seconds = 0.02  # what sleeps longer leaves its worker
+    WorkerJournal.inline_wait_seconds = 0.02  # longer sleeps leave the worker
 
 
-# The function
+# Function
 
 
 def define(app: Rota, notes: Path | None = None) -> tuple[Task[[int], list[str]], ...]:
-    """Each step comes to something nobody could guess, and leaves it where it has its effect."""
+    """Define the tasks.
+
+    Each step returns a random value and also stores it where the step has its effect.
+    """
 
     def note(job: int, step: int, token: str) -> str:
         assert notes is not None
@@ -188,7 +192,7 @@ async def write(ctx: Context, step: int, token: str) -> str:
     value = uuid4().hex
     async with ctx.transaction() as connection:
         await connection.execute(INSERT, (ctx.job_id, step, value, token))
-    if step == 5:  # more than one block of it is still one transaction
+    if step == 5:  # two blocks in one step are still one transaction
         async with ctx.transaction() as connection:
             await connection.execute(INSERT, (ctx.job_id, -step, value, token))
         await asyncio.sleep(0)
@@ -206,11 +210,11 @@ def write_in_a_thread(ctx: Context, step: int, token: str) -> str:
     return value
 
 
-# Known mistakes
+# Mutants
 
 
 def record_after_the_transaction() -> None:
-    """What a step wrote and that it is done are true one after the other."""
+    """Commit a step's writes before its record instead of together with it."""
     from rota.store import steps
 
     async def commit(self: RunningStep, entry: Any) -> None:
@@ -224,7 +228,7 @@ def record_after_the_transaction() -> None:
 
 
 def do_not_wait_for_the_record() -> None:
-    """The code goes on while what it came to is being written."""
+    """Continue the job's code before its journal entries are written."""
     write = WorkerJournal.write
     writing = set()
 
@@ -237,7 +241,7 @@ def do_not_wait_for_the_record() -> None:
 
 
 def keep_no_values() -> None:
-    """What costs nothing to find out again is not the same then."""
+    """Do not persist recorded values before a step, so that a replay gets other values."""
 
     async def flush(self: PendingEntries) -> None:
         self.take()
@@ -252,13 +256,13 @@ MUTANTS: dict[str, Callable[[], None]] = {
 }
 
 
-# The processes
+# Processes
 
 
 async def work(order: dict[str, Any]) -> None:
-    """Until somebody dies, or the job has ended, or all is done."""
+    """Work until the process kills itself, the job has ended, or the test is over."""
     finishes = order.get("place") is None
-    # Who comes later has not seen the dead alive, and has only their silence to go by.
+    # The finishing worker has never seen the killed workers alive and detects them only by their silence.
     patience = 2 if finishes else 20
     app = Rota(
         order["dsn"],

@@ -1,4 +1,4 @@
-"""Worker processes, real ones."""
+"""Fleet of real worker processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ APP = Path(__file__).with_name("worker_app.py")
 
 
 class Fleet:
-    """Worker processes on one database, and what they noted."""
+    """Worker processes on one database, and their notes."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -30,7 +30,7 @@ class Fleet:
             self._processes.append(subprocess.Popen(command))
 
     def stop(self) -> list[int]:
-        """Ask all to leave; answers their exit codes."""
+        """Ask all processes to stop; return their exit codes."""
         for process in self._processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
@@ -43,7 +43,7 @@ class Fleet:
             process.wait()
 
     def notes(self) -> Counter[int]:
-        """How often each number was handled, by anybody."""
+        """Return how often each number was handled in all processes."""
         lines = (
             line.split()
             for file in self._directory.glob("notes-*")
@@ -58,7 +58,7 @@ async def ask(dsn: str, query: str) -> Any:
 
 
 async def until(dsn: str, query: str, wanted: Any, within: float) -> None:
-    """Wait for a query to answer something, through a server that may be away."""
+    """Wait until the query returns `wanted`. Retry while the server is unreachable."""
     answer: Any = None
     try:
         async with asyncio.timeout(within):

@@ -1,6 +1,8 @@
-"""The flow that worker processes of these tests run: it notes each execution in a file of its own.
+"""Flow for the worker processes of these tests.
 
-python flow_app.py DSN FILE [CONCURRENCY]
+Each process notes its executions in its own file.
+
+    python flow_app.py DSN FILE [CONCURRENCY]
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ WIDTH = 8
 
 
 def define(app: Rota, note: Callable[[int, int], None]) -> Flow:
-    """One task, eight that wait for it, and one that waits for all of those."""
+    """Declare one task, eight successors of it, and one task that depends on all eight."""
     flow = app.flow("fan")
 
     @flow.task

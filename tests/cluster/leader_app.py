@@ -1,10 +1,10 @@
-"""The app of these tests' processes: it stands for election, and acts whenever it believes to lead.
+"""Process that is a candidate for leader and acts whenever `is_leader()` is true.
 
-python leader_app.py '{"dsn": …, "name": …, "lease": …, "notes": …, "mutant": …}'
+    python leader_app.py '{"dsn": …, "name": …, "lease": …, "notes": …, "mutant": …}'
 
-Acts are noted in a file, with the times between which it asked whether it leads, by a clock that all
-processes of one machine share. Those that name their term go into a table, from a transaction that goes on
-trying for a while when the term is over.
+Acts are noted in a file, each with the times before and after the check, on a clock that all processes of
+the machine share. Writes that assert the term are stored in a table; their loop keeps trying for a while
+after the term has ended.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rota.errors import LeadershipLost, RotaError
 
 ACT_EVERY = 0.003
 ZOMBIE = 0.7
-"""Seconds for which who has lost its term goes on trying."""
+"""Seconds for which a process that lost its term keeps writing."""
 
 TABLE = """
 create table public.effects (
@@ -42,16 +42,16 @@ insert into public.effects (instance, term, began, ended) values (%s, %s, %s, cl
 """
 
 
-# Known mistakes
+# Mutants
 
 
 def no_trust_window() -> None:
-    """Whoever was elected leads until he is told otherwise."""
+    """Trust a term until its loss is reported."""
     candidate.TRUSTED_SHARE = 1e6
 
 
 def trusted_for_too_long() -> None:
-    """Longer than the server waits."""
+    """Trust a term for longer than the server waits."""
     candidate.TRUSTED_SHARE = 1.6
 
 
@@ -61,11 +61,11 @@ MUTANTS: dict[str, Callable[[], None]] = {
 }
 
 
-# What it does
+# Actions
 
 
 def act(leader: Leader, notes: TextIO) -> None:
-    """In a thread, as fast as there is time for it."""
+    """Note acts from a thread, as often as possible."""
     while True:
         before = lease_clock.now()
         leads = leader.is_leader()
@@ -77,7 +77,7 @@ def act(leader: Leader, notes: TextIO) -> None:
 
 
 async def write(app: Rota, leader: Leader, instance: str) -> None:
-    """Transactions that name the term, and now and then take their time."""
+    """Write in transactions that assert the term; some of them take long."""
     database = (await app.open()).database
     last: Term | None = None
     until = 0.0
@@ -90,7 +90,7 @@ async def write(app: Rota, leader: Leader, instance: str) -> None:
             continue
         try:
             async with asyncio.timeout(60), database.transaction() as connection:
-                # A transaction that is frozen keeps elections away: not for long.
+                # A frozen transaction blocks elections; the timeout bounds that.
                 await connection.execute("set local idle_in_transaction_session_timeout = 500")
                 await last.assert_held(connection)
                 found = await connection.execute("select clock_timestamp()")

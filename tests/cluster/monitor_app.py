@@ -1,7 +1,7 @@
-"""An instance that stands by for monitors, and notes what it runs.
+"""Instance that stands by for monitor services and notes their iterations.
 
-Its argument is JSON: where the database is, where to note things, which services, how often, and so on. A
-line is a word, a time of the clock that all processes on a machine share, and whatever belongs to it.
+Its argument is JSON: database, file for the notes, services, interval and so on. A line of notes is a word,
+a time on a clock that all processes of the machine share, and details.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rota.store import leaders
 
 
 class Notes:
-    """Lines that are there as soon as they are written, whatever becomes of the process."""
+    """File of notes; every line is written at once, so that it survives a kill of the process."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -58,18 +58,18 @@ def monitor(note: Notes, takes: float) -> Callable[[ServiceContext], Any]:
             await asyncio.sleep(takes / 2)
         except asyncio.CancelledError:
             note("told", *what, ctx.held, ctx.stopping)
-            await write(ctx)  # as one does that does not listen
+            await write(ctx)  # as code that ignores the loss does
             raise
         note("end", *what)
 
     return iterate
 
 
-# Known mistakes
+# Mutants
 
 
 def everybody_is_elected() -> None:
-    """Nobody waits for his turn."""
+    """Elect every candidate at once."""
 
     async def elected(self: Leader) -> Term:
         candidacy = self._candidacy
@@ -91,7 +91,7 @@ def everybody_is_elected() -> None:
 
 
 def a_term_is_for_life() -> None:
-    """Neither the clock nor the database is asked whether it stands."""
+    """Trust a term for ever, and do not assert it in the database."""
     Candidate.is_leader = lambda self, term=None: True  # type: ignore[method-assign]
     leaders.assert_term = lambda name, term: leaders.set_idle_timeout(60)
     Candidate.end_term = lambda self, *args: False  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""Instances that stand by for monitors, killed and started again; and what may be said of their notes."""
+"""Instances that stand by for monitors and are killed and replaced, and checks on their notes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Instance:
     notes: Path
     process: subprocess.Popen[bytes]
     died: float | None = None
-    """When it was last known to live."""
+    """Last time at which it was known to be alive."""
     is_up: bool = False
     read: int = 0
     iterations: dict[tuple[str, int], Iteration] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Instance:
         return self.died is None
 
     def look(self) -> None:
-        """Read what it has noted since."""
+        """Read the notes written since the last call."""
         with self.notes.open() as file:
             file.seek(self.read)
             text = file.read()
@@ -95,7 +95,7 @@ class Monitors:
         return [each for each in self.instances if each.lives]
 
     def look(self) -> list[Iteration]:
-        """All iterations so far, in the order in which they began."""
+        """Return all iterations so far, in the order in which they began."""
         for each in self.instances:
             each.look()
         return sorted(
@@ -104,13 +104,13 @@ class Monitors:
         )
 
     def runner(self) -> Instance | None:
-        """Who began the last iteration, if it lives."""
+        """Return the living instance that began the last iteration, if any."""
         iterations = self.look()
         last = iterations[-1].pid if iterations else None
         return next((each for each in self.living if each.pid == last), None)
 
     def kill(self, instance: Instance) -> float:
-        """Answers when it still lived."""
+        """Kill it; return the last time at which it was alive."""
         instance.died = now()
         instance.process.kill()
         instance.process.wait()
@@ -133,12 +133,14 @@ class Monitors:
             each.process.wait()
 
 
-# What may be said of them
+# Checks
 
 
 def overlaps(iterations: Sequence[Iteration], died: dict[int, float], end: float) -> Iterator[str]:
-    """Iterations of one service that ran at the same time. One that did not end ran until its instance was
-    last known to live."""
+    """Yield iterations of one service that ran at the same time.
+
+    An iteration without an end counts until its instance was last known to be alive.
+    """
     for service in {each.service for each in iterations}:
         before: Iteration | None = None
         latest = 0.0
@@ -154,7 +156,7 @@ def overlaps(iterations: Sequence[Iteration], died: dict[int, float], end: float
 
 
 def misnumbered(iterations: Sequence[Iteration]) -> Iterator[str]:
-    """Numbers that come again, or are given out in another order than the iterations began in."""
+    """Yield numbers that occur twice or not in the order in which the iterations began."""
     for service in {each.service for each in iterations}:
         last, term = 0, 0
         for each in (one for one in iterations if one.service == service):
@@ -171,7 +173,7 @@ def unrecorded(
     effects: Sequence[tuple[str, int, int, int]],
     died: dict[int, float],
 ) -> Iterator[str]:
-    """What the tables say otherwise than the notes: who ran what, what became of it, what came of it."""
+    """Yield differences between tables and notes in instance, outcome and effects of each iteration."""
     found = {(each.service, each.number): each for each in iterations}
     if len({(service, number) for service, number, _, _ in effects}) != len(effects):
         yield "an iteration has had its effect twice"
@@ -196,7 +198,7 @@ def unrecorded(
 
 
 def gaps(iterations: Sequence[Iteration], kills: Iterable[tuple[int, float]]) -> list[float]:
-    """Seconds from when each of those killed still lived to the first iteration elsewhere."""
+    """Return, for each kill, the seconds until the first iteration on another instance."""
     return [
         min(each.began for each in iterations if each.began > at and each.pid != pid) - at
         for pid, at in kills
@@ -204,7 +206,7 @@ def gaps(iterations: Sequence[Iteration], kills: Iterable[tuple[int, float]]) ->
 
 
 def percentiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """p50, p99 and the most."""
+    """Return p50, p99 and the maximum."""
     ordered = sorted(values)
     return (
         statistics.median(ordered),

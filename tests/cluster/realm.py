@@ -1,4 +1,4 @@
-"""Processes that want to lead under one name, and whoever disturbs the one that does."""
+"""Candidates for one leadership, in processes, and faults that disrupt the present leader."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ APP = Path(__file__).with_name("leader_app.py")
 PATH = os.pathsep.join(filter(None, (str(APP.parents[1]), os.environ.get("PYTHONPATH"))))
 NAME = "crown"
 ACTS_NOW = 0.1
-"""Seconds since its last act for which somebody is said to act."""
+"""Seconds since its last act for which a process counts as acting."""
 
 LOOK_EVERY = 0.01
 WITHIN = 30.0
@@ -46,7 +46,10 @@ class Subject:
 
 
 class Realm:
-    """`name`: a letter for each process, d if it comes straight to the server, p through a pooler."""
+    """Candidates of one leader name.
+
+    `name` has a letter for each process: d for direct, p through a pooler.
+    """
 
     def __init__(
         self,
@@ -70,7 +73,7 @@ class Realm:
         self.notes: list[Notes] = []
         self.disruptions: list[Disruption] = []
 
-    # Who is there
+    # Processes
 
     def start(self, slot: int) -> Subject:
         self._numbers += 1
@@ -120,7 +123,7 @@ class Realm:
                 await asyncio.sleep(LOOK_EVERY)
 
     def _acting(self) -> Subject | None:
-        """Who acts at this moment, if it is one alone."""
+        """Return the process that acts now, if there is exactly one."""
         now = lease_clock.now()
         acting = [each for each in self._subjects.values() if now - each.notes.last[1] < ACTS_NOW]
         return acting[0] if len(acting) == 1 else None
@@ -133,7 +136,7 @@ class Realm:
         subject: Subject = await self._until(self._acting)
         return subject
 
-    # What befalls them
+    # Faults
 
     async def disrupt(self, kind: str) -> Disruption:
         await self.reigning()
@@ -158,7 +161,7 @@ class Realm:
 
     @property
     def harmless(self) -> set[str]:
-        """What costs nobody a term where nothing hangs on a session."""
+        """Return the faults that cost no term where the leadership does not depend on a session."""
         return {"doze", "terminate", "cut", "half open"} if self.pooled else {"doze"}
 
     def _kill(self, subject: Subject) -> Change:
@@ -178,7 +181,7 @@ class Realm:
         )
 
     def _doze(self, subject: Subject) -> Change:
-        """Frozen, but not for long."""
+        """Freeze the process for a fifth of its lease."""
 
         async def change() -> None:
             await _send(subject, signal.SIGSTOP)
@@ -200,7 +203,7 @@ class Realm:
         return change, _nothing
 
     def _half_open(self, subject: Subject) -> Change:
-        """The server hears that it is gone, it does not hear that the server is."""
+        """Close the server's side only: the server notices the closed connection, the process does not."""
 
         async def change() -> None:
             way = self._ways[subject.slot]
@@ -220,7 +223,7 @@ class Realm:
         return change, mend
 
     def _stranded(self, subject: Subject) -> Change:
-        """Frozen and cut off: when it wakes up there is nobody to tell it anything."""
+        """Freeze the process and cut it off, so that after waking it has only its own clock."""
         way = self._ways[subject.slot]
 
         async def change() -> None:
@@ -246,7 +249,7 @@ class Realm:
 
         return change, _nothing
 
-    # What there is
+    # Database
 
     async def _ask(self, text: str) -> list[Any]:
         dsn = self.server.dsn

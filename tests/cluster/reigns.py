@@ -1,6 +1,6 @@
-"""What processes that led have noted, and what is wrong with it.
+"""Notes of processes that led, and checks on them.
 
-An act is a moment, somewhere between two times, at which an instance believed to lead. A reign is all the
+An act is a moment, between two noted times, at which an instance considered itself leader. A reign is all
 acts of one instance in one term.
 """
 
@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 EARLY = {"terminate", "cut", "half open", "restart", "crash"}
-"""Where the server may end a session sooner than after its lease. Through a pooler there is none to end."""
+"""Faults after which the server may end a session before its lease. Through a pooler no session ends."""
 
 
 @dataclass(slots=True)
@@ -21,22 +21,22 @@ class Reign:
     instance: str
     term: int
     first: float
-    """It had begun by then."""
+    """Time by which it had begun."""
     last: float
-    """It had not ended by then."""
+    """Time by which it had not ended."""
     acts: int = 1
 
 
 @dataclass(slots=True)
 class Notes:
-    """Of one process, read as it writes them."""
+    """Notes of one process, read while it writes them."""
 
     path: Path
     instance: str
     reigns: dict[int, Reign] = field(default_factory=dict)
     up: bool = False
     last: tuple[int, float] = (0, -math.inf)
-    """The term of the last act, and when that was."""
+    """Term and time of the last act."""
     order: list[int] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     _read: int = 0
@@ -78,14 +78,14 @@ class Disruption:
     at: float
     instance: str
     term: int
-    """Of whoever led, and was disrupted."""
+    """Term of the leader that was disrupted."""
     taken_over: float | None
-    """Seconds until somebody led in a later term."""
+    """Seconds until another leader of a later term acted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a transaction wrote that named its term: when it had done so, and when it wrote."""
+    """Write of a transaction that asserted its term: the times of the assertion and of the write."""
 
     instance: str
     term: int
@@ -136,7 +136,7 @@ def _overlaps(
 
 
 def widest_overlap(notes: Iterable[Notes], disruptions: Iterable[Disruption]) -> dict[str, float]:
-    """For each kind, for how long at most two believed to lead."""
+    """Return, for each kind of fault, the longest time for which two processes acted as leader."""
     ended = {(each.instance, each.term): each.kind for each in disruptions}
     reigns = [reign for each in notes for reign in each.reigns.values()]
     widest: dict[str, float] = {}
@@ -150,7 +150,7 @@ def widest_overlap(notes: Iterable[Notes], disruptions: Iterable[Disruption]) ->
 
 
 def _order(written: list[Effect]) -> Iterator[str]:
-    """Whatever was written in a term was written before anything of a later one."""
+    """Yield writes of a term that were made after a later term had begun to write."""
     latest: Effect | None = None
     for effect in written:
         if latest is not None and effect.term > latest.term and effect.began < latest.ended:

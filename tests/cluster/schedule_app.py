@@ -1,7 +1,7 @@
-"""Fifty schedules of a task that notes its runs, and worker processes that are there to be broken.
+"""Fifty schedules of a task that notes its runs, and worker processes for fault injection.
 
-Orders come on standard input, a line of JSON each; for each a worker is forked off that has everything
-imported. Who was born and who is gone is said on standard output. When the input ends, so do the workers.
+Orders arrive on standard input as lines of JSON. For each order a worker is forked after all imports.
+Starts and ends of workers are printed on standard output. The workers end with the input.
 
     {"number": 3, "dsn": "…", "notes": "…", "mutant": ["lock", …]}
 """
@@ -28,13 +28,13 @@ from rota.engine.worker import worker  # noqa: F401
 from rota.store import migrate  # noqa: F401
 
 AT_MOST = 30
-"""Ticks that are caught up with: no fault here lasts as long as that."""
+"""Ticks that are caught up; no fault in these tests lasts longer."""
 
 EVERY = (0.5, 0.6, 0.75, 0.8, 1.0, 1.1, 1.25, 1.5, 1.7, 2.0)
 
 
 def schedules() -> dict[str, dict[str, Any]]:
-    """Their names, and how they are defined."""
+    """Return the definitions of the schedules by name."""
     found: dict[str, dict[str, Any]] = {}
     for number in range(50):
         how: dict[str, Any] = {"overlap": "allow", "catch_up": "all", "at_most": AT_MOST}
@@ -59,7 +59,7 @@ def define(app: Rota) -> None:
 
 
 def count_looks(notes: Path) -> None:
-    """Note each look at what is due, and how many schedules it found: none, where another was faster."""
+    """Note each poll with the number of schedules it fired: 0 if another worker was faster."""
     file = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     fire = scheduling_fire.fire
 
@@ -85,7 +85,7 @@ async def work(order: dict[str, Any]) -> None:
         while True:
             try:
                 await app.work(concurrency=50)
-            except Exception as error:  # the server may be away when it starts
+            except Exception as error:  # the server may be unreachable at the start
                 logging.warning("it starts again: %s", error)
                 await asyncio.sleep(0.1)
             else:

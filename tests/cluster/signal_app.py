@@ -1,8 +1,10 @@
-"""The task that worker processes of these tests run: it waits, and notes all it hears in a file of its own.
+"""Task for the worker processes of these tests.
 
-python signal_app.py DSN FILE [CONCURRENCY]
+It waits for signals and notes them in a file per process.
 
-With SIGNAL_MUTANT the processes run a statement that was broken on purpose.
+    python signal_app.py DSN FILE [CONCURRENCY]
+
+With SIGNAL_MUTANT the processes use a statement that is broken on purpose.
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ NAMES = ("go", "on")
 END = 90
 
 MUTANTS = {
-    # Who lies down does not look whether it was said meanwhile.
+    # A suspending job does not check whether the signal has arrived meanwhile.
     "blind": ("job/suspend", " or said.at is not null", ""),
-    # Who lies down does not lock what it waits for.
+    # A suspending job does not lock the signal it waits for.
     "unlocked": (
         "signal/register_waits",
         "do update\n   set jobs = array(select distinct each.job from unnest(known.jobs || excluded.jobs)"
@@ -34,7 +36,7 @@ MUTANTS = {
 
 
 def number_of(n: int, name: str, who: int) -> int:
-    """What one of those who send says to a run: it can be told where it comes from, and for whom it is."""
+    """Return a payload that identifies the run, the signal and the sender."""
     return 100 * n + 10 * NAMES.index(name) + who
 
 
@@ -56,7 +58,7 @@ def define(app: Rota, note: Callable[[int, int], None]) -> None:
 
 
 def mutated(name: str) -> tuple[str, str]:
-    """The statement that a mutant breaks, and its text then."""
+    """Return the statement that a mutant breaks, and its broken text."""
     statement, there, instead = MUTANTS[name]
     text = query.load(statement, "rota")
     assert there in text, f"{statement} has changed: say anew what the mutant is"

@@ -1,7 +1,7 @@
-"""Six processes contend for one lock, while they are stopped for longer than it lasts.
+"""Six processes contend for one lock while some of them are stopped for longer than its TTL.
 
-The tokens of what they do under it never fall, nothing that two of them do overlaps, each loss is told. The
-long form of this, five minutes and every known mistake, is in `make proofs`.
+The tokens of their writes never fall, no writes of two processes overlap, and each loss is reported. `make
+proofs` runs the long form: five minutes and every mutant.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SECONDS = 300.0 if LONG else 6.0
 TTL = 1.0 if LONG else 0.6
 SOME = ("M6", "M7")
 ELSEWHERE = ("M12",)
-"""Found by what steps the clock."""
+"""Mutants that the tests with a stepped clock find."""
 
 
 @pytest.mark.timeout(120 + SECONDS)
@@ -34,7 +34,7 @@ async def test_six_contenders_act_one_at_a_time_and_are_told(
     print(dict(counts))
 
     assert found.said() == []
-    # It was not for nothing.
+    # The faults did happen.
     least = SECONDS / 6
     assert counts["acquisitions"] >= 5 * least
     assert min(counts["effects"], counts["losses told"], counts["taken over"]) >= least
@@ -48,8 +48,10 @@ async def test_six_contenders_act_one_at_a_time_and_are_told(
 async def test_a_known_mistake_is_found(
     name: str, rota_server: DatabaseServer, tmp_path: Path
 ) -> None:
-    """A mistake shows only where a fault meets it: in a few seconds that may not happen; several times it
-    does."""
+    """A mutant fails only if a fault meets it.
+
+    That may not happen in a few seconds, so the contest is repeated.
+    """
     mutant, said = MUTANTS[name], []
     for turn in range(6):
         with rota_server.database() as dsn:

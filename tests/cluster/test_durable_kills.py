@@ -1,10 +1,10 @@
-"""A worker killed at every await of a function of ten steps, one process for each of them.
+"""A worker killed at every await of a function of ten steps, with one process for each place.
 
-All of them first, each in a queue of its own; then what is there is looked at; then one that lives
-finishes what was left. A step that writes through `ctx.transaction()` has had its effect once. Of the
-others exactly those are repeated whose code had had its effect and whose record was not written.
+First every job, in a separate queue, loses its worker. Then the stored state is recorded. Then a surviving
+worker finishes the jobs. A step that writes through `ctx.transaction()` has its effect once. Of the other
+steps exactly those are repeated whose code had its effect before the record was written.
 
-All places are a few hundred; `make test` takes a sample of them, `make proofs` all.
+There are a few hundred places; `make test` takes a sample and `make proofs` all of them.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ EVERY = os.environ.get("ROTA_TEST_LONG") == "1"
 AT_ONCE = 4
 SAMPLE = 31
 LEAST = {"own": 150, "scribe": 30, "exchange": 12}
-"""Places that there are at least: fewer, and they are not counted where they should be."""
+"""Least number of places on each code path; fewer mean that awaits are not counted where they should be."""
 
 TABLE = "create table effects (job bigint, step int, value text, token text)"
 
 
 class Executioner:
-    """Forks workers that die where they are told."""
+    """Process that forks workers which kill themselves at given places."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -50,7 +50,7 @@ class Executioner:
         self._reading = asyncio.create_task(self._read())
 
     async def run(self, **order: Any) -> int:
-        """A process with these orders; answers how it ended."""
+        """Fork a process with these orders; return its exit status."""
         number = next(self._numbers)
         gone = self._waiting[number] = asyncio.get_running_loop().create_future()
         self._say({"number": number, **order})
@@ -91,7 +91,7 @@ async def executioner() -> AsyncIterator[Executioner]:
 
 @dataclass(slots=True)
 class Left:
-    """What is there of a job: effects by step, and what was kept of it."""
+    """Stored state of a job: effects by step, and recorded steps."""
 
     written: dict[int, list[str]] = field(default_factory=dict)
     noted: dict[int, list[str]] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Left:
 
 
 class Trial:
-    """Jobs of which each is killed at a place of its own."""
+    """Jobs whose workers are killed at different places."""
 
     def __init__(self, dsn: str, directory: Path, task: str, steps: int, mutant: str = "") -> None:
         self.dsn = dsn
@@ -109,11 +109,11 @@ class Trial:
         self.task = task
         self._directory = directory
         self.jobs: dict[int, str] = {}
-        """Of those whose worker was killed: which, and where."""
+        """Code path and place of the kill, by job."""
         self.unreached: set[int] = set()
 
     async def run(self, places: dict[str, range]) -> dict[int, Left]:
-        """Kill all; answers what was left when the last was dead."""
+        """Kill all workers; return the state left when the last one was dead."""
         async with Rota(self.dsn) as app, executioner() as forks:
             tasks = define(app)
             task = {"ten": tasks[0], "threaded": tasks[1]}[self.task]
@@ -131,7 +131,7 @@ class Trial:
         return left
 
     async def _kill_along(self, forks: Executioner, task: Any, line: str, places: range) -> None:
-        """Until one comes to its end before it comes to its place."""
+        """Kill workers place after place, until a job ends before it reaches its place."""
         ahead = iter(places)
         over = False
 
@@ -153,7 +153,7 @@ class Trial:
         assert over, f"{line} has more places than were tried"
 
     async def _finish(self, forks: Executioner) -> None:
-        """Let a worker that lives take up what the dead have left."""
+        """Run a surviving worker until it has finished the jobs that the killed workers left."""
         queues = [*self.jobs.values()]
         order = self._order(queues, "finish")
         living = asyncio.create_task(forks.run(**order))
@@ -167,7 +167,7 @@ class Trial:
         return {"dsn": self.dsn, "queues": queues, "notes": file, "mutant": self.mutant}
 
     async def _say_late(self) -> None:
-        """Say what jobs wait for, once they do."""
+        """Send the signal that jobs wait for, once they wait."""
         statement = (
             "select rota.signal(job, 'late', to_json('so late'::text))"
             " from rota.sleeping where signals is not null"
@@ -178,7 +178,7 @@ class Trial:
                 await asyncio.sleep(0.05)
 
     async def look(self) -> dict[int, Left]:
-        """What there is of all that were killed."""
+        """Return the stored state of all jobs whose workers were killed."""
         found = {job: Left() for job in self.jobs}
         async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True) as asks:
             effects = await asks.execute("select job, step, value, token from effects")
@@ -201,7 +201,7 @@ class Trial:
         return found
 
     async def ends(self) -> dict[int, tuple[str, int, int, list[str]]]:
-        """How each ended: its state, its attempt, how often its worker was lost, its result."""
+        """Return state, attempt, number of lost workers and result of each job."""
         async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True) as asks:
             found = await asks.execute(
                 "select job, state::text, attempt, result::text,"
@@ -216,7 +216,7 @@ class Trial:
             }
 
     async def faults(self, left: dict[int, Left]) -> list[str]:
-        """What is not as it should be."""
+        """Return all differences from the expected state."""
         ends, after = await self.ends(), await self.look()
         return [
             f"{where}: {fault}"
@@ -235,7 +235,7 @@ def judge(
     lost: int,
     result: list[str],
 ) -> Iterator[str]:
-    """What is wrong with a job: what was there when its worker had died, what is there now, its end."""
+    """Yield the errors of a job, from its state after the kill, its state now and its outcome."""
     wanted = list(range(steps))
     if state != "succeeded" or len(result) != 1 + steps + (steps > EARLY) + (steps > LATE):
         yield f"{state} with {result}"
@@ -263,7 +263,7 @@ def judge(
             repeated = step in left.noted and step not in left.kept
             if len(noted) != 1 + repeated or noted[-1] != values[step]:
                 yield f"step {step} came to {values[step]}, and did {noted}"
-    # A death that a job alone was there for is an attempt; one when it was asleep, or over, is not.
+    # The loss of a worker counts as an attempt only if the job was running, not sleeping or finished.
     if attempt != 1 + lost or lost > 1 or (where.startswith("own") and lost == 0):
         yield f"attempt {attempt} after {lost} workers were lost with it"
 
@@ -281,7 +281,7 @@ async def test_killed_at_any_await_each_step_has_its_effect_once(
     rota_dsn: str, tmp_path: Path, task: str
 ) -> None:
     trial = Trial(rota_dsn, tmp_path, task, STEPS)
-    # Coprime to whatever repeats with the steps, so that a sample sees a bit of each.
+    # The stride is coprime to the period of the steps, so that a sample covers every part of a step.
     stride = 1 if EVERY else SAMPLE
     left = await trial.run({line: range(1, 2**40, stride) for line in LINES})
 

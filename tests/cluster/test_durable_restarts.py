@@ -1,7 +1,7 @@
-"""A run that is asleep outlives everything: its workers, its server, and the code next to it.
+"""A sleeping run survives restarts of its workers and its server, and a deploy of other code.
 
-Workers are `rota worker` in processes of their own, the server is one of the test's own, and a deploy is
-another text in the module's place.
+Workers are `rota worker` processes, the server belongs to the test, and a deploy replaces the text of the
+module.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ async def onboard(ctx: Context, user: str) -> list[str]:
     return told
 """
 
-# Another task takes something else, there is one more, and the function is written another way, before what
-# it has come to and after: it comes to the same things.
+# Another task has other parameters, a task is new, and the function is rewritten before and after its
+# sleep. It reaches the same steps in the same order.
 AFTER = """
 import logging
 from dataclasses import dataclass
@@ -102,7 +102,7 @@ ASLEEP = "select count(*) from rota.sleeping"
 
 
 class Site:
-    """Where an app is deployed: its module, its server, its workers."""
+    """Deployed app: its module, its server and its workers."""
 
     def __init__(self, directory: Path, server: LocalPostgres, dsn: str) -> None:
         self.server = server
@@ -119,7 +119,7 @@ class Site:
             **os.environ,
             "ROTA_DATABASE_URL": self.dsn,
             "PYTHONPATH": os.pathsep.join(path),
-            "PYTHONDONTWRITEBYTECODE": "1",  # two texts of one length and second are one to Python
+            "PYTHONDONTWRITEBYTECODE": "1",  # a stale .pyc matches by size and second
         }
         command = [sys.executable, "-m", "rota", "worker", "shop:app"]
         for _ in range(2):
@@ -130,7 +130,7 @@ class Site:
             )
 
     async def manned(self) -> None:
-        """These are there, and have looked for work."""
+        """Wait until these workers are registered and have polled for jobs."""
         pids = ",".join(str(each.pid) for each in self._workers)
         working = f"""
             select count(*) from rota.workers
@@ -172,7 +172,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 
 @asynccontextmanager
 async def begun(site: Site) -> AsyncIterator[tuple[Rota, Run[list[str]]]]:
-    """A run that has come to its sleep, by the code before."""
+    """Start a run on the old code and wait until it sleeps."""
     site.deploy(BEFORE)
     site.start_workers()
     async with Rota(site.dsn) as app:
@@ -187,7 +187,7 @@ async def begun(site: Site) -> AsyncIterator[tuple[Rota, Run[list[str]]]]:
 
 
 async def still_asleep(site: Site) -> None:
-    """Workers are there, and nothing has happened."""
+    """Assert that workers are active and the run has not moved."""
     await site.manned()
     assert await ask(site.dsn, ASLEEP) == (1,)
     assert await ask(site.dsn, EFFECTS) == (["welcome ada 1"],)
@@ -195,7 +195,7 @@ async def still_asleep(site: Site) -> None:
 
 async def test_a_sleeping_run_outlives_its_workers_its_server_and_a_deploy(site: Site) -> None:
     async with begun(site) as (app, run):
-        # All workers leave, and others come; all are killed, and others come.
+        # All workers are stopped and replaced, then killed and replaced.
         assert await asyncio.to_thread(site.stop_workers) == [0, 0]
         site.start_workers()
         await still_asleep(site)
@@ -203,13 +203,13 @@ async def test_a_sleeping_run_outlives_its_workers_its_server_and_a_deploy(site:
         site.start_workers()
         await still_asleep(site)
 
-        # The server is restarted, then dies.
+        # The server is restarted, then crashed.
         for immediately in (False, True):
             await asyncio.to_thread(site.server.restart, immediately=immediately)
             await until(site.dsn, ASLEEP, (1,), within=60)
             await still_asleep(site)
 
-        # Another version is deployed.
+        # Other code is deployed.
         assert await asyncio.to_thread(site.stop_workers) == [0, 0]
         site.deploy(AFTER)
         site.start_workers()
@@ -221,7 +221,7 @@ async def test_a_sleeping_run_outlives_its_workers_its_server_and_a_deploy(site:
         await clock.advance(timedelta(days=1))
         await until(site.dsn, EFFECTS, (["welcome ada 1", "remind ada 2"],), within=60)
 
-        # It waits for a signal: the same once more.
+        # The run waits for a signal: the same faults again.
         await until(site.dsn, ASLEEP, (1,), within=60)
         assert await asyncio.to_thread(site.stop_workers, signal.SIGKILL) == [-9, -9]
         await asyncio.to_thread(site.server.restart, immediately=True)
@@ -254,7 +254,7 @@ async def test_one_that_was_due_while_nobody_was_there_goes_on_when_somebody_is(
 async def test_one_whose_own_code_has_changed_is_set_aside_and_goes_on_with_the_right_code(
     site: Site,
 ) -> None:
-    """So that a deploy that does matter is seen to."""
+    """A deploy that changes the order of steps is detected."""
     async with begun(site) as (app, run):
         assert await asyncio.to_thread(site.stop_workers) == [0, 0]
         site.deploy(AFTER.replace("first = await tell(greeting)", 'first = await tell("hello")'))

@@ -1,4 +1,4 @@
-"""Flows whose jobs end in real processes at the same moment, with the window of the race held open."""
+"""Flows whose jobs finish in several processes at the same moment, with the race window held open."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 WORKERS = 8
 JOBS = WIDTH + 2
 
-# Every transaction that records outcomes stays open a little longer than it would.
+# Keeps every transaction that records outcomes open a little longer.
 SLOW_COMMIT = """
 create function public.linger() returns trigger language plpgsql as
 $$ begin perform pg_sleep(0.002); return null; end $$;
@@ -29,7 +29,7 @@ LOCK = "for update offset 0"
 
 @pytest.fixture
 def flow_fleet(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Fleet:
-    """Processes that run the flow of flow_app.py."""
+    """Fleet that runs the flow of flow_app.py."""
     monkeypatch.setattr("cluster.fleet.APP", Path(__file__).with_name("flow_app.py"))
     return fleet
 
@@ -83,14 +83,14 @@ async def test_eight_processes_strand_no_run_and_run_each_job_once(
 
 
 async def test_the_same_without_the_lock_strands_runs(rota_dsn: str, flow_fleet: Fleet) -> None:
-    """So that the test above is known to see it."""
+    """Mutant: shows that the test above can fail."""
     many = 100
     await prepare(rota_dsn, mutant=True)
     flow_fleet.start(rota_dsn, WORKERS, concurrency=4)
-    # All of them at once: one that is there before the others would have most runs to itself.
+    # Wait for all workers: the first one alone would run most of the jobs.
     await until(rota_dsn, "select count(*) from rota.workers", (WORKERS,), within=60)
     await start_runs(rota_dsn, many)
-    # Every part has run, and then nothing moves any more.
+    # Every part has run, and no job moves after that.
     await until(
         rota_dsn,
         "select count(*) from rota.outcomes join rota.jobs on id = job where task like 'fan.part%'",

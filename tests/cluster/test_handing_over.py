@@ -1,4 +1,4 @@
-"""Services after the kill of an instance: the survivor keeps them, and hands none to the dead one."""
+"""Services after the kill of an instance: the survivor keeps them and hands none over to the dead one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 SERVICES = ["filings", "halts", "articles", "research"]
 
-# The product's numbers, divided by four. A killed instance stays listed long after balancing may begin.
+# The default values divided by four. A killed instance stays listed long after balancing may begin.
 BALANCING = {"BEAT": 0.5, "LEASE": 6.0, "SETTLED": 1.0, "PRESENT": 0.75}
 
 
@@ -52,7 +52,7 @@ async def test_survivor_of_two_instances_keeps_every_service(
         return await loads() == [4]
 
     async def is_forgotten() -> bool:
-        """The dead instance's row has expired: it can be given nothing any more."""
+        """True if the row of the dead instance has expired, so that no service can be handed over to it."""
         rows = await ask("select count(*) from rota.instances where expires > rota.clock()")
         return rows == [(1,)]
 

@@ -1,4 +1,4 @@
-"""Whoever is killed or frozen leads no more, before anybody else does; and somebody does soon."""
+"""Killed and frozen leaders: the old leader stops acting before the new one begins, and that is soon."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pooler(rota_server: DatabaseServer) -> Iterator[Bouncer]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """A process that stands for election, and notes when it believes to lead."""
+    """Start a process that is a candidate and notes when it considers itself leader."""
     started = []
 
     def start(dsn: str) -> tuple[subprocess.Popen[bytes], Notes]:
@@ -95,7 +95,7 @@ async def test_one_that_is_frozen_is_replaced_after_its_lease_and_knows_when_it_
         await asyncio.sleep(0.5)
     notes.read()
     assert notes.last[1] < frozen + 0.05
-    # The server waits from when it heard of it last, which may be a fifth of the lease before.
+    # The server waits from the last message it received, which may be a fifth of the lease earlier.
     assert LEASE * 0.7 < elapsed < LEASE + 2
 
 

@@ -1,8 +1,8 @@
-"""One leads at a time, whatever is done to it: processes killed, frozen, cut off, a server restarted.
+"""One leader at a time under faults: processes killed, frozen and cut off, and the server restarted.
 
-Processes act as often as they can whenever they believe to lead. Afterwards it is looked at who acted when,
-in which term, and what was written in transactions that named their term. `make proofs` disturbs them some
-two hundred times, straight and through a pooler; `make test` a dozen.
+Processes act as often as they can while they consider themselves leader. Afterwards the test checks the
+times and terms of all acts, and the writes of transactions that asserted their term. `make proofs` injects
+some two hundred faults, directly and through a pooler; `make test` a dozen.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OFTEN = {
     "restart": 10,
     "crash": 10,
 }
-"""How often each, in the long form."""
+"""Number of faults of each kind in the long form."""
 
 FEW = {
     "ddd": ["kill", "freeze", "terminate", "half open", "stranded", "cut", "crash"],
@@ -45,7 +45,7 @@ FEW = {
     "dp": ["freeze", "black hole", "kill"],
 }
 MANY = ["dddd", "pppp", "dpdp"]
-"""A letter for each process: straight to the server, or through a pooler."""
+"""One letter for each process: d for direct, p through a pooler."""
 
 
 def plan() -> list[str]:
@@ -57,7 +57,7 @@ def plan() -> list[str]:
 async def wrong_in(there: Realm) -> list[str]:
     effects = await there.effects()
     there.close()
-    # What hangs on no session does not end with one.
+    # A leadership that does not depend on a session does not end with one.
     early = set() if there.pooled else EARLY
     return faults(there.notes, effects, there.disruptions, LEASE, TRUSTED_SHARE, early)
 
@@ -80,7 +80,7 @@ async def reign(directory: Path, ways: str, kinds: list[str]) -> None:
     async with realm(directory, ways, lease=LEASE) as there:
         for kind in kinds:
             await there.disrupt(kind)
-        # However slow it is, until there is something to look at.
+        # On a slow machine, wait until there are enough writes to check.
         async with asyncio.timeout(60):
             while len(await there.effects()) <= 5 * len(kinds):
                 await asyncio.sleep(0.05)
@@ -110,7 +110,7 @@ async def test_one_leads_at_a_time_whatever_befalls_it(tmp_path: Path, ways: str
 @pytest.mark.parametrize("mutant", MUTANTS if LONG else ["no trust window"])
 @pytest.mark.parametrize("ways", ["dd", "pp"] if LONG else ["dd"])
 async def test_a_known_mistake_is_found(tmp_path: Path, ways: str, mutant: str) -> None:
-    """Who believes for too long is caught when it wakes up and there is nobody to tell it."""
+    """A process that trusts its term for too long acts after it wakes up cut off from the server."""
     async with realm(tmp_path, ways, lease=LEASE, mutant=mutant) as there:
         await there.disrupt("stranded")
         wrong = await wrong_in(there)

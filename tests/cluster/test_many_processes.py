@@ -1,4 +1,4 @@
-"""Real processes on one database."""
+"""Many worker processes on one database."""
 
 from __future__ import annotations
 
@@ -54,14 +54,17 @@ async def test_eight_processes_handle_each_of_many_jobs_once(rota_dsn: str, flee
 async def test_a_server_killed_while_jobs_are_drained_loses_nothing(
     tmp_path: Path, fleet: Fleet
 ) -> None:
-    """kill -9 of the postmaster, three times, with fsync on: every job gets its one outcome."""
+    """The postmaster is killed with SIGKILL three times, with fsync on.
+
+    Every job gets exactly one outcome.
+    """
     server = LocalPostgres(tmp_path / "pg", profile="dev")
     dsn = server.start()
     try:
         async with producer(dsn) as app:
             await app.migrate()
         fleet.start(dsn, 2)
-        # One that starts while there is no server says so and ends, as it should.
+        # A worker that starts without a server exits with an error, so wait until both are active.
         await until(
             dsn, "select count(*) from rota.workers where state = 'active'", (2,), within=60
         )

@@ -1,7 +1,7 @@
-"""Jobs that sleep are rows and nothing else, and those due at one instant are taken up in batches.
+"""Sleeping jobs cost only rows, and jobs due at the same instant are woken in batches.
 
-A worker in a process of its own is watched from outside: its processor time, its memory, and what it asks
-the server. `pytest -s` prints the figures.
+A worker process is measured from outside: its processor time, its memory and its statements on the server.
+`pytest -s` prints the figures.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def doze(ctx: Context, n: int) -> int:
     return n
 """
 
-# As if they had been started and had come to their sleep.
+# Inserts jobs as if they had been started and had reached their sleep.
 LAY = """
 with begun as materialized (
     select nextval('rota.ids') as id, n from generate_series(1, %s) as n
@@ -55,7 +55,7 @@ insert into rota.sleeping (job, wake_at, priority, attempt, lost, queue, task)
 select id, rota.clock() + interval '1 day', 0, 1, 0, 'default', 'doze' from begun
 """
 
-# What happens to sleepers, by the server's own account: one row a statement.
+# Logs how many sleeping jobs each statement deletes.
 WATCH = """
 create table public.woken (at timestamptz default clock_timestamp(), jobs int);
 create function public.note_woken() returns trigger language plpgsql as
@@ -68,7 +68,7 @@ create trigger note_woken after delete on rota.sleeping referencing old table as
 """
 
 
-# All at the same time, and their steps say the same.
+# Makes all jobs and their steps due at the same time.
 DUE_SOON = """
 with soon as materialized (select now() + interval '5 s' as at),
 changed as (update rota.sleeping set wake_at = soon.at from soon)
@@ -77,7 +77,7 @@ update rota.steps set wake_at = soon.at from soon
 
 
 class Cost(NamedTuple):
-    """What a worker costs: transactions and processor time a second, and megabytes."""
+    """Cost of a worker: transactions and processor time per second, and megabytes."""
 
     transactions: float
     processor: float
@@ -92,7 +92,7 @@ class Cost(NamedTuple):
 
 @asynccontextmanager
 async def worker(dsn: str, directory: Path) -> AsyncIterator[int]:
-    """A process that works; answers its id."""
+    """Run a worker process; yield its pid."""
     (directory / "sleepers.py").write_text(MODULE)
     path = os.pathsep.join(filter(None, (str(directory), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "ROTA_DATABASE_URL": dsn, "PYTHONPATH": path}
@@ -111,13 +111,13 @@ async def worker(dsn: str, directory: Path) -> AsyncIterator[int]:
 
 
 async def cost(db: AsyncConnection[Any], pid: int) -> Cost:
-    """Of a worker, over a while in which nothing is to do."""
-    await asyncio.sleep(1)  # it comes to rest
+    """Measure a worker while it has no jobs to run."""
+    await asyncio.sleep(1)  # until it is idle
     at, used, asked = time.monotonic(), _processor(pid), await _transactions(db)
     await asyncio.sleep(WATCHED)
     passed = time.monotonic() - at
     return Cost(
-        (await _transactions(db) - asked - 2) / passed,  # two are ours
+        (await _transactions(db) - asked - 2) / passed,  # two of them are this test's
         (_processor(pid) - used) / passed,
         _megabytes(pid),
     )
@@ -185,7 +185,7 @@ async def test_ten_thousand_due_at_one_instant_are_taken_up_in_batches(
         await until(rota_dsn, "select count(*) from rota.sleeping", (DUE,), within=60)
         laid = time.monotonic() - began
 
-        # They lay down one after the other; let them be due at the same time.
+        # The jobs began to sleep one after the other; make them due at the same time.
         await db.execute(WATCH)
         await db.execute(DUE_SOON)
         await until(rota_dsn, "select count(*) from rota.outcomes", (DUE,), within=60)

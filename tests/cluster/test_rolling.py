@@ -1,4 +1,4 @@
-"""Rolling restarts behind a load balancer, under load: no request fails, no job is lost or done twice."""
+"""Rolling restarts behind a load balancer, under load: no request fails, no job is lost or run twice."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ RESTARTS = 100 if LONG else 5
 SERVE = ["rota", "serve", "orders:api", "--port", "{port}"]
 DRAIN = ["uvicorn", "orders:drained", "--port", "{port}"]
 PLAIN = ["uvicorn", "orders:api", "--port", "{port}"]
-"""The same API as people run it who know nothing of drains."""
+"""The same API without a graceful drain."""
 
-# As the guide says: two probes, 100 ms apart, and a second on top.
+# As in the guide: two probes, 100 ms apart, plus one second.
 LB_DELAY = 1.2
 SETTINGS = {"ROTA_DRAIN_DELAY": str(LB_DELAY), "ROTA_DRAIN_TIMEOUT": "10"}
 
 
 @dataclass
 class Rollout:
-    """Two instances, their load balancer, and clients that do not know of any of it."""
+    """Two instances and their load balancer during a rolling restart."""
 
     command: list[str]
     dsn: str
@@ -41,11 +41,11 @@ class Rollout:
     ports: list[int]
     instances: list[Instance]
     seen: list[list[str]]
-    """What each instance that was stopped answered to a probe, in order, from the signal on."""
+    """Answers of each stopped instance to readiness probes after the signal, in order."""
     told: list[float]
-    """When each of them was told to stop."""
+    """Time of the signal to each of them."""
     served: list[float]
-    """… and for how many seconds from then on it accepted connections."""
+    """Seconds after the signal for which it accepted connections."""
 
     def start(self, place: int) -> Instance:
         log = self.directory / "log"
@@ -62,11 +62,11 @@ class Rollout:
 
     @property
     def runs_of_each(self) -> list[int]:
-        """The numbers, once for each time the job's code ran."""
+        """Return the numbers of the jobs, once for each run of the job's code."""
         return [int(line) for line in (self.directory / "notes").read_text().split()]
 
     def restart(self, place: int, balancer: Balancer) -> int:
-        """One after the other: the next waits until this one has its place again. Answers its code."""
+        """Restart one instance and wait until the balancer uses it; return the exit code of the old one."""
         old = self.instances[place]
         self.told.append(time.monotonic())
         old.tell(signal.SIGTERM)
@@ -79,12 +79,12 @@ class Rollout:
 
 
 def since(told: list[float], failures: list[float]) -> list[float]:
-    """Of each request that failed, how long after a signal that was."""
+    """Return, for each failed request, the seconds since the last signal."""
     return [round(min(at - each for each in told if each <= at), 2) for at in failures]
 
 
 def probe(instance: Instance) -> list[str]:
-    """What it says of its readiness, until nobody answers; each word once."""
+    """Return the distinct readiness answers in order, until the instance accepts no connections."""
     said: list[str] = []
     while instance.process.poll() is None:
         try:
@@ -149,7 +149,7 @@ async def test_no_request_fails_and_no_job_is_lost_or_doubled(rollout: Rollout) 
     )
     assert clients.failed == 0, (clients.answers, since(rollout.told, clients.failures))
     assert accepted > RESTARTS * 50
-    # Before the socket closed, each time.
+    # Readiness failed before the socket closed, each time.
     assert {tuple(each[-2:]) for each in rollout.seen} == {("503", "closed")}
     assert min(rollout.served) > LB_DELAY
     if rollout.command is SERVE:
@@ -166,9 +166,9 @@ async def test_no_request_fails_and_no_job_is_lost_or_doubled(rollout: Rollout) 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("rollout", [PLAIN], ids=["contrast"], indirect=True)
 async def test_without_the_wrapper_requests_fail(rollout: Rollout) -> None:
-    """The contrast: the same restarts of the same API, by a server that hears the signal itself."""
+    """Contrast: the same restarts of the same API on a server that handles the signal itself."""
     clients, _ = await roll(rollout, 1)
 
     assert clients.failed > 0
-    # What readiness says then, nobody hears in time.
+    # The server closes before the load balancer can notice the failed readiness.
     assert max(rollout.served) < LB_DELAY

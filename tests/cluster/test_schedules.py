@@ -1,9 +1,9 @@
-"""Four processes, fifty schedules of about a second, and everything breaks: each tick exactly once.
+"""Four processes and fifty schedules of about a second, under faults: each tick starts exactly one run.
 
-Processes are killed and frozen, the server is restarted and crashed, its clock stepped back an hour and
-forward again, and in the end an hour ahead. Then there is quiet, and what was started is looked at: each
-tick that is due by the times of its schedule has one run, none is early by the database's clock, and those
-without a run are as many as the policy leaves out and the schedule says it missed.
+Processes are killed and frozen, the server is restarted and crashed, and its clock is stepped back an hour
+and forward again, and finally an hour ahead. When the faults have ended, the runs are checked. Each nominal
+tick has one run, and no run started early by the database's clock. Ticks without a run are exactly those
+that the policy leaves out and the schedule counts as missed.
 
 The clock is the server's own, stepped with libfaketime where that is installed.
 """
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 LONG = os.environ.get("ROTA_TEST_LONG") == "1"
 TICKS = 10_000 if LONG else 300
 BROKEN = 20.0 if LONG else 9.0
-"""Seconds of faults at a time."""
+"""Seconds of each period of faults."""
 FROZEN = 6.0 if LONG else 2.5
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -60,7 +60,7 @@ select count(distinct pid), count(*) filter (where pid <> before)
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A schedule as it is in the end."""
+    """Final row of a schedule."""
 
     name: str
     every: float | None
@@ -80,10 +80,10 @@ class Standing:
         return timedelta(seconds=int(self.cron[2]))
 
     def nominal(self) -> list[datetime]:
-        """All its ticks up to now: from its beginning until before the one that comes next."""
+        """Return all its nominal ticks, from its beginning up to but not including its next one."""
         tick = self.anchor + self.period
         if self.cron is not None:
-            # The column `created` would not do: it is read later, perhaps in the next second.
+            # The column `created` is read later, perhaps in the next second, so it cannot be used.
             tick = self.anchor.replace(microsecond=0)
             while tick <= self.anchor or tick.second % self.period.total_seconds():
                 tick += timedelta(seconds=1)
@@ -97,7 +97,7 @@ class Standing:
 def check(
     started: list[Any], standing: list[Standing], steps: list[tuple[datetime, timedelta]]
 ) -> list[str]:
-    """What is wrong with what was started, if anything."""
+    """Return the errors found in the runs."""
     wrong: list[str] = []
     runs: dict[tuple[str, datetime], list[int]] = defaultdict(list)
     for name, tick, run, at, state, *ran in started:
@@ -131,7 +131,7 @@ def check(
 
 
 SLACK = timedelta(seconds=5)
-"""What the clock showed at a step is known to this; nobody looks that seldom."""
+"""Uncertainty of the clock reading at a step; workers poll more often than that."""
 
 
 async def look(dsn: str) -> tuple[list[Any], list[Standing]]:
@@ -139,7 +139,7 @@ async def look(dsn: str) -> tuple[list[Any], list[Standing]]:
 
 
 async def settle(site: Site, crew: Crew) -> None:
-    """Quiet: what is due is seen to, then nothing more comes due, and all that was started ends."""
+    """Fire all due schedules, pause them, wait until every run has ended, and stop the workers."""
     await until(site.dsn, OVERDUE, (0,), within=60)
     await pause(site.dsn)
     await until(site.dsn, LEFT, (0,), within=60)
@@ -147,7 +147,10 @@ async def settle(site: Site, crew: Crew) -> None:
 
 
 async def pause(dsn: str) -> None:
-    """All of them, though the server may be away and mutants, which lock in no order, may be in the way."""
+    """Pause all schedules.
+
+    Retry if the server is unreachable or a mutant, which locks in no order, causes a deadlock.
+    """
     for _ in range(50):
         try:
             await rows(dsn, "update rota.schedules set state = 'paused' returning name")
@@ -173,7 +176,7 @@ async def _each_tick_once(where: Site, notes: Path) -> None:
             [[many]] = await rows(where.dsn, "select count(*) from rota.jobs")
             if many >= TICKS:
                 break
-        # Ahead for good: what is missed thereby is caught up with as far as the policy says.
+        # The clock stays ahead; missed ticks are caught up as far as the policy allows.
         await where.set_clock(HOUR)
         await asyncio.sleep(2)
         await settle(where, those)
@@ -189,7 +192,7 @@ async def _each_tick_once(where: Site, notes: Path) -> None:
     assert not wrong, "\n".join([f"{len(wrong)} things are wrong", *wrong[:20]])
     assert len(standing) == len(schedules())
     assert len(started) >= TICKS
-    # Or nothing was tried.
+    # The faults did happen.
     least = {"kills": 40, "freezes": 40, "restarts": 10} if LONG else {"kills": 3, "freezes": 2}
     for what, many in {"restarts": 2, "steps": 2, **least}.items():
         assert did[what] >= many, f"{what}: {did}"
@@ -202,7 +205,7 @@ async def _each_tick_once(where: Site, notes: Path) -> None:
 async def test_schedules_without_key_lock_and_comparison_are_found_out(
     rota_dsn: str, tmp_path: Path
 ) -> None:
-    """M9. Without faults: that several do it is enough."""
+    """Mutant M9. It needs no faults, only several workers."""
     with psycopg.connect(rota_dsn, autocommit=True) as connection:
         connection.execute(NO_KEY)
     async with crew(rota_dsn, tmp_path) as those:

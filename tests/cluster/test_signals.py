@@ -1,8 +1,8 @@
-"""Runs that wait for signals in real processes, while others send them, with the windows held open.
+"""Runs wait for signals in several processes while other sessions send them, with race windows open.
 
-Each run waits for two signals, one after the other, each of which two sessions send at the same moment:
-before it waits, after it has looked and before it has locked the signal, while it lies down, or when it
-sleeps. Whichever was first is what it hears: always, once, and no other.
+Each run waits for two signals, one after the other. Two sessions send each signal at the same moment:
+before the run waits, after it has checked and before it has locked the signal, while it suspends, or when
+it sleeps. The run always receives the first payload, once, and no other.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ SENDERS = 8
 
 LONG = os.environ.get("ROTA_TEST_LONG") == "1"
 RUNS = 2000 if LONG else 120
-"""How many runs are raced."""
+"""Number of runs."""
 
-# Who waits takes a little longer to lock the signal, and to commit when it has laid itself down; both can
-# be seen from outside, by the locks it holds meanwhile. Who sends takes longer, too.
+# Delays the waiting job before it locks the signal and before it commits its suspension. Advisory locks
+# show both windows to the test. The sender is delayed, too.
 SLOW = """
 create table public.laid (job bigint, wake_at timestamptz);
 create function public.linger() returns trigger language plpgsql as $$ begin
@@ -58,7 +58,7 @@ create constraint trigger lie after insert on rota.sleeping
 
 MOMENTS = ("before it waits", "before it locks", "lying down", "sleeping")
 
-# Whether a run is at the moment of this number, and whether it sleeps.
+# Returns whether a run is in the given window, and whether it sleeps.
 SEEN = """
 select exists (select from pg_locks
                 where locktype = 'advisory' and classid = %s::oid and objid = %s::oid and granted),
@@ -67,7 +67,7 @@ select exists (select from pg_locks
 
 START = "select run from rota.start(task => 'listen', args => json_build_object('n', %s::int))"
 
-# Somebody has waited for it before: the row is there.
+# An earlier wait has already created the row of the signal.
 EXPECTED = """
 with begun as materialized (
     select run from rota.start(task => 'listen', args => json_build_object('n', %s::int)))
@@ -76,7 +76,7 @@ select run, name, array[run] from begun, unnest(array['go', 'on']) as name
 returning run
 """
 
-# Who sleeps although it was said.
+# Counts jobs that sleep although their signal has arrived.
 LOST = """
 select count(*) from rota.sleeping
  where exists (select from rota.signals
@@ -89,25 +89,25 @@ QUIET = "select (select count(*) from rota.queued) + (select count(*) from rota.
 
 @pytest.fixture
 def signal_fleet(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Fleet:
-    """Processes that run the task of signal_app.py."""
+    """Fleet that runs the task of signal_app.py."""
     monkeypatch.setattr("cluster.fleet.APP", Path(__file__).with_name("signal_app.py"))
     return fleet
 
 
 @dataclass
 class Story:
-    """What was sent, and how it was answered."""
+    """Signals that were sent, and their answers."""
 
     start: str = START
     runs: dict[int, int] = field(default_factory=dict)
     sent: dict[int, dict[str, int]] = field(default_factory=dict)
     answers: Counter[str] = field(default_factory=Counter)
     met: Counter[str] = field(default_factory=Counter)
-    """At which moment runs were met."""
+    """Number of runs met in each window."""
 
 
 async def send_all(dsn: str, story: Story, numbers: list[int], seed: int) -> None:
-    """Start runs one after the other, and race each of them to where it waits."""
+    """Start runs one after the other and send their signals in random windows."""
     chance = random.Random(seed)
     async with (
         await AsyncConnection.connect(dsn, autocommit=True) as one,
@@ -127,7 +127,7 @@ async def send_all(dsn: str, story: Story, numbers: list[int], seed: int) -> Non
                 story.sent[n][name] = number_of(n, name, who)
 
         async def aim(run: int) -> None:
-            """Wait for one of the moments."""
+            """Wait until the run is in a random window."""
             moment = chance.choice(MOMENTS)
             if moment == "before it waits":
                 await asyncio.sleep(0.01 * chance.random())
@@ -154,7 +154,7 @@ async def race(dsn: str, many: int, story: Story) -> None:
     shares = [list(range(many))[each::SENDERS] for each in range(SENDERS)]
     await asyncio.gather(*(send_all(dsn, story, share, seed) for seed, share in enumerate(shares)))
     assert len(story.runs) == many
-    # The second of two may come when the run is over already.
+    # The second of two signals may arrive after the end of the run.
     assert story.answers["sent"] == story.answers["known"] + story.answers["ended"] == 2 * many
 
 
@@ -178,7 +178,7 @@ async def test_eight_processes_lose_no_signal_and_hear_each_once(
 
     assert signal_fleet.stop() == [0] * WORKERS
     assert await ask(direct_dsn, LOST) == (0,)
-    # What was heard is what was sent, whenever it was asked for; each run came to its end once.
+    # Every run received the payloads that were stored, also on replay, and ended once.
     notes = signal_fleet.notes()
     values = {value for sent in story.sent.values() for value in sent.values()}
     ends = {100 * n + END for n in range(RUNS)}
@@ -186,7 +186,7 @@ async def test_eight_processes_lose_no_signal_and_hear_each_once(
     assert {notes[end] for end in ends} == {1}
     wanted = {story.runs[n]: [sent[name] for name in NAMES] for n, sent in story.sent.items()}
     assert await results(direct_dsn) == wanted
-    # The windows were hit: signals were there before, came while a run lay down, and woke sleepers.
+    # The windows were hit: signals arrived before the wait, during the suspension and during the sleep.
     [laid, early, looked] = await ask(
         direct_dsn,
         "select (select count(*) from public.laid), count(*) filter (where jobs = '{}'),"
@@ -223,8 +223,8 @@ async def test_the_same_without_the_lock_or_the_look_loses_signals(
     monkeypatch: pytest.MonkeyPatch,
     mutant: str,
 ) -> None:
-    """So that the test above is known to see it."""
-    mutated(mutant)  # says if it is none any more
+    """Mutants: they show that the test above can fail."""
+    mutated(mutant)  # fails if the statement no longer contains the text
     monkeypatch.setenv("SIGNAL_MUTANT", mutant)
     await prepare(direct_dsn)
     signal_fleet.start(rota_dsn, WORKERS, concurrency=4)
@@ -242,7 +242,7 @@ async def test_the_same_without_the_lock_or_the_look_loses_signals(
 async def test_a_signal_that_comes_when_the_time_is_up_is_heard_or_it_is_not(
     rota_dsn: str, direct_dsn: str, signal_fleet: Fleet
 ) -> None:
-    """But the run goes on, once; timers of eight processes and the sender wake it at the same moment."""
+    """In both cases the run continues once, although eight timers and the sender wake it together."""
     many = 100
     await prepare(direct_dsn)
     signal_fleet.start(rota_dsn, WORKERS, concurrency=20)
@@ -269,10 +269,10 @@ async def test_a_signal_that_comes_when_the_time_is_up_is_heard_or_it_is_not(
         )
         runs: dict[int, int] = dict(await cursor.fetchall())
         await until(direct_dsn, "select count(*) from public.laid", (many,), within=60)
-        # Each at the time at which its own wait is over, give or take.
+        # Each signal is sent about when the run's wait times out.
         cursor = await connection.execute(
-            "select job, extract(epoch from wake - clock_timestamp())::float8 from public.laid"
-            " order by wake"
+            "select job, extract(epoch from wake_at - clock_timestamp())::float8 from public.laid"
+            " order by wake_at"
         )
         due = await cursor.fetchall()
         began = time.monotonic()

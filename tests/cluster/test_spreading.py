@@ -1,4 +1,4 @@
-"""Services spread over processes: as evenly as they can, quickly, and then they stay where they are.
+"""Services spread over processes: evenly, quickly, and stable afterwards.
 
 For `make proofs`; `make test` has tests/coord/test_spreading.py.
 """
@@ -34,13 +34,13 @@ def fleet(tmp_path: Path, rota_dsn: str) -> Iterator[Monitors]:
 
 
 class Look:
-    """Who leads what."""
+    """Queries on the leaders of the services."""
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
 
     async def loads(self, fleet: Monitors) -> dict[int, int]:
-        """How many services each process runs that lives."""
+        """Return how many services each living process runs."""
         counts = Counter(pid for _, pid, _ in await self.rows())
         return {each.pid: counts[each.pid] for each in fleet.living}
 
@@ -52,7 +52,7 @@ class Look:
             return await found.fetchall()
 
     async def until_even(self, fleet: Monitors, wanted: list[int], within: float) -> float:
-        """Wait until those that live run so many; answers how long it took."""
+        """Wait until the living processes run these numbers of services; return the seconds it took."""
         began = now()
         loads: dict[int, int] = {}
         while sorted(loads.values()) != wanted:
@@ -98,4 +98,4 @@ async def test_they_spread_stay_and_spread_again_when_one_dies(
     assert max(gaps) < 5
     stayed = {name: term for name, _, term in await look.rows() if name not in lost}
     moved = [name for name, _, term in before if name in stayed and stayed[name] != term]
-    assert len(moved) <= 1  # who lives is disturbed as little as possible
+    assert len(moved) <= 1  # the surviving instances keep their services

@@ -1,5 +1,6 @@
-"""Two servers as they are run, `rota worker` with a log each, one database and one schedule: over a hundred
-ticks each execution appears in exactly one of the logs.
+"""Two `rota worker` processes with a log each, one database and one schedule.
+
+Over a hundred ticks, each execution appears in exactly one of the logs.
 """
 
 from __future__ import annotations
@@ -80,6 +81,6 @@ async def test_each_execution_appears_in_exactly_one_of_two_logs(
     ticks = sorted(one + two)
     assert len(ticks) == TICKS
     assert {b - a for a, b in pairwise(ticks)} == {timedelta(seconds=EVERY)}
-    # Both had a part in it: else one would have been enough.
+    # Both workers executed ticks; otherwise the test would prove nothing.
     assert min(len(one), len(two)) >= 5
     assert await ask(rota_dsn, "select count(distinct pid) from rota.ticks") == (2,)

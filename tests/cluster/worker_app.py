@@ -1,6 +1,8 @@
-"""The app that worker processes of these tests run: it notes each execution in a file of its own.
+"""App for the worker processes of these tests.
 
-python worker_app.py DSN FILE [CONCURRENCY]
+Each process notes its executions in its own file.
+
+    python worker_app.py DSN FILE [CONCURRENCY]
 """
 
 from __future__ import annotations

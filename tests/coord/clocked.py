@@ -1,8 +1,8 @@
-"""A process whose wall clock is stepped while it holds a lock, or wants one that somebody else holds.
+"""Process with a wall clock that the test steps while the process holds a lock or tries to acquire one.
 
-python -m coord.clocked DSN hold|want TTL [MUTANT]
+    python -m coord.clocked DSN hold|want TTL [MUTANT]
 
-Says, a line of JSON each, what its clocks and its lock say, until it is told to end.
+Prints lines of JSON with its clock readings and the state of its lock until it is stopped.
 """
 
 from __future__ import annotations

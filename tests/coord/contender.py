@@ -1,9 +1,9 @@
-"""Processes that contend for one lock, do things under it, and note what they are told, each in a file.
+"""Processes that contend for one lock, write under it and log every event, each to its own file.
 
-python -m coord.contender DSN DIRECTORY COUNT SECONDS TTL SEED [MUTANT]
+    python -m coord.contender DSN DIRECTORY COUNT SECONDS TTL SEED [MUTANT]
 
-Forks COUNT of them, with everything imported, and says their pids. Each ends by itself after SECONDS, and
-all end with the process that made them.
+Forks COUNT contenders after all imports and prints their pids. Each contender ends after SECONDS, and all
+of them end with the parent process.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ class Contender:
                 await self._believe(lock, self._chance.uniform(0, 0.3) * self._ttl)
                 long = self._chance.random() < 0.3
                 await self._act(lock, connection, self._ttl * (1.3 if long else 0.1))
-            # Some go on although they are told: what they do is refused.
+            # Half of the bodies ignore the loss; the fence refuses their writes.
             stubborn = self._chance.random() < 0.5
             if self._chance.random() < 0.3:
                 await self._believe(lock, 3 * self._ttl, stubborn)
 
     async def _believe(self, lock: Lock, seconds: float, stubborn: bool = True) -> None:
-        """Go on for a while, and note until when it was believed that the lock is held."""
+        """Poll `lock.held` for `seconds` and note the last time at which it was true."""
         until = time.monotonic() + seconds
         believed = 0.0
         while time.monotonic() < until and (stubborn or not lock.lost.is_set()):

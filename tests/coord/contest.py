@@ -1,13 +1,12 @@
-"""Processes contend for one lock, are stopped for longer than it lasts and have it taken away by hand; then
-everything they did and were told is held against what the database saw.
+"""Contest for one lock between processes that are frozen past its TTL or lose it to an operator.
 
-What is claimed:
+Their logs are compared with the audit tables in the database. These properties are checked:
 
-    tokens rise     each hold has a larger token than those before it, and so has what is done under it
-    alone           nothing that two bodies did under the fence overlaps in time
-    told            no body left its block without being told that its lock had passed to somebody else
-    told in time    who was robbed heard of it by the next renewal
-    believed        nobody believed to hold it when somebody else already did
+    tokens rise     each hold has a larger token than every earlier one, and so have the writes under it
+    alone           no two bodies have writes under the fence that overlap in time
+    told            no body left its block without a report that another holder had taken the lock
+    told in time    a holder that lost the lock to an operator got the report by the next renewal
+    believed        no process reported the lock as held while another process already held it
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from coord.contender import NAME
 TESTS = Path(__file__).parent.parent
 
 SLACK = 0.5
-"""Seconds that a busy machine may take to let somebody have a turn."""
+"""Seconds that a busy machine may delay a process."""
 
 AUDIT = """
 create table public.effects (
@@ -80,12 +79,12 @@ class Effect:
     began: float
     ended: float
     largest: int | None
-    """Of all tokens under which something had been done when this was."""
+    """Largest token of all writes that were committed before this one."""
 
 
 @dataclass(slots=True)
 class Contest:
-    """What came of one."""
+    """Logs of the processes and audit rows of one contest, with the checks on them."""
 
     ttl: float
     lines: list[Line] = field(default_factory=list)
@@ -95,7 +94,10 @@ class Contest:
 
     @property
     def counts(self) -> Counter[str]:
-        """What happened how often, so that a contest without any of it is known to show nothing."""
+        """Return how often each event happened.
+
+        A contest in which one is missing proves nothing about it.
+        """
         seen = Counter(line.what for line in self.lines)
         ends = Counter(what for _, _, what in self.holds)
         return Counter(
@@ -193,7 +195,7 @@ async def contest(
     mutant: str = "",
     count: int = 6,
 ) -> Contest:
-    """Have one."""
+    """Run a contest and collect its logs and audit rows."""
     directory.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240 - nothing else goes on yet
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as db:
         await db.execute(AUDIT.encode())
@@ -237,7 +239,7 @@ async def _disturb(
     robbed: float,
     chance: random.Random,
 ) -> list[Stop]:
-    """Stop whoever holds it, mostly, and take it away now and then."""
+    """Mostly stop the holder, sometimes another process, and now and then release the lock by force."""
     until = time.monotonic() + seconds
     stops: list[Stop] = []
     stopping: set[asyncio.Task[None]] = set()
@@ -259,7 +261,7 @@ async def _disturb(
         holder, what = (found[0][0] if found else None), chance.random()
         stopped = {task.get_name() for task in stopping}
         if holder is not None and what < robbed and str(holder) not in stopped:
-            with suppress(psycopg.errors.LockNotAvailable):  # a transaction relies on it
+            with suppress(psycopg.errors.LockNotAvailable):  # a transaction has asserted it
                 await db.execute("select rota.release_lock(%s, 0, 'driver')", (NAME,))
             continue
         pid = holder if holder is not None and what < 0.8 else chance.choice(pids)

@@ -1,6 +1,8 @@
-"""A process that forks while it holds a lock: parent and child say what they believe.
+"""Process that forks while it holds a lock.
 
-python forker.py DSN TTL
+Parent and child print the lock's state as each of them sees it.
+
+    python forker.py DSN TTL
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ def main(dsn: str, ttl: float) -> None:
             say(held=held, told=told, free=free, other=other.held)
         os._exit(0)
     _, status = os.waitpid(pid, 0)
-    time.sleep(2 * ttl)  # it is renewed all the while
+    time.sleep(2 * ttl)  # longer than the TTL: the parent still renews it
     say(child=os.waitstatus_to_exitcode(status), held=lock.held, token=lock.token)
     lock.release()
     say(released=True)

@@ -1,4 +1,4 @@
-"""A process that holds a lock and says, a line of JSON each, what it is told about it.
+"""Process that holds a lock and prints, as lines of JSON, the state of the lock as it sees it.
 
 python holder.py DSN TTL [MUTANT]
 """
@@ -15,11 +15,11 @@ from rota import Rota
 from rota.errors import LockLost
 
 PAUSE = 0.6
-"""Seconds in which this process had no turn: it was stopped."""
+"""Seconds between two loop turns that show that the process was stopped."""
 
 
 LONGEST = 60.0
-"""Seconds after which whoever started it has forgotten it."""
+"""Seconds after which the process ends by itself, if the test did not end it."""
 
 
 def say(**what: Any) -> None:
@@ -29,7 +29,7 @@ def say(**what: Any) -> None:
 def main(dsn: str, ttl: float) -> None:
     app = Rota(dsn)
     lock = app.lock("invoices", ttl=ttl, label="holder").sync.acquire()
-    # Before it says so: who hears it may stop it at once.
+    # Read the clock before the first line: the test may stop the process as soon as it reads the line.
     began = before = time.clock_gettime(time.CLOCK_MONOTONIC)
     say(token=lock.token, pid=os.getpid(), held=lock.held)
     while before - began < LONGEST:
@@ -37,7 +37,7 @@ def main(dsn: str, ttl: float) -> None:
         if now - before > PAUSE:
             break
         before = now
-    # The first thing after waking up: this thread has gone on where it was, and no other has had a turn.
+    # The first statement after SIGCONT: no other thread has run yet, so `held` must follow from the clock.
     held = lock.held
     say(held=held, slept=now - before)
     try:

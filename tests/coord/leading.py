@@ -1,4 +1,4 @@
-"""What tests of leaders look at, past whatever is in between."""
+"""Helpers for leader tests. They query the database directly, past any proxy or pooler."""
 
 from __future__ import annotations
 
@@ -25,19 +25,22 @@ async def ask(dsn: str, text: str, *params: Any) -> list[tuple[Any, ...]]:
 
 
 async def seats(dsn: str) -> list[int]:
-    """The sessions that have one, once for each that they have."""
+    """Return the backend pids that hold a session lock, once for each lock held."""
     return [pid for (pid,) in await ask(dsn, SEATS)]
 
 
 async def vacated(dsn: str, within: float = 60) -> None:
-    """Wait until no session has one: it is given up in the turn that found the term to be over."""
+    """Wait until no session holds a session lock.
+
+    The elector releases it in the turn that finds the term ended.
+    """
     async with asyncio.timeout(within):
         while await seats(dsn):
             await asyncio.sleep(0.01)
 
 
 async def unseat(dsn: str) -> None:
-    """End the sessions that have a seat."""
+    """Terminate the sessions that hold a session lock."""
     await ask(dsn, f"select pg_terminate_backend(pid) from ({SEATS}) as seats")
 
 
@@ -48,6 +51,6 @@ async def until(true: Callable[[], Any], within: float = 60) -> None:
 
 
 async def elected(leader: Leader, within: float = 60) -> Term:
-    """Its term, when it has been elected; it stands."""
+    """Wait until this candidate is elected and return its term."""
     async with asyncio.timeout(within):
         return await leader.elected()

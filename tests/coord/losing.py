@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 async def take_away(app: Rota, name: str = "invoices") -> None:
-    """As an operator does, by hand."""
+    """Release the lock by force, as an operator does."""
     client = await app.open()
     async with client.database.connection() as connection:
         await connection.execute("select rota.release_lock(%s, 0, 'me')", (name,))
 
 
 def freeze(company: Coordinator, lock: Lock) -> None:
-    """Have nobody renew it, as if this process were frozen."""
+    """Stop renewing the lock, as if this process were frozen."""
     company.lock_renewals.remove(lock._require_lease())

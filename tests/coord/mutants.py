@@ -1,7 +1,9 @@
-"""Known mistakes about locks, as switches, in test code only. Something must find every one of them.
+"""Known mistakes in the lock code, as switches for tests.
 
-Each is made where the right thing is done: in the text of a statement as a process loads it, in a function
-of the database, or in a method. If what it changes is no longer there, it says so.
+A test must find each of them.
+
+Each mistake replaces the correct code where it is: in the text of a statement when a process loads it, in a
+database function, or in a method. Applying a mutant fails if the code it replaces no longer exists.
 """
 
 from __future__ import annotations
@@ -22,16 +24,16 @@ Changes = tuple[tuple[str, str], ...]
 class Mutant:
     what: str
     found_by: frozenset[str]
-    """Which of the claims in contest.py are then broken."""
+    """Properties of contest.py that this mistake breaks."""
     statements: Mapping[str, Changes] = field(default_factory=dict)
     functions: Mapping[str, Changes] = field(default_factory=dict)
     patch: Callable[[], None] = lambda: None
     robbed: float = 0.2
-    """How often it is taken away by hand instead of its holder being stopped, where it shows best."""
+    """Share of disturbances that release the lock by force instead of stopping its holder."""
 
 
 def apply(name: str) -> None:
-    """Make the mistake in this process."""
+    """Apply the mistake to this process."""
     from rota.store import query
 
     mutant, right = MUTANTS[name], query.load
@@ -46,7 +48,7 @@ def apply(name: str) -> None:
 
 
 async def prepare(name: str, dsn: str) -> None:
-    """Make the mistake in this database."""
+    """Apply the mistake to this database."""
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
         for function, changes in MUTANTS[name].functions.items():
             asked = f"select pg_get_functiondef('rota.{function}'::regproc)"
@@ -56,14 +58,14 @@ async def prepare(name: str, dsn: str) -> None:
 
 
 def _believe() -> None:
-    """Believe in a lock until somebody says that it is lost."""
+    """Trust a lease until a loss is reported, without checking the clock."""
     from rota.coord.lease import Lease
 
     Lease.is_held = lambda self: not self.is_ended and self._lost_reason is None  # type: ignore[method-assign]
 
 
 def _own_clock() -> None:
-    """Have the clock of this machine say what has run out, and until when something is held."""
+    """Use this machine's wall clock for expiry in statements and for trusting a lease."""
     from rota.coord import lease_clock
     from rota.store import locks, query
 

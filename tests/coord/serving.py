@@ -1,4 +1,4 @@
-"""What tests of services have in common: what was heard, what was written, and how a term is taken away."""
+"""Helpers for service tests: recorded events, audit queries and ways to end a term."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rota.store.advisory_locks import LEADER
 
 
 def ran(app: Rota) -> list[ServiceRan]:
-    """Iterations that have ended in this app, from now on."""
+    """Return a list that collects every iteration that ends in this app from now on."""
     heard: list[ServiceRan] = []
     app.subscribe(lambda event: heard.append(event) if isinstance(event, ServiceRan) else None)
     return heard
@@ -27,7 +27,7 @@ async def until(condition: Callable[[], Any], within: float = 60) -> None:
 
 
 async def ask(app: Rota, query: str) -> list[tuple[Any, ...]]:
-    """On a connection of our own."""
+    """Run a query on a separate connection."""
     dsn = (await app.open()).database.dsn
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
         answer = await connection.execute(query.encode())
@@ -42,7 +42,7 @@ async def outcomes(app: Rota) -> list[str | None]:
 
 
 async def end_sessions(app: Rota) -> None:
-    """End the sessions that terms hang on, as an operator might."""
+    """Terminate the sessions that hold the session locks of terms, as an operator might."""
     await ask(
         app,
         "select pg_terminate_backend(pid) from pg_locks"
@@ -52,7 +52,7 @@ async def end_sessions(app: Rota) -> None:
 
 
 async def take_over(app: Rota) -> None:
-    """Another instance is elected, and whoever led has not noticed yet."""
+    """Elect another instance in the database, before the present leader notices."""
     await ask(
         app, "update rota.leaders set term = term + 1, instance = gen_random_uuid(), since = now()"
     )

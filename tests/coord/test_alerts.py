@@ -1,4 +1,4 @@
-"""What somebody should look at: noticed when it is so, open once over the fleet, and not for ever."""
+"""Alerts: raised when the condition begins, open once for the whole fleet, and cleared when it ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Sql = psycopg.AsyncConnection[Any]
 
 
 async def rows(sql: Sql) -> list[tuple[str, str, bool]]:
-    """Every alert there ever was: its kind, what it is about, and whether it is open."""
+    """Return kind, subject and open state of every alert ever raised, in order."""
     cursor = await sql.execute("select kind, subject, cleared is null from rota.alerts order by id")
     return await cursor.fetchall()
 
@@ -105,13 +105,13 @@ async def test_a_lock_of_which_there_is_nothing_to_say_costs_nothing(
 
     monkeypatch.setattr(company.alerts, "renew", turned)
     async with rota_app.lock("invoices", ttl=SHORT):
-        await asyncio.sleep(0.75 * SHORT)  # it is renewed twice
+        await asyncio.sleep(0.75 * SHORT)  # long enough for two renewals
 
     assert asked == []
     assert company.alerts.next_expiry() == company.alerts.due_at() == float("inf")
 
 
-# Renewals that fail
+# Failing renewals
 
 
 async def test_renewals_that_fail_are_told_before_it_is_lost_and_over_once_it_is_renewed(
@@ -171,7 +171,7 @@ async def test_a_lock_that_ran_out_stays_an_alert_until_somebody_has_it_again(
 async def test_one_that_has_been_given_back_late_had_run_out_all_the_same(
     rota_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever was frozen may come to its end before the thread that keeps it comes to anything."""
+    """A frozen holder may reach its release before the renewal thread runs."""
     company = (await rota_harness.app.open()).coordinator
     monkeypatch.setattr(company.renewal_thread, "wake_threadsafe", lambda: None)
     lock = await rota_harness.app.lock("invoices", ttl=0.2).acquire()
@@ -183,7 +183,7 @@ async def test_one_that_has_been_given_back_late_had_run_out_all_the_same(
     await rota_harness.wait_for_event(AlertRaised, kind=RENEWALS_FAIL, timeout=60)
 
 
-# What cannot be
+# Impossible states
 
 
 async def test_a_token_that_two_hold_is_told(rota_harness: Harness, sql: Sql) -> None:
@@ -197,7 +197,10 @@ async def test_a_token_that_two_hold_is_told(rota_harness: Harness, sql: Sql) ->
         await rota_harness.wait_for_event(AlertCleared, kind=TOKEN_TWICE, timeout=60)
 
     assert raised.kind == TOKEN_TWICE
-    assert f"(token {lock.token}) is held by somebody else as well" in raised.message
+    assert (
+        f"(token {lock.token}) is also held by another instance, under the same token"
+        in raised.message
+    )
 
 
 async def test_one_that_was_taken_away_by_hand_is_no_such_thing(
@@ -210,7 +213,7 @@ async def test_one_that_was_taken_away_by_hand_is_no_such_thing(
     assert not [each for each in rota_harness.events if isinstance(each, AlertRaised)]
 
 
-# Leaders that flap
+# Flapping leaders
 
 
 async def test_a_leader_that_flaps_is_told_once_however_many_notice(
@@ -252,7 +255,7 @@ async def until_it_says(sql: Sql, message: str) -> None:
             await asyncio.sleep(0.01)
 
 
-# What is no longer so
+# Clearing alerts
 
 HELD = "gen_random_uuid()"
 

@@ -1,6 +1,6 @@
-"""Rows that are written once, on a connection of the user's.
+"""Rows inserted once, on the user's own connection.
 
-What is his goes past a pooler here: drivers prepare as they like.
+These tests connect past the pooler, because drivers prepare statements in their own ways.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def stored(db: Db) -> list[tuple[Any, ...]]:
     return await cursor.fetchall()
 
 
-# On every kind of connection
+# Every kind of connection
 
 
 async def with_psycopg_async(app: Rota, dsn: str) -> list[Inserted]:
@@ -171,7 +171,7 @@ async def test_it_commits_and_rolls_back_with_whatever_else_is_done(
 async def test_of_two_who_come_with_the_same_rows_each_is_new_to_one(
     rota_app: Rota, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A row at a time, from either end, in transactions that overlap: and yet they do not deadlock."""
+    """Overlapping transactions insert the same rows one at a time, in opposite orders, without deadlock."""
     monkeypatch.setattr(insert_once, "MAX_ROWS", 1)
 
     async def bring(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -263,7 +263,7 @@ async def test_nothing_is_sent_for_no_rows(rota_app: Rota) -> None:
 
 
 async def test_many_rows_go_in_several_statements(rota_app: Rota, db: Db) -> None:
-    """More values than PostgreSQL takes parameters, in one transaction."""
+    """The rows have more values than PostgreSQL allows parameters; all statements share one transaction."""
     many = 22_000
     rows = [filing(number) for number in range(many)]
     async with db.transaction():
@@ -290,7 +290,7 @@ def test_a_statement_is_bounded_however_wide_its_rows() -> None:
     assert max(sizes) <= insert_once.MAX_VALUES
 
 
-# What is refused
+# Refusals
 
 
 async def test_without_a_unique_index_it_says_which_one_is_wanted(

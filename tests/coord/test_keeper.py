@@ -1,4 +1,4 @@
-"""What a program holds is kept, whatever the program does."""
+"""The renewal thread keeps locks held while the program is busy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def renewed(db: Db, name: str = "invoices") -> int:
     return rows[0][0] if rows else 0
 
 
-# What does not cost anybody a lock
+# Conditions that cost no lock
 
 
 async def test_a_blocked_event_loop(rota_app: Rota, rota_dsn: str) -> None:
@@ -57,7 +57,7 @@ async def test_a_pool_with_nothing_left(rota_dsn: str, db: Db) -> None:
 async def test_a_transaction_by_hand_on_one_of_them(
     rota_app: Rota, direct_dsn: str, db: Db
 ) -> None:
-    """It keeps that row locked for longer than the others last."""
+    """The open transaction keeps one lock row locked for longer than the TTL of the other locks."""
     async with AsyncExitStack() as stack:
         others = [
             await stack.enter_async_context(rota_app.lock(f"lock {number}", ttl=SHORT))
@@ -69,7 +69,7 @@ async def test_a_transaction_by_hand_on_one_of_them(
             await asyncio.wait_for(one.lost.wait(), 60)
             await asyncio.sleep(SHORT)
             assert all(each.held for each in others)
-        with pytest.raises(LockLost, match="could not be renewed in time"):
+        with pytest.raises(LockLost, match="expired before it could be renewed"):
             await one.release()
 
 
@@ -98,17 +98,17 @@ async def test_five_hundred_are_renewed_in_a_few_statements(
     await asyncio.gather(*(lock.release() for lock in held))
 
 
-# What does
+# Conditions that cost a lock
 
 
 async def test_code_that_lets_no_other_thread_run_sees_it_first_thing(rota_app: Rota) -> None:
-    """As a process that was stopped does: no thread has had a turn meanwhile, and none is needed."""
-    sleep = ctypes.PyDLL(None).usleep  # it keeps the interpreter to itself
+    """As in a stopped process, no other thread runs meanwhile, and `held` needs none."""
+    sleep = ctypes.PyDLL(None).usleep  # a PyDLL call keeps the GIL
     lock = await rota_app.lock("invoices", ttl=SHORT).acquire()
     assert lock.held
     sleep(int(2 * SHORT * 1e6))
     assert not lock.held
-    with pytest.raises(LockLost, match="could not be renewed in time"):
+    with pytest.raises(LockLost, match="expired before it could be renewed"):
         await lock.release()
 
 
@@ -118,7 +118,7 @@ async def test_code_that_lets_no_other_thread_run_sees_it_first_thing(rota_app: 
 async def test_a_renewal_that_meets_the_giving_back_tells_of_no_loss(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was on its way, and finds that the lock is not held: by then nobody wants it to be."""
+    """The renewal in flight finds the lock released. That is not a loss, because the holder released it."""
     heard: list[Event] = []
     rota_app.subscribe(heard.append)
     answers: Counter[str] = Counter()
@@ -143,7 +143,7 @@ async def test_a_renewal_that_meets_the_giving_back_tells_of_no_loss(
 
     async def give_back(*args: Any) -> Any:
         found = await right(*args)
-        may_go.set()  # given back, and its holder does not know yet
+        may_go.set()  # released in the database; the holder has no answer yet
         await gone.wait()
         await asyncio.sleep(0.05)
         return found

@@ -1,5 +1,8 @@
-"""What a program holds is kept, whatever the network does, as long as that can be; and lost on time when it
-cannot: before anybody else can have it."""
+"""The renewal thread during network outages.
+
+A short outage costs no lock. In a long one the holder reports the loss before another instance can acquire
+the lock.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from rota.testing import Proxy
 Db = AsyncConnection[tuple[Any, ...]]
 
 WAYS = ("drop", "reset", "hold")
-"""Nothing passes and nobody is told; connections break and none can be made; everything arrives later."""
+"""Data is dropped silently; connections are reset and none can be opened; all data is delayed."""
 
 
 def away(proxy: Proxy, how: str) -> None:
@@ -73,7 +76,7 @@ async def test_its_connection_being_terminated_again_and_again(direct_dsn: str, 
 
 
 async def test_an_outage_that_is_shorter_than_the_lock_lasts_costs_nothing(direct_dsn: str) -> None:
-    """At every point between two renewals, and in every way, many at once."""
+    """Every kind of outage begins at several points between two renewals, all at once."""
     ttl, outage, points = 3.0, 0.75, 4
 
     async def suffer(how: str, number: int) -> None:
@@ -92,16 +95,16 @@ async def test_an_outage_that_is_shorter_than_the_lock_lasts_costs_nothing(direc
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a lock was lost whose holder was cut off. Times are those of the database."""
+    """Loss of a lock whose holder was cut off. Times are the database's."""
 
     relied_on_until: datetime
     told: datetime
     acquired: datetime
-    """When somebody else had it."""
+    """Time at which another instance acquired the lock."""
     late: float
-    """Seconds after it was due that it was told."""
+    """Seconds between the end of trust and the report of the loss."""
     took: float
-    """Seconds from the beginning of the outage until its holder had left the block."""
+    """Seconds from the beginning of the outage until the holder left the block."""
     events: int
 
 
@@ -137,7 +140,7 @@ async def cut_off(direct_dsn: str, how: str, ttl: float) -> Ending:
         first = asyncio.create_task(body())
         await asyncio.sleep(0.3)
         second = await other.lock(how).acquire()
-        with pytest.raises(LockLost, match="could not be renewed in time"):
+        with pytest.raises(LockLost, match="expired before it could be renewed"):
             await first
         took = time.monotonic() - began
         [[acquired]] = await (
@@ -150,13 +153,13 @@ async def cut_off(direct_dsn: str, how: str, ttl: float) -> Ending:
         await second.release()
         until = lock._require_lease().trusted_until
         [(at, by_database)] = told
-        # When our clock said `before`, the database's had not come to `then` yet.
+        # At local time `before` the database's clock had not reached `then`, so this is an upper bound.
         latest = then + timedelta(seconds=until - before)
         return Ending(latest, by_database, acquired, at - until, took, len(heard))
 
 
 async def test_an_outage_that_is_longer_costs_it_on_time(direct_dsn: str) -> None:
-    """Nobody relies on it any more when somebody else can have it, and nothing brings it back."""
+    """The holder stops trusting the lock, for good, before another instance can acquire it."""
     ttl = 2.0
     for ending in await asyncio.gather(*(cut_off(direct_dsn, how, ttl) for how in WAYS)):
         print(ending)

@@ -1,6 +1,6 @@
-"""Leading under a name: one at a time, told when it begins and when it is over.
+"""Leader election: one leader at a time, with callbacks when a term begins and ends.
 
-All of this holds through a pooler, too.
+These tests also pass through a pooler.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def test_who_has_resigned_leaves_it_to_others_and_leads_again_if_there_is_
         term = await elected(leader)
         began = time.monotonic()
         await leader.resign()
-        await leader.resign()  # of what is not led there is nothing to resign
+        await leader.resign()  # resigning without a term does nothing
         again = await elected(leader)
         assert again.number == term.number + 1
         assert time.monotonic() - began > 0.6
@@ -125,7 +125,7 @@ def _ask_again(term: Term, asked: list[bool], over: threading.Event) -> None:
 async def test_an_election_that_fails_half_way_leaves_no_seat_taken(
     rota_app: Rota, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A session that sat down, and then was refused for another reason, would sit there for ever."""
+    """A session that took the session lock and then failed for another reason would keep it for ever."""
     right, failed = Elector._elect, 0
 
     async def fails(self: Elector, *given: object, **named: object) -> None:
@@ -165,7 +165,9 @@ async def test_who_does_not_stand_is_told_so(rota_app: Rota) -> None:
     leader = rota_app.leader("housekeeping")
     assert not leader.is_leader()
     await leader.resign()
-    with pytest.raises(RuntimeError, match="nobody stands for leader 'housekeeping' here"):
+    with pytest.raises(
+        RuntimeError, match="this instance is not a candidate for leader 'housekeeping'"
+    ):
         await leader.elected()
 
 
@@ -199,4 +201,4 @@ async def test_when_the_app_is_closed_what_it_led_is_taken_over_at_once(
         assert time.monotonic() - began < 3
         for leader in led:
             await leader.__aexit__(None, None, None)
-    assert "could not say so" not in caplog.text
+    assert "did not confirm it in time" not in caplog.text

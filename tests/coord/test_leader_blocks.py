@@ -1,4 +1,4 @@
-"""`async with leader.term()`: a block that is entered when elected, and cancelled when that is over."""
+"""`async with leader.term()`: a block that begins when elected and is cancelled when the term is lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = "housekeeping"
 
 
 async def take_away(dsn: str) -> None:
-    """Whoever leads finds out at the next look."""
+    """End the term in the database; the leader notices at its next poll."""
     await ask(dsn, "update rota.leaders set term = term + 1, instance = null, expires = null")
 
 
@@ -37,10 +37,10 @@ async def test_a_block_is_cancelled_when_its_term_is_lost(rota_app: Rota, direct
     await until(lambda: reached)
     await take_away(direct_dsn)
     with pytest.raises(
-        LeadershipLost, match="term 1 of leader 'housekeeping' was lost: the database says"
+        LeadershipLost, match="term 1 of leader 'housekeeping' was lost: the database reports"
     ):
         await asyncio.wait_for(leading, 60)
-    assert reached == ["inside", "cancelled, held: False, the database says that it is over"]
+    assert reached == ["inside", "cancelled, held: False, the database reports that it has ended"]
     await vacated(direct_dsn)
 
 
@@ -52,7 +52,9 @@ async def test_a_block_that_does_not_wait_is_told_at_its_end(
             await take_away(direct_dsn)
             while term.held:
                 time.sleep(0.01)  # noqa: ASYNC251 - blocks on purpose
-            assert not term.lost.is_set()  # the loop has not heard of it yet
+            assert (
+                not term.lost.is_set()
+            )  # the event loop was blocked and has not run the callback yet
 
     with pytest.raises(LeadershipLost, match="was lost"):
         await lead()
@@ -116,7 +118,7 @@ async def test_whoever_is_cancelled_from_outside_is_cancelled(
 async def test_whoever_is_cancelled_again_and_again_leads_no_more(
     rota_app: Rota, direct_dsn: str
 ) -> None:
-    """Resigning takes a round trip, for which somebody in a hurry does not wait."""
+    """Resigning takes a round trip; a second cancellation does not wait for it."""
     inside = asyncio.Event()
     leader = rota_app.leader(NAME)
 
@@ -257,7 +259,7 @@ async def test_a_block_open_when_the_app_is_closed_is_lost(rota_dsn: str) -> Non
 
 
 async def test_an_app_that_cannot_reach_its_database_stands_all_the_same() -> None:
-    """It is elected when the database is back."""
+    """The candidate is elected when the database is back."""
     async with Rota("postgresql://nobody@127.0.0.1:1/none") as app:
         leader = app.leader(NAME)
         with pytest.raises(TimeoutError):

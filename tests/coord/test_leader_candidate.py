@@ -1,4 +1,4 @@
-"""What one believes who stands for election: by the clock, whoever has noticed, and never once more."""
+"""Candidate's own view of its term: it ends by the clock, even unnoticed, and never revives."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def told() -> Told:
 def test_a_term_is_trusted_from_when_the_question_was_sent(clock: Clock, told: Told) -> None:
     candidate = told.candidate()
     sent = clock.now
-    clock.now += 1.5  # the answer took its time
+    clock.now += 1.5  # the answer is late
     assert candidate.begin_term(1, sent, LEASE, has_session_lock=True)
     assert (candidate.trusted_until, candidate.due_at) == (
         sent + TRUSTED_SHARE * LEASE,
@@ -92,7 +92,7 @@ def test_what_was_resigned_is_not_brought_back_by_an_answer(clock: Clock, told: 
     assert candidate.end_term(1, "", abstain_seconds=3.0)
     due = candidate.due_at
     assert not candidate.confirm_term(1, clock.now, LEASE)
-    # It still leaves it to the others.
+    # The candidate still abstains in favour of other candidates.
     assert candidate.due_at == due
     assert candidate.is_abstaining()
     candidate.make_due()

@@ -1,4 +1,7 @@
-"""Whoever is cut off leads no more, before anybody else does. A lease does not hang on a connection."""
+"""Loss of leadership: a leader that is cut off stops before another one begins.
+
+A term on a session lock ends with its connection; a lease does not depend on a connection.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ async def test_a_term_whose_session_was_ended_is_lost_at_once(direct_dsn: str) -
         await unseat(direct_dsn)
         await asyncio.wait_for(term.lost.wait(), 60)
         assert term.lost_reason == "the connection that held it was lost"
-        # And won again: there is nobody else.
+        # The same candidate wins again, because there is no other.
         assert (await elected(leader)).number == 2
         assert time.monotonic() - began < 1
 
@@ -57,7 +60,10 @@ async def test_a_term_whose_connection_was_cut_is_lost_at_once(direct_dsn: str, 
 async def test_a_term_that_cannot_be_confirmed_is_lost_by_the_clock(
     direct_dsn: str, pooler: Bouncer, between: str
 ) -> None:
-    """Nothing comes through any more, and nobody is told. The block ends before another begins."""
+    """The proxy drops all data silently.
+
+    The first leader's block ends before the second leader is elected.
+    """
     with Proxy(direct_dsn if between == "nothing" else pooler.before(direct_dsn)) as proxy:
         async with Rota(proxy.dsn) as app, Rota(direct_dsn) as other:
             inside, over = asyncio.Event(), asyncio.Event()
@@ -82,7 +88,7 @@ async def test_a_term_that_cannot_be_confirmed_is_lost_by_the_clock(
                 began = lease_clock.now()
                 assert over.is_set()
                 assert ended < began
-                # How long it may take to say goodbye, to nobody, is bounded.
+                # Resigning over a dead connection takes a bounded time.
                 with pytest.raises(LeadershipLost, match="was lost"):
                     await asyncio.wait_for(leading, 60)
                 await asyncio.to_thread(proxy.heal)
@@ -91,7 +97,7 @@ async def test_a_term_that_cannot_be_confirmed_is_lost_by_the_clock(
 async def test_whoever_waits_is_told_that_somebody_has_resigned(
     direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elector, "ELECTION_POLL_SECONDS", 60.0)  # nobody looks by himself
+    monkeypatch.setattr(elector, "ELECTION_POLL_SECONDS", 60.0)  # no candidate polls
     async with Rota(direct_dsn) as app, app.leader(NAME) as first:
         await elected(first)
         async with Rota(direct_dsn) as other, other.leader(NAME) as second:
@@ -122,7 +128,7 @@ async def test_through_a_pooler_a_broken_connection_costs_nothing(
                 await asyncio.sleep(0.5)
             assert leader.current is term
             assert term.held
-            # Nothing of a lease hangs on a session.
+            # A lease does not use a session lock.
             assert await seats(direct_dsn) == []
 
 

@@ -1,6 +1,6 @@
-"""Several who lead in one program: under many names, under one, in many loops. They share a connection.
+"""Several candidates in one program, under one or many names and in many loops, share a connection.
 
-All of this holds through a pooler, too.
+These tests also pass through a pooler.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rota.store import leaders
 async def test_several_of_one_name_in_one_program_lead_one_at_a_time(
     rota_app: Rota, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They share a session, in which a lock can be had twice."""
+    """They share a session, and one session can take the same session lock twice."""
     monkeypatch.setattr(elector, "ABSTAIN_SECONDS", 0.3)
     three = [rota_app.leader("housekeeping") for _ in range(3)]
     async with AsyncExitStack() as opened:
@@ -40,7 +40,7 @@ async def test_several_of_one_name_in_one_program_lead_one_at_a_time(
             await leading.resign()
     assert terms == [1, 2, 3, 4]
     async with asyncio.timeout(60):
-        # Who was being elected when it left gives its seat up with the next turn.
+        # A candidate that withdrew during its election releases the session lock in the next turn.
         while await seats(direct_dsn):
             await asyncio.sleep(0.02)
     async with Rota(direct_dsn) as other, other.leader("housekeeping") as last:
@@ -81,7 +81,7 @@ def test_a_leader_can_be_used_in_one_loop_after_another(rota_dsn: str) -> None:
 
     assert asyncio.run(lead()) == 1
     assert asyncio.run(lead()) == 2
-    # Whose loop is gone gives nothing back, but does not lead for ever.
+    # A candidate whose loop has ended releases nothing, but its term still ends.
     asyncio.run(lead_and_leave())
     assert asyncio.run(lead()) == 4
 
@@ -148,14 +148,17 @@ async def test_standing_by_for_thirty_names_is_one_turn_a_second(
         assert 2 <= len(turns) <= 6
         await until(lambda: len(turns) >= 4)
     gaps = [later - sooner for sooner, later in pairwise(turns)]
-    # Not in step with anybody, for long.
+    # The jitter keeps instances from polling in step for long.
     assert max(gaps) - min(gaps) > 0.01
 
 
 async def test_names_that_share_a_seat_are_led_all_the_same(
     rota_app: Rota, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One in four billion pairs of names does. Nobody else can lead under either meanwhile; that is all."""
+    """One in four billion pairs of names has the same key.
+
+    Other instances can then lead under neither name.
+    """
     monkeypatch.setattr(leaders, "session_lock_key", lambda name, schema: -7)
     async with rota_app.leader("a") as a, Rota(direct_dsn) as other:
         await elected(a)
@@ -173,7 +176,7 @@ async def test_names_that_share_a_seat_are_led_all_the_same(
 async def test_what_two_leases_of_one_program_come_to_is_the_shorter_one(
     rota_app: Rota, direct_dsn: str
 ) -> None:
-    """The server ends their session after the shorter one: nothing there may be trusted for longer."""
+    """The server ends the shared session after the shorter lease, so no term is trusted for longer."""
     async with rota_app.leader("long", lease=10) as long:
         await elected(long)
         [candidate] = (await rota_app.coordinator()).elector._candidates

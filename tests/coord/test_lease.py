@@ -1,4 +1,4 @@
-"""A hold as its holder sees it, by a clock that can be set."""
+"""Lease as its holder sees it, with a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TTL = 10.0
 
 
 class Clock:
-    """What `trust.now()` says."""
+    """Replacement for the lease clock."""
 
     def __init__(self) -> None:
         self.at = 1000.0
@@ -50,7 +50,7 @@ def test_a_renewal_counts_from_when_it_was_sent(clock: Clock) -> None:
     held = lease(clock)
     clock.at += 3
     sent = clock.at
-    clock.at += 2  # the answer took its time
+    clock.at += 2  # the answer is late
     held.extend(sent)
     assert held.trusted_until == pytest.approx(sent + lease_clock.trusted_seconds(TTL))
 
@@ -60,7 +60,7 @@ def test_an_answer_that_comes_too_late_revives_nothing(clock: Clock) -> None:
     held = lease(clock, told)
     clock.at += 3
     sent = clock.at
-    clock.at = held.trusted_until  # nobody has asked, nobody was told yet
+    clock.at = held.trusted_until  # expired, but neither checked nor reported yet
     held.extend(sent)
 
     assert not held.is_held()
@@ -98,7 +98,7 @@ def test_what_was_given_back_is_not_lost(clock: Clock) -> None:
 def test_whoever_was_told_no_is_never_told_yes_again(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is renewed at the very last moment: who does that has looked at the clock, and not yet acted."""
+    """The renewing thread has read the clock just before the expiry and has not extended the lease yet."""
     held = lease(clock)
     clock.at = held.trusted_until - 0.001
     looked, act = threading.Event(), threading.Event()

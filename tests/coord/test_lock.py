@@ -1,4 +1,4 @@
-"""A lock from the moment it is wanted to the moment it is given back."""
+"""Locks: acquisition, loss, cancellation, assertion and misuse."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_one_at_a_time_and_tokens_only_rise(rota_app: Rota) -> None:
 async def test_a_lock_that_is_held_is_refused_with_who_holds_it(rota_app: Rota) -> None:
     async with rota_app.lock("invoices", label="nightly"):
         assert await rota_app.try_lock("invoices") is None
-        with pytest.raises(Busy, match=r"'invoices' is held by this very process \(nightly\)"):
+        with pytest.raises(Busy, match=r"'invoices' is held by this process \(nightly\)"):
             await rota_app.lock("invoices", wait=0.1).acquire()
     lock = await rota_app.try_lock("invoices")
     assert lock is not None
@@ -58,7 +58,7 @@ async def test_what_is_short_is_two_statements_and_a_renewal_is_a_third(
         assert await cursor.fetchall() == [(1, None)]
 
 
-# Losing it
+# Loss
 
 
 async def test_what_was_taken_away_is_told(rota_app: Rota) -> None:
@@ -72,7 +72,7 @@ async def test_what_was_taken_away_is_told(rota_app: Rota) -> None:
             await asyncio.wait_for(lock.lost.wait(), 60)
             seen.append(lock.held)
 
-    with pytest.raises(LockLost, match="taken it away"):
+    with pytest.raises(LockLost, match="an operator released it"):
         await body()
     assert seen == [False]
     assert [type(each) for each in heard] == [LockAcquired, LockForfeited]
@@ -89,7 +89,7 @@ async def test_it_is_told_at_the_end_of_a_block_that_ends_before_anybody_noticed
         async with rota_app.lock("invoices"):
             await take_away(rota_app)
 
-    with pytest.raises(LockLost, match="taken it away"):
+    with pytest.raises(LockLost, match="an operator released it"):
         await body()
 
 
@@ -118,12 +118,12 @@ async def test_what_was_lost_can_be_taken_again_with_the_same_object(rota_app: R
         await asyncio.wait_for(lock.lost.wait(), 60)
         with pytest.raises(LockLost):
             await lock.release()
-        await lock.release()  # once is enough
+        await lock.release()  # a second release does nothing
     assert tokens == sorted(set(tokens))
 
 
 async def test_a_late_word_of_a_loss_is_not_about_the_next_hold(rota_app: Rota) -> None:
-    """The keeper has noticed, and its thread has not come to say so before the lock is taken anew."""
+    """The renewal thread reports the loss of the old lease only after the lock has been acquired again."""
     lock = await rota_app.lock("invoices", on_lost="cancel").acquire()
     company = await rota_app.coordinator()
     old = lock._require_lease()
@@ -138,7 +138,7 @@ async def test_a_late_word_of_a_loss_is_not_about_the_next_hold(rota_app: Rota) 
         assert lock.held
 
 
-# Cancelling the block
+# Cancellation of the block
 
 
 async def test_the_block_is_cancelled_if_that_is_wanted(rota_app: Rota) -> None:
@@ -163,7 +163,7 @@ async def test_a_block_that_takes_no_notice_of_being_cancelled_is_told_at_its_en
             try:
                 await asyncio.sleep(30)
             except asyncio.CancelledError:
-                await asyncio.sleep(0.01)  # and on it goes
+                await asyncio.sleep(0.01)  # swallows the cancellation
 
     with pytest.raises(LockLost):
         await body()
@@ -214,7 +214,7 @@ async def test_a_timeout_is_a_timeout_and_a_loss_is_a_loss(rota_app: Rota, where
     assert await rota_app.try_lock("invoices") is not None
 
 
-# Relying on it
+# Assertion
 
 
 async def test_an_assertion_keeps_the_lock_and_refuses_a_zombie(rota_app: Rota) -> None:
@@ -247,13 +247,13 @@ async def test_it_is_given_back_while_a_transaction_still_relies_on_it(rota_app:
         await lock.assert_held(connection)
         async with asyncio.timeout(60):
             await lock.release()
-        with pytest.raises(Busy, match="relied on by a transaction that is still open"):
+        with pytest.raises(Busy, match="asserted by an open transaction"):
             await rota_app.lock("invoices", wait=0).acquire()
     async with rota_app.lock("invoices", wait=0):
         pass
 
 
-# What cannot be
+# Misuse
 
 
 async def test_one_object_is_for_one_at_a_time(rota_app: Rota) -> None:
@@ -266,15 +266,15 @@ async def test_one_object_is_for_one_at_a_time(rota_app: Rota) -> None:
     with pytest.raises(RuntimeError, match="has not been acquired"):
         await lock.release()
     async with lock:
-        with pytest.raises(RuntimeError, match="has been entered already"):
+        with pytest.raises(RuntimeError, match="is already entered"):
             await enter()
-        with pytest.raises(RuntimeError, match="is held already"):
+        with pytest.raises(RuntimeError, match="is already held"):
             await lock.acquire()
         assert lock.held
     async with rota_app.lock("invoices"):
         taking = asyncio.create_task(lock.acquire())
         await asyncio.sleep(0.05)
-        with pytest.raises(RuntimeError, match="somebody takes lock 'invoices' already"):
+        with pytest.raises(RuntimeError, match="lock 'invoices' is already being acquired"):
             await lock.acquire()
     assert (await taking).held
     await lock.release()

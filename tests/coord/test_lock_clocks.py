@@ -1,7 +1,7 @@
-"""Only the database's clock decides: a client whose clock is put forward or back by hours changes nothing.
+"""Only the database's clock decides: stepping a client's wall clock by hours changes nothing.
 
-With libfaketime, which steps the clock of one process while it runs. The clock that goes on through a
-suspend (CLOCK_BOOTTIME) is left alone, as by anybody who sets a real clock.
+libfaketime steps the clock of one process while it runs. It leaves CLOCK_BOOTTIME alone, as a change of a
+real wall clock does.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from rota.errors import LockLost
 TESTS = Path(__file__).parent.parent
 STEPS = ("+0", "+3600", "-3600", "+3600", "+0")
 EACH = 0.5
-"""Seconds for which a step is left as it is."""
+"""Seconds between two steps of the clock."""
 
 TTL = 4.0
 HOUR = 3600
 
 
 def faketime() -> str:
-    """The library, where there is one; it is preloaded by its path."""
+    """Return the path of libfaketime, for LD_PRELOAD, or skip the test if it is not installed."""
     for directory in sorted(Path("/usr/lib").glob("*/faketime")):
         for name in ("libfaketimeMT.so.1", "libfaketime.so.1"):
             if (directory / name).exists():
@@ -41,7 +41,7 @@ def faketime() -> str:
 
 
 class Clocked:
-    """A process with a clock of its own, and what it said."""
+    """Process with its own wall clock, and the lines it printed."""
 
     def __init__(self, process: asyncio.subprocess.Process, clock: Path) -> None:
         self._process = process
@@ -61,14 +61,14 @@ class Clocked:
 
     async def step(self, steps: Sequence[str] = STEPS) -> None:
         for each in steps:
-            # Not written in place: it might be read while it is empty.
+            # A rename replaces the file at once, so that the process never reads it while it is empty.
             beside = self._clock.with_suffix(".new")
             beside.write_text(each)
             beside.rename(self._clock)
             await asyncio.sleep(EACH)
 
     def was_stepped(self) -> bool:
-        """Whether its wall clock did go forward and back by hours, and the one we trust did not."""
+        """True if its wall clock moved forward and back by hours and the trusted clock did not."""
         walls: list[float] = [later["wall"] - each["wall"] for each, later in pairwise(self.said)]
         trusted: list[float] = [
             later["trust"] - each["trust"] for each, later in pairwise(self.said)
@@ -114,7 +114,7 @@ async def clocked(dsn: str, what: str, directory: Path, mutant: str = "") -> Asy
 
 
 async def held_through(dsn: str, app: Rota, directory: Path) -> list[str]:
-    """Step the clock of who holds it, while another wants it. Answers what came of that."""
+    """Step the holder's clock while another instance tries to acquire the lock. Return the errors found."""
     wrong = []
     async with clocked(dsn, "hold", directory) as holder:
         stepping = asyncio.create_task(holder.step())
@@ -130,7 +130,7 @@ async def held_through(dsn: str, app: Rota, directory: Path) -> list[str]:
 
 
 async def wanted_through(dsn: str, app: Rota, directory: Path, mutant: str = "") -> list[str]:
-    """Step the clock of who wants it, while another holds it."""
+    """Step the clock of a waiting process while this one holds the lock. Return the errors found."""
     lock = await app.lock("invoices", ttl=TTL).acquire()
     async with clocked(dsn, "want", directory, mutant) as other:
         await other.step(STEPS[1:2] if mutant else STEPS)
@@ -160,5 +160,5 @@ async def test_who_wants_it_does_not_get_it_whatever_its_clock_says(
 async def test_a_clock_of_ones_own_is_found_out(
     rota_dsn: str, rota_app: Rota, tmp_path: Path
 ) -> None:
-    """M12: what is tested above can fail."""
+    """Mutant M12 uses the client's clock. The tests above find it, so they can fail."""
     assert await wanted_through(rota_dsn, rota_app, tmp_path, "M12") != []

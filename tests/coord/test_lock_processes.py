@@ -27,7 +27,7 @@ Db = AsyncConnection[tuple[Any, ...]]
 
 
 class Process:
-    """One that says lines of JSON."""
+    """Subprocess that prints lines of JSON."""
 
     def __init__(self, *command: object) -> None:
         self._process = subprocess.Popen(
@@ -66,7 +66,7 @@ async def test_what_a_killed_process_held_is_free_when_it_has_run_out(
     holder: Process, rota_app: Rota, db: Db
 ) -> None:
     said = await holder.says()
-    await asyncio.sleep(TTL / 2)  # renewed meanwhile
+    await asyncio.sleep(TTL / 2)  # long enough for a renewal
     waiting = asyncio.create_task(rota_app.lock("invoices").acquire())
     await asyncio.sleep(0.2)
     holder.send(signal.SIGKILL)
@@ -145,7 +145,7 @@ async def test_a_forked_child_is_not_taken_for_its_parent(rota_dsn: str, db: Db)
 async def test_a_process_that_ends_without_a_word_is_told_nothing_and_harms_nobody(
     rota_dsn: str, rota_app: Rota
 ) -> None:
-    """It had no time to give it back: it runs out."""
+    """The process exits without releasing the lock, so the lock expires."""
     code = (
         "import sys; from rota import Rota;"
         "app = Rota(sys.argv[1]); print(app.lock('invoices', ttl=1).sync.acquire().token, flush=True);"
@@ -160,7 +160,7 @@ async def test_a_process_that_ends_without_a_word_is_told_nothing_and_harms_nobo
 
 
 async def test_a_lock_is_lost_with_the_app_that_is_closed(rota_dsn: str, rota_app: Rota) -> None:
-    """And given back: nobody need wait until it has run out."""
+    """The lock is also released, so that waiting instances need not wait for its expiry."""
     app = Rota(rota_dsn)
 
     async def body() -> None:
@@ -177,6 +177,6 @@ async def test_a_lock_is_lost_with_the_app_that_is_closed(rota_dsn: str, rota_ap
 
     with pytest.raises(LockLost, match="the app was closed"):
         await body()
-    async with app.lock("invoices", wait=1):  # one can open it again
+    async with app.lock("invoices", wait=1):  # using the app opens it again
         pass
     await app.close()

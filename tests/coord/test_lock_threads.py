@@ -1,4 +1,4 @@
-"""Locks in threads, in several event loops, and in code that does not await."""
+"""Locks in threads, in several event loops and in sync code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_threads_have_it_one_at_a_time(app: Rota) -> None:
 
 
 async def test_it_is_had_inside_a_running_loop_too(app: Rota) -> None:
-    """Blocking it is; it goes on in a loop of its own."""
+    """The sync form blocks this loop, but it is renewed from a separate loop."""
     with app.lock("invoices", ttl=SHORT).sync as lock:
         await asyncio.sleep(SHORT)
         assert lock.held
@@ -58,7 +58,7 @@ def test_what_was_free_is_entered_as_it_is_and_by_one_alone(app: Rota) -> None:
     lock = app.lock("invoices").sync
     assert lock.try_acquire()
     with lock:
-        with pytest.raises(RuntimeError, match="has been entered already"):
+        with pytest.raises(RuntimeError, match="is already entered"):
             lock.__enter__()
         assert lock.held
     assert not lock.held
@@ -123,7 +123,7 @@ def test_a_loss_is_told_without_awaiting_too(app: Rota, direct_dsn: str) -> None
             if error is not None:
                 raise error
 
-    with pytest.raises(LockLost, match="taken it away"):
+    with pytest.raises(LockLost, match="an operator released it"):
         lock.release()
     with pytest.raises(LockLost):
         leave(None)

@@ -1,4 +1,4 @@
-"""Whoever waits for a lock gets it soon after it is free; whoever stops waiting does not have it."""
+"""Waiting for a lock: release wakes a waiting client, and a cancelled client does not keep the lock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def proxy(direct_dsn: str) -> Iterator[Proxy]:
 
 @pytest.fixture
 async def app(proxy: Proxy) -> AsyncIterator[Rota]:
-    """One that reaches the database through the proxy."""
+    """App that reaches the database through the proxy."""
     async with Rota(proxy.dsn) as app:
         yield app
 
@@ -143,27 +143,27 @@ async def test_of_many_who_wait_each_has_it_in_turn(rota_app: Rota) -> None:
     assert len(order) == 40
 
 
-# Who stops waiting
+# Cancellation
 
 
 async def turns(many: int) -> None:
-    """Let the loop go round so many times; each is some microseconds."""
+    """Yield to the event loop `many` times; each turn takes some microseconds."""
     for _ in range(many):
         await asyncio.sleep(0)
 
 
 async def warm(app: Rota) -> None:
-    """Have a connection at hand: that of somebody who was cancelled is closed."""
+    """Open a pooled connection, because the connection of a cancelled call is closed."""
     client = await app.open()
     async with client.database.connection() as connection:
         await connection.execute("select 1")
 
 
 async def test_whoever_is_cancelled_does_not_have_it(rota_app: Rota, db: Db) -> None:
-    """At every point, from before the first word to the last: what it may have taken is let go of."""
+    """The task is cancelled at every point of the acquisition. A lock it may have acquired is released."""
     fates = {"taken": 0, "cancelled": 0}
     position = 0
-    # How many turns it takes is up to the machine: gone through again until there were enough.
+    # The number of turns an acquisition takes varies, so the positions repeat until both outcomes occurred.
     while not (fates["taken"] > 3 and fates["cancelled"] > 10):
         await warm(rota_app)
         lock = rota_app.lock("invoices")
@@ -228,13 +228,13 @@ async def test_a_second_cancel_does_not_have_to_wait(app: Rota, proxy: Proxy) ->
     await asyncio.sleep(0.05)
     assert not giving_back.done()
     giving_back.cancel()
-    # Nothing comes through: the release itself would take as long as the database may be away.
+    # The proxy drops all data: the release itself would last as long as the outage.
     await asyncio.wait([giving_back], timeout=60)
     assert giving_back.cancelled()
     proxy.heal()
 
 
-# Answers that are lost
+# Lost answers
 
 
 async def test_who_is_never_answered_asks_again_and_has_it_once(
@@ -261,9 +261,9 @@ async def test_who_is_never_answered_asks_again_and_has_it_once(
 async def test_who_cannot_wait_for_an_answer_lets_go_of_what_it_may_have_taken(
     app: Rota, proxy: Proxy, db: Db, wait: float
 ) -> None:
-    """And is not told that somebody has it: that is not known."""
+    """It raises DatabaseUnavailable, not Busy, because the state of the lock is unknown."""
     await app.lock("warm").acquire()
-    # Each ask is answered too late.
+    # Every answer is lost.
     for _ in range(8):
         proxy.cut("answered", matching="insert into rota.locks")
     with pytest.raises(DatabaseUnavailable):
@@ -275,7 +275,7 @@ async def test_who_cannot_wait_for_an_answer_lets_go_of_what_it_may_have_taken(
 async def test_an_answer_that_took_longer_than_the_lock_lasts_is_none(
     app: Rota, proxy: Proxy, db: Db
 ) -> None:
-    """It would be lost the moment it is had: it is asked for again."""
+    """The lease has expired when the answer arrives, so the client acquires the lock again."""
     await app.lock("warm").acquire()
     proxy.hold()
     taking = asyncio.create_task(app.lock("invoices", ttl=0.3).acquire())
@@ -304,7 +304,7 @@ async def test_a_database_that_is_away_is_waited_for(app: Rota, proxy: Proxy) ->
 async def test_an_answer_that_came_too_late_to_be_relied_on_is_asked_for_again(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch, slow: int
 ) -> None:
-    """As of a process that was stopped while it took the lock: it wakes with one that has run out."""
+    """A process that is stopped during the acquisition resumes with a lease that has expired."""
     asked = 0
 
     async def late(*given: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A call that is made once for its key, and whose result all get."""
+"""`once`: one call per key, and every caller gets its result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Receipt:
 
 
 class Desk:
-    """What is called: how often, and how many at the same time."""
+    """Function under test; counts its calls and how many of them overlap."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -76,7 +76,7 @@ def notified_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def is_true(db: Db, question: str) -> None:
-    """Wait until a question to the database is answered with true."""
+    """Wait until the query returns true."""
     async with asyncio.timeout(60):
         while True:
             cursor = await db.execute(question.encode())
@@ -144,7 +144,7 @@ async def test_a_result_that_is_there_is_one_statement(
     assert asked == ["once_call/begin"]
 
 
-# While somebody is about it
+# While a call is running
 
 
 async def test_who_will_not_wait_is_told_who_makes_the_call(apps: list[Rota], desk: Desk) -> None:
@@ -171,13 +171,13 @@ create trigger slow before insert on rota.once_calls for each row execute functi
 async def test_many_who_come_first_at_once_are_told_who_was(
     apps: list[Rota], db: Db, desk: Desk
 ) -> None:
-    """Not that there is nobody, as each of them saw it."""
+    """Busy names the caller that makes the call, although no row existed when each of them began."""
     await db.execute(SLOW)
     asking = [
         asyncio.create_task(app.once("k", desk.charge, 1, wait=0)) for app in apps for _ in range(4)
     ]
     pending = set(asking)
-    while len(pending) > 1:  # all but the one that makes the call are answered
+    while len(pending) > 1:  # every caller but the one that makes the call has its answer
         _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
     desk.go_on.set()
 
@@ -237,7 +237,7 @@ async def test_it_goes_on_while_the_loop_is_blocked(apps: list[Rota]) -> None:
         apps[1].close_sync()
 
 
-# When it is lost
+# Loss
 
 
 async def test_who_is_frozen_is_replaced_and_what_he_returns_counts_for_nothing(
@@ -252,13 +252,15 @@ async def test_who_is_frozen_is_replaced_and_what_he_returns_counts_for_nothing(
     assert time.monotonic() - began > SHORT / 2
     desk.go_on.set()
 
-    with pytest.raises(LockLost, match="somebody else has begun it; what it returned is not kept"):
+    with pytest.raises(
+        LockLost, match="another instance has started it; this result was discarded"
+    ):
         await frozen
     assert await apps[2].once("k", str) == "other"
 
 
 async def nobody_goes_on_with_it(app: Rota) -> None:
-    """As if this process were frozen."""
+    """Stop renewing the call, as if this process were frozen."""
     company = await app.coordinator()
     [lease] = company.once_renewals._held_leases()
     company.once_renewals.remove(lease)
@@ -294,7 +296,10 @@ async def test_a_connection_that_breaks_costs_nobody_the_result(
 async def test_an_answer_that_was_lost_is_asked_for_again(
     rota_app: Rota, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was begun, and kept, and we were not told: nobody waits until its time is up."""
+    """The answers to begin and finish are lost.
+
+    Both are sent again, and the caller does not wait for the TTL.
+    """
     lost: list[str] = []
     database = (await rota_app.open()).database
     exchange = database.pipeline
@@ -322,7 +327,7 @@ async def test_an_answer_that_was_lost_is_asked_for_again(
     assert await rows(db) == [("k", True)]
 
 
-# Results that cannot be kept
+# Results that cannot be stored
 
 
 async def test_what_cannot_be_kept_is_refused_and_the_key_is_free(rota_app: Rota, db: Db) -> None:
@@ -336,13 +341,11 @@ async def test_what_cannot_be_kept_is_refused_and_the_key_is_free(rota_app: Rota
         calls.append(1)
         return "one"  # type: ignore[return-value]
 
-    with pytest.raises(
-        ArgumentError, match="returned cannot be stored: object has no form in JSON"
-    ):
+    with pytest.raises(ArgumentError, match="strange cannot be stored: object has no form in JSON"):
         await rota_app.once("k", strange, object())
     with pytest.raises(PayloadTooLarge, match="keep it elsewhere and pass a reference"):
         await rota_app.once("k", strange, "x" * 1024 * 1024)
-    with pytest.raises(ResultError, match="returned is not int"):
+    with pytest.raises(ResultError, match=r"the result of .*wrong is not int"):
         await rota_app.once("k", wrong)
     assert len(calls) == 3
     assert await rows(db) == []
@@ -365,11 +368,11 @@ async def test_a_result_of_older_code_that_does_not_fit_is_said(rota_app: Rota) 
         raise AssertionError("it was called")
 
     await rota_app.once("k", before)
-    with pytest.raises(ResultError, match="after returned is not int"):
+    with pytest.raises(ResultError, match=r"the result of .*after is not int"):
         await rota_app.once("k", after)
 
 
-# What is wrong with the call itself
+# Refused arguments
 
 
 async def test_what_makes_no_sense_is_refused(rota_app: Rota) -> None:
@@ -378,5 +381,5 @@ async def test_what_makes_no_sense_is_refused(rota_app: Rota) -> None:
             await rota_app.once(key, str)
     with pytest.raises(ArgumentError, match="too short to be renewed"):
         await rota_app.once("k", str, ttl=0.1)
-    with pytest.raises(ArgumentError, match="above 0, or None for ever"):
+    with pytest.raises(ArgumentError, match="more than 0 s, or None to keep it forever"):
         await rota_app.once("k", str, retention=0)

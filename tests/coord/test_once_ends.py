@@ -1,4 +1,4 @@
-"""How calls that are made once end: in threads, cancelled, in code that does not await, killed."""
+"""Ends of `once` calls: in threads, cancelled, in sync code and killed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ asyncio.run(main())
 
 
 class Gate:
-    """A plain function that waits."""
+    """Plain function that blocks until the test opens it."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -111,7 +111,7 @@ async def test_a_plain_function_may_answer_what_is_to_be_awaited(rota_app: Rota)
     assert await rota_app.once("k", lambda: number()) == 7
 
 
-# Cancelled
+# Cancellation
 
 
 async def test_who_is_cancelled_lets_go_at_once(rota_app: Rota, rota_dsn: str) -> None:
@@ -132,7 +132,7 @@ async def test_who_is_cancelled_lets_go_at_once(rota_app: Rota, rota_dsn: str) -
 
 
 async def test_nothing_is_left_behind_wherever_it_is_cancelled(rota_app: Rota, db: Db) -> None:
-    """It may be before it was begun, or when it was kept already; but never in between."""
+    """A cancelled call has either not begun or stored its result; it never stays held."""
     await rota_app.once("warm", str)
     calls = 0
 
@@ -155,7 +155,7 @@ async def test_nothing_is_left_behind_wherever_it_is_cancelled(rota_app: Rota, d
         outcome = (await asyncio.gather(task, return_exceptions=True))[0]
         assert time.monotonic() - began < 1
         made += not isinstance(outcome, asyncio.CancelledError)
-        # Free, or kept: never held.
+        # The key is free or has a result; the call is never still held.
         assert isinstance(await rota_app.once(f"{step}", quick, wait=0), int)
     assert 0 < made < 80
     assert await kept(db) == 84
@@ -201,7 +201,7 @@ async def test_who_waits_and_is_cancelled_leaves_the_call_alone(rota_app: Rota, 
     assert await kept(db) == 1
 
 
-# In code that does not await
+# Sync code
 
 
 @pytest.fixture
@@ -250,7 +250,7 @@ def test_what_is_to_be_awaited_is_awaited(blocking: Rota) -> None:
     assert blocking.sync.once("b", number, 1) == 8
 
 
-# How long it is kept
+# Retention
 
 
 async def test_a_result_is_kept_for_so_long_and_not_longer(rota_harness: Harness, db: Db) -> None:
@@ -287,7 +287,7 @@ async def test_what_need_not_be_kept_goes_by_itself(rota_harness: Harness, db: D
     assert left == [16, 7, 3]
 
 
-# Killed
+# Killed processes
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])

@@ -1,6 +1,8 @@
-"""Many callers, few keys, and everything goes wrong: each key comes to one result, the same for all.
+"""`once` under faults: many callers, few keys, lost connections and frozen callers.
 
-ROTA_TEST_LONG=1: for a minute.
+Each key has one result.
+
+ROTA_TEST_LONG=1 runs it for a minute.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ class Storm:
             self.inside[key] -= 1
 
     async def _freeze(self, app: Rota, key: str) -> None:
-        """Nobody goes on with it: others make the call."""
+        """Stop renewing this call, so that another caller makes it."""
         calls = (await app.coordinator()).once_renewals
         for lease in calls._held_leases():
             if lease.name == key:

@@ -1,4 +1,4 @@
-"""How often something happens, over all instances."""
+"""Rate limits shared by all instances."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def apps(rota_dsn: str) -> AsyncIterator[list[Rota]]:
 
 
 async def allowed(app: Rota, many: int, **how: Any) -> int:
-    """How many of so many may go now."""
+    """Return how many of `many` calls are allowed now."""
     answers = [await app.rate_limit("feed", **how).try_take() for _ in range(many)]
     assert answers == sorted(answers, reverse=True)
     return sum(answers)
@@ -46,7 +46,7 @@ async def moment(db: Db) -> float:
 
 
 async def test_instances_share_it_and_never_go_faster(apps: list[Rota], db: Db) -> None:
-    """All the time somebody waits, so that what one of them gets too much is seen in the end."""
+    """Calls wait all the time, so that any permit granted in excess shows in the start times."""
     apart, burst, many = 0.02, 4, 75
     writing, starts = asyncio.Lock(), list[float]()
     began = await moment(db)
@@ -104,7 +104,7 @@ async def test_what_was_saved_up_may_go_at_once_and_no_more(rota_harness: Harnes
 
 
 async def test_in_no_stretch_of_time_more_go_than_may(rota_harness: Harness) -> None:
-    """Whatever is asked for, at whatever times: counted over every stretch between two that went."""
+    """Random requests at random times; the check counts every interval between two granted requests."""
     app, clock = rota_harness.app, rota_harness.clock
     database = (await app.open()).database
     dice, now, went = random.Random(5), 0.0, list[tuple[float, int]]()
@@ -204,7 +204,7 @@ async def reserved(app: Rota, many: int) -> bool:
         return await cursor.fetchone() == (True,)
 
 
-# The clock
+# Clock
 
 
 async def test_a_clock_that_was_put_back_lets_nobody_wait_for_it(rota_harness: Harness) -> None:
@@ -239,7 +239,7 @@ async def test_a_clock_that_goes_astray_for_a_while_costs_one_burst(rota_harness
 async def test_a_statement_that_was_kept_waiting_is_no_clock_put_back(
     rota_harness: Harness,
 ) -> None:
-    """Its time is from before it got the row: as if all who wait for a row came from the past."""
+    """A statement that waits for the row has an earlier time than the one before it."""
     app, clock = rota_harness.app, rota_harness.clock
     await clock.set(NOON)
     how: dict[str, Any] = {"per": 60, "burst": 3}
@@ -256,7 +256,7 @@ async def test_a_statement_that_was_kept_waiting_is_no_clock_put_back(
     assert await allowed(app, 2, **how) == 1
 
 
-# Another rate by the same name, in the middle of a deploy
+# Another rate under the same name, during a deploy
 
 
 async def test_a_rate_that_is_made_faster_is_faster_at_once(rota_harness: Harness) -> None:
@@ -292,7 +292,7 @@ async def test_old_and_new_side_by_side_take_from_the_same(rota_harness: Harness
     ]
 
 
-# What is refused
+# Refusals
 
 
 def test_what_makes_no_sense_is_refused(rota_dsn: str) -> None:

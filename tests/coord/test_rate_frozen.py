@@ -1,4 +1,4 @@
-"""A moment that was slept through in a program that was frozen: nobody uses it, nobody waits longer."""
+"""Rate limit slots that pass while the process is frozen: they are lost, and no call waits longer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_a_program_that_was_frozen_does_not_let_all_go_at_once_that_waited
     woke = time.monotonic()
     await waiting
 
-    # Those whose moment had just come may go; nobody else does at once.
+    # Requests whose slot has just come proceed; the rest keep their distance.
     late = sorted(at - woke for at in went if at >= woke)
     assert len(late) >= 9
     assert sum(at < 0.04 for at in late) <= 2, late
@@ -50,7 +50,7 @@ async def test_who_has_slept_through_his_moment_waits_no_longer_than_he_said(
         turn = await usual(rate, n, wait)
         asked.append(wait)
         if turn.delay > 0 and len(asked) == 2:
-            # As if the process were stopped, as soon as it has gone to sleep.
+            # Block the loop once it sleeps, as if the process were stopped.
             asyncio.get_running_loop().call_soon(time.sleep, 0.6)
         return turn
 

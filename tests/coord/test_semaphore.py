@@ -1,4 +1,4 @@
-"""Permits of a semaphore: so many at once over all instances, and none is ever lost."""
+"""Semaphores: at most n permits at once over all instances, and no permit is ever lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rota.errors import ArgumentError, Busy, LockLost
 Db = AsyncConnection[tuple[Any, ...]]
 TTL = 1.0
 SOON = 0.8 if os.environ.get("ROTA_TEST_POOLER") == "1" else 0.35
-"""Seconds: before the next look, for who is told."""
+"""Seconds within which a waiting client acquires a released permit; through a pooler it polls."""
 
 HELD = """
 select count(*) from rota.locks where name = 'gpu' and instance is not null and expires > rota.clock()
@@ -60,7 +60,7 @@ async def held(db: Db) -> int:
 
 
 async def free(app: Rota, n: int, ttl: float = 30) -> int:
-    """How many of so many can be had now. They are given back."""
+    """Return how many of `n` permits are free now. They are acquired and released again."""
     permits = [app.semaphore("gpu", n, ttl=ttl) for _ in range(n + 1)]
     got = [permit for permit in permits if await permit.try_acquire()]
     for permit in got:
@@ -99,7 +99,7 @@ async def test_never_more_than_so_many_at_once(apps: list[Rota], db: Db) -> None
 
 
 async def test_those_who_come_first_of_all_get_all_of_them(apps: list[Rota], db: Db) -> None:
-    """There are no rows yet, and making one takes its time: nobody is refused while there is more."""
+    """The permits have no rows yet and each insert is slow. No client is refused while a permit is free."""
     await db.execute(
         "create function slow() returns trigger language plpgsql as"
         " 'begin perform pg_sleep(0.05); return new; end';"
@@ -129,7 +129,7 @@ async def test_all_are_held_says_who_holds_one(rota_app: Rota) -> None:
 
 
 async def test_who_waits_is_woken_when_one_is_given_back(apps: list[Rota]) -> None:
-    """Through a pooler nobody is woken: there they look, twice a second."""
+    """Through a pooler there are no notifications; waiting clients poll twice a second."""
     holders = [await app.semaphore("gpu", 3).acquire() for app in apps]
     waiters = [asyncio.create_task(app.semaphore("gpu", 3).acquire()) for app in apps]
     await asyncio.sleep(0.3)
@@ -155,7 +155,7 @@ async def test_a_permit_is_good_for_a_transaction_and_a_zombies_is_not(
     company = await apps[0].coordinator()
     company.lock_renewals.remove(
         first._require_lease()
-    )  # nobody renews it: as if this process were frozen
+    )  # not renewed, as if this process were frozen
     async with db.transaction():
         await first.assert_held(db)
         await asyncio.sleep(1.5 * TTL)
@@ -176,7 +176,7 @@ async def test_a_permit_is_good_for_a_transaction_and_a_zombies_is_not(
     await third.release()
 
 
-# Nothing leaks
+# Leaks
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
@@ -216,9 +216,11 @@ async def test_none_is_lost_wherever_its_taking_is_cancelled(rota_app: Rota, db:
     await free(rota_app, 2)
     began = time.monotonic()
     await free(rota_app, 2)
-    took = (time.monotonic() - began) / 5  # two are taken, one is refused, two are given back
+    took = (
+        time.monotonic() - began
+    ) / 5  # two permits are acquired, one is refused, two are released
     taken, stopped, step = 0, 0, 0
-    # Later and later, until it was in time often enough: how long one takes differs from time to time.
+    # Cancel later and later until enough acquisitions finished first: the duration of one varies.
     while step < 100 or taken < 10:
         permit = rota_app.semaphore("gpu", 2)
         task = asyncio.create_task(permit.acquire())
@@ -260,7 +262,7 @@ async def test_an_app_that_closes_gives_back_what_it_holds(apps: list[Rota], rot
     assert await free(apps[0], 3) == 3
 
 
-# Another number, in the middle of a deploy
+# Another limit, during a deploy
 
 
 async def test_when_there_are_more_the_new_ones_are_had_at_once(apps: list[Rota]) -> None:
@@ -288,7 +290,7 @@ async def test_when_there_are_fewer_the_old_ones_run_off(apps: list[Rota]) -> No
     assert not await apps[1].semaphore("gpu", 2).try_acquire()
 
 
-# What is refused
+# Refusals
 
 
 def test_what_makes_no_sense_is_refused(rota_dsn: str) -> None:
@@ -303,12 +305,14 @@ def test_what_makes_no_sense_is_refused(rota_dsn: str) -> None:
 
 
 async def test_one_object_is_one_permit(rota_app: Rota) -> None:
-    """Two who share it would share the permit."""
+    """Two tasks that share the object would share the permit."""
     permit = rota_app.semaphore("gpu", 2)
     both = await asyncio.gather(permit.acquire(), permit.acquire(), return_exceptions=True)
     assert [type(each) for each in both] == [Permit, RuntimeError]
     async with permit:
-        with pytest.raises(RuntimeError, match="an object of his own"):
+        with pytest.raises(
+            RuntimeError, match=r"create another one with app\.lock\(…\) or app\.semaphore"
+        ):
             await permit.acquire()
     assert await free(rota_app, 2) == 2
 

@@ -1,4 +1,4 @@
-"""Services that fail: it goes on, not too fast, whatever it was."""
+"""Failing services: they are retried with growing delays, for every kind of error."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_how_long_it_rests() -> None:
     ]
     assert rarely.pause_seconds(7, 1) == 599
     assert [often.count_failures(2, "succeeded", 1), often.count_failures(2, "failed", 1)] == [0, 3]
-    # What went well for long enough has nothing to do with what was before.
+    # An iteration that ran for long enough resets the count of failures.
     assert [often.count_failures(2, "failed", 61), ever.count_failures(2, "stopped", 61)] == [1, 0]
     assert [ever.count_failures(2, "stopped", 1), ever.count_failures(2, "lost", 1)] == [2, 2]
 
@@ -103,7 +103,7 @@ async def test_whatever_it_fails_with_it_goes_on(
     rota_app.service("strange", every=0.05)(how(STRANGE[what]))
     async with rota_app.services():
         await until(lambda: len(heard) >= 2)
-    # The third may have begun when they were told to stop.
+    # The third may have begun when the services were stopped.
     came_to = [each.outcome for each in heard]
     assert came_to[:2] == ["failed", "failed"]
     assert came_to[2:] in ([], ["stopped"], ["failed"])
@@ -147,7 +147,7 @@ async def test_what_goes_wrong_in_between_costs_a_term_and_a_rest(
     assert "service 'filings' stopped unexpectedly" in caplog.text
 
 
-# Lost again and again
+# Repeated losses
 
 
 async def test_one_that_its_instances_die_of_has_to_wait_longer_each_time(rota_app: Rota) -> None:
@@ -164,7 +164,7 @@ async def test_one_that_its_instances_die_of_has_to_wait_longer_each_time(rota_a
         [(term,)] = await ask(rota_app, "select term from rota.leaders")
         [due] = await client.database.run(services.begin_term("poison", 3600, 60, term, instance))
         [again] = await client.database.run(services.begin_term("poison", 3600, 60, term, instance))
-        assert again.failures == due.failures  # asked again, it is not counted again
+        assert again.failures == due.failures  # asking twice does not count the loss twice
         who = {"instance": instance, "host": "", "pid": 1}
         assert await client.database.run(services.begin_iteration("poison", term, who))
         return due.delay, due.failures

@@ -1,5 +1,4 @@
-"""A service whose term is lost: what is under way is stopped or left behind, nothing else begins, and it
-goes on elsewhere."""
+"""Services that lose their term: the iteration is cancelled or abandoned, another instance takes over."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ async def test_lost_while_it_rests_it_keeps_its_time(rota_app: Rota) -> None:
 
 
 async def test_nothing_begins_in_a_term_that_is_over(rota_app: Rota) -> None:
-    """Though this instance does not know yet: it looks every six seconds here."""
+    """The instance has not noticed the loss yet: with this lease it checks every six seconds."""
     begun: list[int] = []
 
     @rota_app.service("filings", every=0.02, lease=30)
@@ -62,7 +61,7 @@ async def test_nothing_begins_in_a_term_that_is_over(rota_app: Rota) -> None:
         await take_over(rota_app)
         count = len(begun)
         await asyncio.sleep(0.5)
-        assert len(begun) <= count + 1  # one may have begun before it was taken over
+        assert len(begun) <= count + 1  # one may have begun before the takeover
         assert set(begun) == {1}
 
 
@@ -78,7 +77,7 @@ async def test_lost_while_it_begins_it_does_not_begin(rota_app: Rota) -> None:
         dsn = (await rota_app.open()).database.dsn
         async with await psycopg.AsyncConnection.connect(dsn) as in_the_way:
             await in_the_way.execute("select from rota.services for update")
-            await asyncio.sleep(0.5)  # the next one has begun to begin
+            await asyncio.sleep(0.5)  # the next iteration waits for the locked row
             count = len(begun)
             await end_sessions(rota_app)
             await until(lambda: not services.list_running(), within=60)
@@ -137,7 +136,7 @@ async def test_what_does_not_stop_is_left_behind_and_the_service_left_to_others(
                 assert inside == 1
                 await standing_by.stop(1)
             await asyncio.sleep(1.5)
-            assert not services.list_running()  # it does not hold what it could not run
+            assert not services.list_running()  # it does not hold a service that it cannot run
             enough.set()
             await until(lambda: services.list_running(), within=60)
     assert most == 1
@@ -158,8 +157,8 @@ async def test_a_plain_function_is_told_and_can_write_no_more(
         assert ctx.held
         write(ctx)
         seen.append("begun")
-        assert not ctx.sync.sleep(30)  # cut short
-        over.wait(60)  # somebody else runs it by now
+        assert not ctx.sync.sleep(30)  # interrupted by the loss
+        over.wait(60)  # another instance runs the service by now
         seen.append(f"held {ctx.held}, stopping {ctx.stopping}")
         with pytest.raises(LeadershipLost, match="is over"):
             write(ctx)

@@ -1,4 +1,4 @@
-"""Services while the database is away: none begins, and what has ended is not forgotten."""
+"""Services while the database is unreachable: no iteration begins, and no end of one is lost."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_while_the_database_is_away_none_begins(proxy: Proxy) -> None:
             count = len(begun)
             await asyncio.sleep(0.8)
     assert [each for each in begun if away + 0.05 < each < back] == []
-    # Nothing is made up for that was not begun: it keeps its time.
+    # Missed iterations are not made up; the interval stays.
     assert len(begun) - count <= 5
     apart = [later - earlier for earlier, later in pairwise(begun[count - 1 :])]
     assert min(apart) > 0.1
@@ -72,7 +72,7 @@ async def test_with_the_line_dead_it_knows_in_time_and_goes_on_when_there_is_ano
             proxy.heal()
             await until(lambda: len(heard) > 2, within=60)
         rows = await outcomes(app)
-        # What it had won meanwhile was not given up with what it had lost.
+        # The term won meanwhile was not resigned together with the lost one.
         assert await ask(app, "select term from rota.leaders") == [(2,)]
     assert rows[0] == "lost"
     assert set(rows[1:]) <= {"succeeded", "stopped"}
@@ -141,7 +141,7 @@ async def test_what_was_asked_on_a_dead_line_is_not_waited_for(proxy: Proxy) -> 
         heard = ran(app)
         app.service("filings", every=0.4, lease=1.5)(lambda: begun.append(time.monotonic()))
         async with app.services() as services:
-            await until(lambda: len(heard) == 2)  # what is asked next is whether it may begin
+            await until(lambda: len(heard) == 2)  # the next statement asks to begin an iteration
             proxy.drop()
             await until(lambda: not services.list_running(), within=60)
             proxy.heal()

@@ -1,4 +1,4 @@
-"""A service that is told to stop, or to pass on: it ends when it can, and nobody else begins before."""
+"""Stopping or handing over a service: the iteration may end, and no other instance begins before that."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ async def test_stopped_while_another_runs_it(rota_app: Rota, rota_dsn: str) -> N
 
 
 async def test_nobody_is_left_when_they_have_stopped(rota_app: Rota) -> None:
-    """Neither tasks nor threads: what was waited for is waited for no more."""
+    """Neither tasks nor threads remain."""
     heard, before = ran(rota_app), asyncio.all_tasks()
     rota_app.service("plain", every=0.01)(lambda: None)
 
@@ -172,7 +172,7 @@ async def test_nobody_is_left_when_they_have_stopped(rota_app: Rota) -> None:
     assert not [each for each in threading.enumerate() if each.name == "rota service"]
 
 
-# Passing on
+# Handover
 
 
 def pass_on(services: ServiceGroup, name: str) -> None:

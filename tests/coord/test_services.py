@@ -1,4 +1,4 @@
-"""Services: one instance runs each, the others stand by."""
+"""Services: one instance runs each, and the other instances stand by."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ async def test_its_code_knows_what_it_is_and_writes_while_it_is(rota_app: Rota, 
         await until(lambda: len(heard) >= 3)
     assert known[:3] == [("filings", number, 1, True, False) for number in (1, 2, 3)]
     assert (await ask(rota_app, "select * from seen"))[:2] == [(1, 1), (2, 1)]
-    assert set((await outcomes(rota_app))[:-1]) == {"succeeded"}  # the last may not have begun
+    assert set((await outcomes(rota_app))[:-1]) == {"succeeded"}  # the last one may not have begun
 
 
 async def test_iterations_are_written_down_with_who_ran_them(rota_app: Rota) -> None:
@@ -187,14 +187,14 @@ async def test_who_stands_by_says_so_and_is_gone_when_it_does_no_more(rota_app: 
     assert await ask(rota_app, "select instance from rota.leaders") == [(None,)]
 
 
-# What cannot be
+# Misuse
 
 
 def test_a_service_says_how_often(rota_dsn: str) -> None:
     app = Rota(rota_dsn)
-    with pytest.raises(DefinitionError, match="say how often"):
+    with pytest.raises(DefinitionError, match="pass how often"):
         app.service("filings")
-    with pytest.raises(DefinitionError, match="say how often"):
+    with pytest.raises(DefinitionError, match="pass how often"):
         app.service("filings", every=5, forever=True)
     with pytest.raises(DefinitionError, match="above 0"):
         app.service("filings", every=0)

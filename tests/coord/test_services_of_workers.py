@@ -1,4 +1,4 @@
-"""Services beside the jobs of a worker: it runs them, and passes them on as soon as it drains."""
+"""Services of a worker: they run beside its jobs and are handed over as soon as the worker drains."""
 
 from __future__ import annotations
 
@@ -111,12 +111,12 @@ async def test_an_app_with_services_alone_works_until_it_is_told_to_stop(rota_ds
                 pass
         app.subscribe(hear)
         working = asyncio.create_task(app.work())
-        # Not for its row, which is written before the function begins: stopped in between, there would be
-        # nothing to wait for, and the second signal would meet a program without handlers.
+        # Wait for the function, not for its row, which is written before the function begins. A signal in
+        # between would end the app at once, and the second signal would reach a process without handlers.
         await asyncio.wait_for(running.wait(), 60)
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.sleep(0.3)
-        assert not stopping.is_set()  # it may end by itself
+        assert not stopping.is_set()  # after one signal the service may end by itself
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.wait_for(stopping.wait(), 60)
         assert await asyncio.wait_for(working, 60) is False

@@ -1,4 +1,4 @@
-"""Advice on who had better run what: even in the end, and then no more moves."""
+"""Service balancer: services end up evenly spread, and then no more move."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rota.store.services import InstanceRow, leader_of
 
 
 class Instance:
-    """One that knows some services, runs some, and sees the others."""
+    """Instance that knows some services, runs some and observes the other instances."""
 
     def __init__(self, known: list[str]) -> None:
         self.known = known
@@ -57,13 +57,13 @@ class Instance:
         self.roster._has_observed = True
 
     def hands_over(self) -> list[str]:
-        """Consider it, long after the last change; return what is handed over."""
+        """Rebalance as if the last change were long ago; return the services handed over."""
         self.roster._changed_at = self.roster._hand_over_after = 0
         self.roster._rebalance()
         return self.passed_on
 
     def wants(self, vacant: list[str]) -> list[str]:
-        """What it stands for at once."""
+        """Return the vacant services for which it becomes a candidate without delay."""
         names = [leader_of(name) for name in vacant if name in self.known]
         return [
             name
@@ -73,7 +73,7 @@ class Instance:
 
 
 def balanced(fleet: list[Instance]) -> bool:
-    """Nobody runs two more than somebody who could have one of them."""
+    """True if no instance runs two more services than another instance that knows one of them."""
     return not any(
         len(one.running) >= len(other.running) + 2 and name in other.known
         for one in fleet
@@ -90,7 +90,7 @@ names = st.lists(st.sampled_from("abcdefgh"), unique=True, min_size=1)
 def test_whoever_knows_what_it_comes_to_rest(known: list[list[str]], chance: random.Random) -> None:
     fleet = [Instance(each) for each in known]
     for name in sorted({name for each in known for name in each}):
-        # However badly it begins.
+        # A random start, however uneven.
         chance.choice([each for each in fleet if name in each.known]).running.append(name)
     for _ in range(40):
         moved = False
@@ -115,7 +115,7 @@ def test_of_what_is_vacant_each_takes_its_share() -> None:
     for each in fleet:
         each.see(fleet)
     assert [len(each.wants(services)) for each in fleet] == [4, 4, 4]
-    # Not the same four, or somebody would have nothing but what nobody else wants.
+    # The choices differ; with equal choices one instance would get only services that no other chose.
     assert len({tuple(each.wants(services)) for each in fleet}) > 1
     lone = Instance(services)
     lone.see([])
@@ -148,7 +148,7 @@ def test_whoever_has_just_come_looks_around_first() -> None:
 
 
 def test_what_is_being_passed_on_is_not_counted_twice() -> None:
-    """One that takes long to end is not passed on again, and nothing else in its place."""
+    """A service that takes long to end is not handed over again, nor is another one instead."""
     services = ["a", "b", "c", "d"]
     one, other = Instance(services), Instance(services)
     one.running = list(services)
@@ -232,7 +232,7 @@ async def test_two_instances_share_and_a_long_iteration_is_not_disturbed(
                         for name in inside
                     ]
 
-                # With beats this short, one that is late on a busy machine moves something once more.
+                # With heartbeats this short, a late one on a busy machine can move a service once more.
                 assert await rests() or await rests() or await rests()
     assert {each.outcome for each in heard[0] + heard[1]} <= {"succeeded", "stopped"}
 

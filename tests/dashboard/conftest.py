@@ -1,7 +1,7 @@
 """Fixtures: the dashboard in a real browser, with a real worker behind it.
 
-All browser tests share the processes, the database and the browser; what a test looks for, it made itself,
-under names of its own. Whatever a page says on the browser's console fails the test.
+All browser tests share the processes, the database and the browser. Each test creates its own data under
+its own names. Any error or warning on the browser's console fails the test.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def floor_dsn(rota_server: DatabaseServer) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def floor(floor_dsn: str) -> Iterator[Floor]:
-    """The site of an app on which a worker is at work. Nobody serves the queue `nobody`."""
-    # In a thread: a browser that is driven from here keeps a loop running in this one.
+    """Site of an app with a running worker, which serves all queues but one."""
+    # In a thread, because Playwright's sync API keeps an event loop running in this one.
     with ThreadPoolExecutor(1) as thread:
         passes = thread.submit(asyncio.run, _passes(floor_dsn)).result()
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
@@ -82,7 +82,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def look_as(browser: Browser, floor: Floor) -> Iterator[Callable[..., Tab]]:
-    """A window of somebody: `look_as("viewer")`, `look_as("admin", color_scheme="dark")`."""
+    """Open a window with a role: `look_as("viewer")`, `look_as("admin", color_scheme="dark")`."""
     with ExitStack() as stack:
         made: list[Tab] = []
 
@@ -97,5 +97,5 @@ def look_as(browser: Browser, floor: Floor) -> Iterator[Callable[..., Tab]]:
 
 @pytest.fixture
 def desk(look_as: Callable[..., Tab]) -> Tab:
-    """A window of an administrator."""
+    """Window of an admin."""
     return look_as("admin")

@@ -1,4 +1,4 @@
-"""What workers counted a while ago, written down as they do."""
+"""Workers' counts of past minutes, written as workers write them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def tally(
     longest: float = 0.0,
     waited: float = 0.0,
 ) -> None:
-    """So many minutes ago."""
+    """Insert the counts of the minute that was `ago` minutes ago."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(
             TALLY,

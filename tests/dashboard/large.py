@@ -1,7 +1,7 @@
-"""A database as it is after a busy week, made in a minute: by the server itself, from series of numbers.
+"""Database as after a busy week, generated in a minute by the server itself from series of numbers.
 
-Ten numbers lie between a run and the next, so that the jobs of a flow have theirs beside it. Everything
-follows from those numbers: two of these databases of one size are the same.
+Ids of runs are ten apart, so that the jobs of a flow have the ids next to it. All rows derive from these
+ids: two databases of one size are identical.
 
     python -m tests.dashboard.large DSN        fills an empty database with the large one
 """
@@ -25,10 +25,10 @@ from rota.store.migrate import migrate
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much there is. One of fifty runs is one of a flow, with five jobs."""
+    """Number of rows of each kind. One of fifty runs is a run of a flow with five jobs."""
 
     runs: int
-    """That are over."""
+    """Finished runs."""
     queued: int
     asleep: int
     open_flows: int
@@ -37,14 +37,14 @@ class Size:
     workers: int
     gone: int
     held: int
-    """Jobs a worker holds."""
+    """Jobs that each worker holds."""
     schedules: int
     ticks: int
-    """Of each schedule."""
+    """Ticks of each schedule."""
     days: int
-    """Of counts by the minute."""
+    """Days with counts by the minute."""
     notes: int
-    """Rows of audit, and alerts that are over; lines of log and steps of one job."""
+    """Audit rows, cleared alerts, and the log lines and steps of one job."""
 
 
 LARGE = Size(
@@ -78,11 +78,11 @@ SMALL = Size(
 )
 
 PARTS = ("names", "finished", "flows", "wide", "open", "story", "fleet", "counts")
-"""Files of statements, in the order in which they are run."""
+"""Files of statements, in the order of execution."""
 
 
 def fill(dsn: str, size: Size, say: Callable[[str], None] = lambda line: None) -> None:
-    """Fill an empty database, whose schema is made first."""
+    """Create the schema in an empty database and fill it."""
 
     async def prepare() -> None:
         database = Database(dsn, Settings())
@@ -91,7 +91,7 @@ def fill(dsn: str, size: Size, say: Callable[[str], None] = lambda line: None) -
         finally:
             await database.close()
 
-    # In a thread: a browser that is driven from here keeps a loop running in this one.
+    # In a thread, because Playwright's sync API keeps an event loop running in this one.
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, prepare()).result()
     with psycopg.connect(dsn, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:

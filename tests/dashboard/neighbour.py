@@ -1,4 +1,4 @@
-"""Another instance beside those that are looked at: it holds, leads and takes what a test wants."""
+"""Another instance beside the observed ones: holds locks, leads and takes rate limits for a test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Neighbour:
-    """In a thread of its own: a browser that is driven from here keeps this one's loop."""
+    """Instance in a separate thread: Playwright's sync API keeps an event loop running in this one."""
 
     def __init__(self, dsn: str) -> None:
         self.app = Rota(dsn)

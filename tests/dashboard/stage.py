@@ -1,5 +1,6 @@
-"""Where browser tests take place: one dashboard and one worker, real processes, for all of them; and a
-browser, which says what went wrong in a page."""
+"""Environment of the browser tests: one dashboard and one worker, as real processes shared by all tests,
+and a browser with recorded console errors.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from typing import Any
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect
 
 SWITCHES = [
-    "--no-sandbox",  # in a container there is no other way
+    "--no-sandbox",  # required in a container
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--disable-background-networking",
@@ -32,19 +33,19 @@ expect.set_options(timeout=10_000)
 
 
 class Refusal(Exception):
-    """What the API said no to."""
+    """Error answer of the API."""
 
 
 @dataclass(frozen=True)
 class Floor:
-    """The site, and what tests do to it behind its back: over the API, as an administrator."""
+    """The site, and the API that tests use as an admin to change it."""
 
     url: str
     passes: dict[str, str]
     dsn: str
 
     def ask(self, method: str, path: str, body: Any = None, who: str = "admin") -> Any:
-        """Of the API; answers what it says."""
+        """Send a request to the API; return its JSON."""
         request = urllib.request.Request(
             f"{self.url}/api/v1{path}",
             None if method == "GET" else json.dumps(body or {}).encode(),
@@ -58,7 +59,7 @@ class Floor:
             raise Refusal(f"{error.code}: {error.read().decode()}") from None
 
     def start(self, task: str, **input: Any) -> str:
-        """Start a run; answers its number."""
+        """Start a run; return its id."""
         run: str = self.ask("POST", "/runs", {"name": task, "input": input})["run"]
         return run
 
@@ -69,12 +70,12 @@ class Floor:
 
 @dataclass
 class Tab:
-    """A page of the dashboard in a browser, as somebody sees it. `goto("/runs")` goes there."""
+    """Page of the dashboard in a browser. `goto("/runs")` opens a path."""
 
     page: Page
     floor: Floor
     expected: list[str] = field(default_factory=list)
-    """What the console may say: a refusal that a test provokes is told there, too."""
+    """Allowed console messages: the browser also reports refusals that a test provokes."""
     said: list[str] = field(default_factory=list)
 
     def goto(self, path: str) -> Page:
@@ -98,7 +99,7 @@ def launch(playwright: Playwright) -> Browser:
 
 @contextmanager
 def tab(browser: Browser, floor: Floor, who: str | None = "admin", **how: Any) -> Iterator[Tab]:
-    """A fresh window of somebody who has come in; with None, of a stranger."""
+    """Open a fresh window, signed in as a role; with None, not signed in."""
     how.setdefault("viewport", {"width": DESKTOP[0], "height": DESKTOP[1]})
     context: BrowserContext = browser.new_context(**how)
     if who is not None:
@@ -120,7 +121,7 @@ def tab(browser: Browser, floor: Floor, who: str | None = "admin", **how: Any) -
 
 
 def shot(browser: Browser, floor: Floor, path: str, name: str, who: str = "admin") -> None:
-    """Pictures of a page, for people to look at: wide and narrow, by day and by night."""
+    """Save screenshots of a page: desktop and phone, light and dark."""
     SHOTS.mkdir(exist_ok=True)
     for scheme in ("light", "dark"):
         for size, (width, height) in (("desktop", DESKTOP), ("phone", PHONE)):

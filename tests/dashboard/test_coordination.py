@@ -1,5 +1,6 @@
-"""Locks, semaphores, leaders, services, rates and calls made once in a browser: who holds what, and how
-it is taken from one."""
+"""Locks, semaphores, leaders, services, rate limits and `once` calls in a browser: holders, and release by
+force.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +106,7 @@ def test_who_leads_and_who_runs_what(
     neighbour.do(term.__aenter__())
     page = look_as("operator").goto("/coordination")
     line = row(page, "Leaders", leader.name)
-    expect(line).to_contain_text("leads")
+    expect(line).to_contain_text("leading")
     neighbour.do(term.__aexit__(None, None, None))
     expect(line).to_contain_text("nobody")
     expect(row(page, "Services", "watch")).to_contain_text("succeeded")

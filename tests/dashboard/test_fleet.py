@@ -41,13 +41,13 @@ def test_a_worker_that_is_drained_finishes_and_leaves(
         line = page.get_by_role("row").filter(has_text="2026.2-next")
         expect(line).to_contain_text("elsewhere")
         expect(line).to_contain_text("active")
-        others = page.get_by_role("region", name="Workers that are there").locator("tbody tr")
+        others = page.get_by_role("region", name="Live workers").locator("tbody tr")
         many = others.count()
         line.get_by_role("button", name="drain").click()
         expect(page.get_by_role("dialog")).to_contain_text("takes no more jobs")
         page.get_by_role("dialog").get_by_role("button", name="drain").click()
         assert worker.process.wait(60) == 0, worker.said
-        gone = page.get_by_role("region", name="left or died").get_by_role("row")
+        gone = page.get_by_role("region", name="Stopped and dead workers").get_by_role("row")
         expect(gone.filter(has_text="2026.2-next")).to_contain_text("stopped")
         expect(others).to_have_count(many - 1)
         expect(page.get_by_text("versions run side by side")).to_have_count(0)
@@ -93,16 +93,18 @@ def test_an_alert_is_acknowledged_for_a_while_and_closed(
     here = alert(page, 'a "subject" <b>')
     expect(here).to_contain_text("open")
     expect(page.get_by_role("link", name="Alerts")).to_contain_text(re.compile(r"\d"))
-    here.get_by_label("For how long").select_option("8 hours")
+    here.get_by_label("Duration").select_option("8 hours")
     here.get_by_role("button", name="acknowledge").click()
     expect(here).to_contain_text("admin")
     expect(here).to_contain_text("in 7 h 59 min")
-    expect(alert(page, "another")).to_contain_text("open")  # it was about one of them
+    expect(alert(page, "another")).to_contain_text(
+        "open"
+    )  # only one of the two alerts was acknowledged
     assert faults(page) == []
     here.get_by_role("button", name="close").click()
     page.get_by_role("dialog").get_by_role("button", name="close").click()
     expect(here).to_have_count(0)
-    past = page.get_by_role("region", name="Alerts that are over").get_by_role("row")
+    past = page.get_by_role("region", name="Closed alerts").get_by_role("row")
     expect(past.filter(has_text=kind)).to_contain_text("admin (token ")
     expect(alert(page, "another")).to_be_visible()
     deeds = floor.ask("GET", f"/audit?subject={quote(kind)}%3A%20a%20%22subject%22%20%3Cb%3E")
@@ -123,7 +125,7 @@ def test_deeds_are_narrowed_by_who_what_and_whom(desk: Tab, neighbour: Neighbour
         mark,
     )
     page = desk.goto("/audit")
-    lines = page.get_by_role("region", name="What people did").locator("tbody tr")
+    lines = page.get_by_role("region", name="Operator actions").locator("tbody tr")
     lines.get_by_role("link", name=f"ada {mark}").first.click()
     expect(page).to_have_url(re.compile("operator=ada"))
     expect(lines.first).to_contain_text("task <script>alert(1)</script>")

@@ -1,4 +1,4 @@
-"""Flows and tasks in a browser: drawn, with how they have done, and started from there."""
+"""Flows and tasks in a browser: graphs with statistics, and starting them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_flows_and_tasks_are_listed_with_how_they_have_done(desk: Tab, floor: Fl
     for words in ("not in this app", "10", "90%", "4", "2 s", "6 s"):
         expect(mine).to_contain_text(words)
     expect(page.get_by_role("region", name="Tasks").locator("tbody tr")).to_have_count(1)
-    expect(page.get_by_role("region", name="Flows")).to_contain_text("No flow is called so")
+    expect(page.get_by_role("region", name="Flows")).to_contain_text("No flow matches")
     page.get_by_role("link", name="6 h").click()
     expect(page).to_have_url(f"{floor.url}/flows?range=6h&find=FAR")
     expect(mine).to_contain_text("45%")
@@ -112,4 +112,4 @@ def test_a_task_shows_its_past_and_how_it_is_written(desk: Tab, floor: Floor) ->
 def test_what_nobody_has_heard_of_is_not_there(desk: Tab) -> None:
     desk.expected = ["404"]
     page = desk.goto("/flows/never-heard-of")
-    expect(page.get_by_text("nothing is known of a flow or a task")).to_be_visible()
+    expect(page.get_by_text("there is no flow or task")).to_be_visible()

@@ -1,9 +1,9 @@
-"""With a million runs over and a hundred thousand queued every page answers at once, and reads no more than
-it shows: its statements are explained, as prepared ones are, in either way the server may plan them.
+"""Pages of a database with a million finished and a hundred thousand queued runs answer quickly and read
+few rows. Their statements are explained as prepared statements, with generic and with custom plans.
 
-The large form (ROTA_TEST_LONG=1) takes some minutes; the database is made for it, or named in
-ROTA_TEST_LARGE_DSN. The small one sees that the same database, made small, is whole, and that every page
-shows it.
+The large form (ROTA_TEST_LONG=1) takes some minutes; its database is generated, or named in
+ROTA_TEST_LARGE_DSN. The small form checks that a small version of the same database is consistent, and that
+every page shows it.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ APPS = Path(__file__).with_name("apps")
 pytestmark = pytest.mark.timeout(3600 if LONG else 120)
 
 WITHIN = 0.3
-"""Seconds, of 95 in 100 answers."""
+"""Seconds within which 95 of 100 answers must arrive."""
 
 TIMES = 40 if LONG else 0
 
 SOME = 20_000
-"""Rows of a table that may be read as they come."""
+"""Rows of a table that a sequential scan may read."""
 
 BIG = {
     *(
@@ -68,10 +68,10 @@ BIG = {
 }
 
 READ_WHOLE = {
-    # Sorted by their ids; if there are more, they are looked for among the latest.
+    # Sorted by their ids; if there are more, only the latest are searched.
     ("run_list/states_older", "queued"): 150_000,
     ("run_list/is_large", "queued"): 150_001,
-    # So many are counted, more are not.
+    # The count stops at this number.
     ("metric/fleet_totals", "sleeping"): 100_000,
 }
 
@@ -86,7 +86,7 @@ RUNS = (
     *(f"/runs?state={state}" for state in ("queued", "sleeping", "running", "quarantined")),
     *(f"/runs?state={state}" for state in ("succeeded", "failed", "cancelled", "expired")),
     "/runs?state=failed&name=crawl.tidy_up",
-    "/runs?state=ready&queue=crawl",
+    "/runs?state=queued&queue=crawl",
     "/runs?state=failed&before=5000000",
     "/runs?state=failed&after=5000000",
     "/runs?after=5000000",
@@ -100,7 +100,7 @@ RUNS = (
 
 @dataclass(frozen=True)
 class Place:
-    """A large database, and where things are in it."""
+    """Large database, and the paths of its pages."""
 
     dsn: str
     paths: list[str]
@@ -165,7 +165,7 @@ def test_every_page_is_among_them(place: Place) -> None:
 
 
 def test_what_is_made_up_is_whole(place: Place) -> None:
-    """Every job is in one place, whoever waits counts its parents: pages of it are as they would be."""
+    """Each job is in exactly one state, and each waiting job has the right count of predecessors."""
     with psycopg.connect(place.dsn) as connection:
         astray = [
             (job, places)
@@ -193,7 +193,7 @@ def pages(place: Place) -> Iterator[Instance]:
 def test_every_page_answers_at_once(place: Place, pages: Instance) -> None:
     took: dict[str, list[float]] = {path: [] for path in place.paths}
     connection = http.client.HTTPConnection("127.0.0.1", pages.port, timeout=60)
-    # Round by round: nothing is warm because it was asked for just now.
+    # One round over all pages at a time, so that no page profits from its own last request.
     for number in range(TIMES + 1):
         for path in place.paths:
             began = time.perf_counter()
@@ -214,7 +214,7 @@ def test_every_page_answers_at_once(place: Place, pages: Instance) -> None:
 
 
 def no_page_reads_more_than_a_part(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    # In a thread: a browser that is driven from here keeps a loop running in this one.
+    # In a thread, because Playwright's sync API keeps an event loop running in this one.
     with ThreadPoolExecutor(1) as thread:
         asked = thread.submit(asyncio.run, _asked(place, monkeypatch)).result()
     found: list[str] = []
@@ -230,7 +230,7 @@ def no_page_reads_more_than_a_part(place: Place, monkeypatch: pytest.MonkeyPatch
 
 
 if LONG:
-    # Of a small table all is read, whatever is asked.
+    # Small tables are always read in full.
     test_no_page_reads_more_than_a_part = no_page_reads_more_than_a_part
 
 
@@ -258,7 +258,7 @@ def _scans(connection: psycopg.Connection[Any], query: Query[Any]) -> list[Scan]
 async def _asked(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> dict[tuple[str, str, str], Query[Any]]:
-    """What the pages ask, each question once."""
+    """Return the statements of all pages, each once."""
     import httpx2
 
     from rota import Rota

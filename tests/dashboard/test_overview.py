@@ -1,4 +1,4 @@
-"""The overview in a browser: what goes on, how it went, what needs attention."""
+"""The overview in a browser: current activity, recent results, and items that need attention."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .stage import PHONE, Floor, Tab
 
 
 def attention(page: Page) -> Locator:
-    return page.get_by_role("region", name="What needs attention")
+    return page.get_by_role("region", name="Needs attention")
 
 
 def test_what_needs_attention_comes_and_goes_while_one_looks(desk: Tab, floor: Floor) -> None:
@@ -49,7 +49,7 @@ def test_how_far_back_one_looks_is_in_the_address(desk: Tab, floor: Floor) -> No
     expect(picture).to_have_attribute("aria-label", re.compile("succeeded .* now, at most "))
     chosen = page.get_by_role("navigation", name="How far back").locator("[aria-current]")
     expect(chosen).to_have_text("6 h")
-    # Whoever cannot see pictures reads a table.
+    # The figures are also available as a table, for screen readers.
     page.get_by_text("The figures as a table").click()
     rows = page.get_by_role("region", name="The figures as a table").locator("tbody tr")
     expect(rows).to_have_count(72)
@@ -59,12 +59,12 @@ def test_how_far_back_one_looks_is_in_the_address(desk: Tab, floor: Floor) -> No
 def test_what_cannot_be_asked_is_told(desk: Tab) -> None:
     desk.expected = ["422"]
     page = desk.goto("/?range=3y")
-    expect(page.get_by_role("heading", name="This cannot be asked")).to_be_visible()
+    expect(page.get_by_role("heading", name="Invalid request")).to_be_visible()
 
 
 def test_a_viewer_on_a_phone_sees_all_of_it(look_as: Callable[..., Tab]) -> None:
     width, height = PHONE
     page = look_as("viewer", viewport={"width": width, "height": height}).goto("/")
-    expect(page.get_by_role("img", name="Jobs ready, the last")).to_be_visible()
+    expect(page.get_by_role("img", name="Jobs queued, the last")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     expect(page.get_by_role("link", name=re.compile("workers"))).to_contain_text("1")

@@ -1,4 +1,4 @@
-"""Queues in a browser: what waits in each, how fast it comes and goes, and who serves it."""
+"""Queues in a browser: queued jobs, arrival and completion rates, and workers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_queue_nobody_serves_says_what_would_help(desk: Tab, floor: Floor) -> 
     row = line(page, "q-unserved")
     expect(row).to_contain_text("3")
     expect(row).to_contain_text("none")
-    stuck = page.get_by_role("region", name="What no worker would take").get_by_role("row")
+    stuck = page.get_by_role("region", name="Jobs no worker can run").get_by_role("row")
     mine = stuck.filter(has_text="q-unserved")
     expect(mine).to_contain_text("rota worker MODULE:APP -q q-unserved")
     expect(mine.get_by_role("link", name=f"#{first}")).to_be_visible()
@@ -64,19 +64,19 @@ def test_one_queue_shows_its_own_past_and_nothing_else(desk: Tab, floor: Floor) 
     ended = page.get_by_role("img", name="Jobs ended a minute, the last hour")
     said = "succeeded 0 now, at most 8; failed 0 now, at most 2; other 0 now, at most 0"
     expect(ended).to_have_attribute("aria-label", f"Jobs ended a minute, the last hour: {said}")
-    expect(page.get_by_role("img", name="Jobs ready")).to_have_attribute(
-        "aria-label", "Jobs ready, the last hour: ready 0 now, at most 12"
+    expect(page.get_by_role("img", name="Jobs queued")).to_have_attribute(
+        "aria-label", "Jobs queued, the last hour: queued 0 now, at most 12"
     )
     expect(page.get_by_role("img", name="Time an attempt took")).to_have_attribute(
         "aria-label", re.compile(r"longest 5 s now, at most 5 s; mean 1\.8 s now")
     )
-    # Each stretch says its figures when it is pointed at.
+    # Each segment shows its figures on hover.
     titles = ended.locator("rect.look title").all_text_contents()
     assert len(titles) == 60
     assert [each for each in titles if "succeeded 8\nfailed 2" in each] != []
     expect(page.get_by_text("No worker serves this queue")).to_be_visible()
     assert faults(page) == []
-    # It has an address, whatever is in its name.
+    # The address works for any queue name.
     page.get_by_role("link", name="24 h").click()
     expect(page).to_have_url(f"{floor.url}/queues/q%20past%2F%C3%BC?range=24h")
 
@@ -88,12 +88,12 @@ def test_a_queue_is_paused_and_resumed(
     page = desk.goto("/queues/q-pause")
     page.get_by_role("button", name="Pause").click()
     form = page.get_by_role("dialog", name="Pause q-pause")
-    form.get_by_label("Why").fill("the printer burns")
+    form.get_by_label("Reason").fill("the printer burns")
     form.get_by_role("button", name="pause").click()
     expect(page.get_by_text("the printer burns")).to_be_visible()
 
     others = look_as("viewer").goto("/queues/q-pause")
-    expect(others.get_by_text("What runs goes on")).to_be_visible()
+    expect(others.get_by_text("Running jobs finish")).to_be_visible()
     expect(others.get_by_text("the printer burns")).to_have_count(0)
     expect(others.get_by_role("button", name=re.compile("Pause|Resume"))).to_have_count(0)
     others.goto(f"{floor.url}/queues")
@@ -108,4 +108,4 @@ def test_a_queue_is_paused_and_resumed(
 def test_a_queue_nobody_has_heard_of_is_not_there(desk: Tab) -> None:
     desk.expected = ["404"]
     page = desk.goto("/queues/never-heard-of")
-    expect(page.get_by_text("nothing is known of a queue 'never-heard-of'")).to_be_visible()
+    expect(page.get_by_text("there is no queue 'never-heard-of'")).to_be_visible()

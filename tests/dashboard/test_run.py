@@ -1,5 +1,6 @@
-"""The page of a run: its graph is live, what is chosen is chosen everywhere, what went in and came out is
-text, and what operators do to runs they can do here."""
+"""The page of a run: a live graph, one selection for all parts, payloads as text, and the operators'
+actions.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from .stage import PHONE, Floor, Tab
 
 
 def box(page: Page, name: str) -> str:
-    """The class of a job's box says where the job is."""
+    """Return the class of a job's box, which contains the job's state."""
     found = page.locator("svg.board .job").filter(has=page.get_by_text(name, exact=True))
     return found.get_attribute("class") or ""
 
@@ -25,7 +26,7 @@ def in_state(page: Page, name: str, state: str) -> None:
 
 
 def asleep(floor: Floor, page: Page) -> str:
-    """A run of the flow `etl` that waits for its approval, as the page shows it."""
+    """Start a run of the flow `etl`, open its page, and wait until it awaits the approval."""
     run = floor.start("etl", day="run")
     page.goto(f"{floor.url}/runs/{run}")
     in_state(page, "approve", "sleeping")
@@ -51,7 +52,7 @@ def test_the_graph_is_live_and_a_signal_sent_here_sets_it_going(desk: Tab, floor
     expect(page.get_by_role("region", name="Events", exact=True)).to_contain_text(
         "signal run approval, by"
     )
-    # It was neither loaded nor drawn anew.
+    # The page was neither reloaded nor redrawn.
     assert page.evaluate("window.same === document.querySelector('svg.board .job')")
     assert floor.state(run) == "succeeded"
 
@@ -61,7 +62,7 @@ def test_what_is_chosen_in_the_graph_is_shown_beside_it_and_in_the_timeline(
 ) -> None:
     run = asleep(floor, page := desk.page)
     jobs = {each["task"]: each["job"] for each in floor.ask("GET", f"/runs/{run}")["jobs"]}
-    pane = page.get_by_label("What is chosen")
+    pane = page.get_by_label("Selected job")
     chosen = page.locator("svg.gantt .line[aria-current] .name")
 
     page.evaluate("window.same = true")
@@ -79,7 +80,7 @@ def test_what_is_chosen_in_the_graph_is_shown_beside_it_and_in_the_timeline(
     page.go_back()
     expect(pane).to_contain_text("etl.transform")
     expect(chosen).to_have_text(["transform"])
-    assert page.evaluate("window.same")  # nothing was loaded anew
+    assert page.evaluate("window.same")  # no reload
     page.reload()
     expect(pane).to_contain_text("etl.transform")
     expect(page.locator("svg.board .job[aria-current] .name")).to_have_text(["transform"])
@@ -90,7 +91,7 @@ def test_the_graph_is_reached_moved_and_opened_with_the_keyboard(desk: Tab, floo
     world = page.locator("svg.board .world")
 
     def moved() -> list[float]:
-        page.wait_for_timeout(50)  # a frame is drawn
+        page.wait_for_timeout(50)  # until a frame is drawn
         return [float(n) for n in re.findall(r"-?[\d.]+", world.get_attribute("transform") or "")]
 
     view = page.locator("[data-view]")
@@ -104,7 +105,7 @@ def test_the_graph_is_reached_moved_and_opened_with_the_keyboard(desk: Tab, floo
     assert moved() == at
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    expect(page.get_by_label("What is chosen")).to_contain_text("etl.extract")
+    expect(page.get_by_label("Selected job")).to_contain_text("etl.extract")
 
 
 def test_the_graph_is_moved_with_the_mouse_and_that_chooses_nothing(
@@ -176,7 +177,7 @@ def test_an_error_is_shown_with_its_traceback_log_and_attempts_and_tried_again(
     attempts = page.locator("[data-key=attempts] tbody tr")
     many = attempts.count()
     page.get_by_role("button", name="retry").click()
-    expect(page.get_by_text("it is tried again")).to_be_visible()
+    expect(page.get_by_text("queued for a retry")).to_be_visible()
     expect(attempts).to_have_count(many + 1)
 
     page.get_by_role("button", name="fork…").click()
@@ -217,7 +218,7 @@ def test_a_failed_flow_is_forked_from_a_task_and_its_job_leads_back(
     expect(page.get_by_role("heading", name="Error of check")).to_be_visible()
 
     page.locator("[data-key=error] a").click()
-    pane = page.get_by_label("What is chosen")
+    pane = page.get_by_label("Selected job")
     pane.get_by_role("link", name="etl.check").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("etl.check")
     page.get_by_role("navigation", name="Where this is").get_by_role("link", name="etl").click()
@@ -240,7 +241,7 @@ def test_many_alike_are_one_box_that_can_be_opened(desk: Tab, floor: Floor) -> N
     expect(page.locator("svg.gantt .line")).to_have_count(3)
 
     page.locator("svg.board .job").filter(has_text="part_*").click()
-    pane = page.get_by_label("What is chosen")
+    pane = page.get_by_label("Selected job")
     expect(pane.get_by_role("listitem")).to_have_count(30)
     pane.get_by_role("link", name="draw them one by one").click()
 

@@ -1,4 +1,4 @@
-"""The page of runs: found by what the address says, page by page, live; and done to several at once."""
+"""The page of runs: filters in the address, pagination, live updates, and bulk actions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .stage import PHONE, Floor, Tab
 
 @pytest.fixture
 def mark() -> str:
-    """A word that only this test uses."""
+    """Return a word that only this test uses."""
     return f"w{uuid4().hex[:10]}"
 
 
 def start(floor: Floor, count: int, mark: str) -> list[str]:
-    """Runs that nobody serves: they stay where they are."""
+    """Start runs that no worker serves: they stay queued."""
     with psycopg.connect(floor.dsn, autocommit=True) as connection:
         found = connection.execute(
             "select started.run::text"
@@ -55,7 +55,7 @@ def test_runs_show_up_and_change_by_themselves(desk: Tab, floor: Floor, mark: st
     page.get_by_label(f"Select run {run}").check()
     floor.ask("POST", f"/runs/{run}/cancel")
     expect(row(page, run)).to_contain_text("cancelled")
-    # What somebody has ticked stays so.
+    # The selection survives a live update.
     expect(page.get_by_label(f"Select run {run}")).to_be_checked()
 
 
@@ -70,11 +70,11 @@ def test_filters_are_in_the_address(desk: Tab, floor: Floor, mark: str) -> None:
     page.get_by_role("navigation", name="State").get_by_role("link", name="cancelled").click()
     expect(page).to_have_url(re.compile(r"state=cancelled"))
     assert rows(page) == [two]
-    # Another filter leaves the state as it is.
+    # Another filter keeps the state.
     page.get_by_label("Queue").fill("elsewhere")
     page.get_by_role("button", name="find").click()
     expect(page.get_by_text("No run matches")).to_be_visible()
-    desk.goto(f"/runs?queue=nobody&name=unserved&find={mark}&state=ready")
+    desk.goto(f"/runs?queue=nobody&name=unserved&find={mark}&state=queued")
     assert rows(page) == [one]
     desk.goto(f"/runs?key={mark}-0")
     assert rows(page) == [one]
@@ -135,8 +135,8 @@ def test_those_selected_are_cancelled_and_tried_again(desk: Tab, floor: Floor, m
     expect(page.get_by_text("3 selected")).to_be_visible()
     page.get_by_role("button", name="retry").click()
     dialog.get_by_role("button", name="retry").click()
-    # One of the three was ready as it was.
-    expect(told(page).last).to_have_text("2 tried again")
+    # One of the three was already queued.
+    expect(told(page).last).to_have_text("2 queued for a retry")
     assert [floor.state(run) for run in (one, two, three)] == ["queued"] * 3
 
 
@@ -150,7 +150,7 @@ def test_everything_that_matches_is_counted_named_and_done(
     page.get_by_role("button", name="cancel").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text(f"Cancel 60 runs with find {mark}?")
-    # Whatever starts while somebody thinks about it is not touched.
+    # Runs that start while the dialog is open are not affected.
     late = floor.ask("POST", "/runs", {"name": "unserved", "key": f"{mark}-late"})["run"]
     dialog.get_by_role("button", name="cancel").click()
     expect(told(page)).to_have_text("60 cancelled", timeout=30_000)
@@ -212,7 +212,7 @@ def test_viewers_look_and_do_nothing(look_as: Callable[..., Tab], floor: Floor, 
     expect(row(page, secret)).to_be_visible()
 
 
-@pytest.mark.parametrize("path", ["/runs?state=ready", "/runs?find=no-such-thing&key=x"])
+@pytest.mark.parametrize("path", ["/runs?state=queued", "/runs?find=no-such-thing&key=x"])
 def test_everybody_can_use_it(look_as: Callable[..., Tab], floor: Floor, path: str) -> None:
     start(floor, 1, uuid4().hex)
     viewport = {"width": PHONE[0], "height": PHONE[1]}

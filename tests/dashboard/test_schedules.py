@@ -1,4 +1,4 @@
-"""Schedules in a browser: how they stand, and everything that can be done with them."""
+"""Schedules in a browser: their states, and all actions on them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .usable import faults
 
 
 def make(floor: Floor, name: str = "", **more: Any) -> str:
-    """A schedule that does not come while the test lasts; answers its name."""
+    """Create a schedule that is not due during the test; return its name."""
     name = name or f"report {uuid4()}"
     body = {"name": name, "task": "greet", "input": {"name": "Ada"}, "cron": "0 7 1 1 *", **more}
     floor.ask("POST", "/schedules", body)
@@ -69,7 +69,7 @@ def test_it_is_paused_with_a_reason_and_resumed(desk: Tab, floor: Floor) -> None
     name = make(floor)
     page = desk.goto(at(name))
     page.get_by_role("button", name="pause").click()
-    page.get_by_label("Why").fill("wait for the audit")
+    page.get_by_label("Reason").fill("wait for the audit")
     page.get_by_role("dialog").get_by_role("button", name="pause").click()
     expect(page.get_by_text("wait for the audit", exact=True)).to_be_visible()
     expect(page.get_by_text("No tick is due")).to_be_visible()
@@ -89,12 +89,12 @@ def test_it_is_started_now_and_what_came_of_it_is_seen_without_asking_again(
 ) -> None:
     name = make(floor)
     page = desk.goto(at(name))
-    expect(page.get_by_text("There was no tick yet")).to_be_visible()
+    expect(page.get_by_text("No ticks yet")).to_be_visible()
     page.get_by_role("button", name="start now").click()
     expect(page.get_by_role("dialog")).to_contain_text("besides those of its ticks")
     yes(page)
     ticks = page.get_by_role("region", name="Last ticks")
-    expect(ticks.get_by_text("succeeded")).to_be_visible()  # by the worker, a moment later
+    expect(ticks.get_by_text("succeeded")).to_be_visible()  # the worker runs it a moment later
     [tick] = floor.ask("GET", at(name))["ticks"]
     ticks.get_by_role("link", name=f"#{tick['run']}").click()
     expect(page).to_have_url(f"{floor.url}/runs/{tick['run']}")
@@ -133,7 +133,7 @@ def test_what_the_api_refuses_is_said_in_its_words(desk: Tab, floor: Floor) -> N
     page.get_by_label("From").fill("2999-01-01T00:00")
     page.get_by_label("Until before").fill("2999-01-02T00:00")
     page.get_by_role("dialog").get_by_role("button", name="backfill").click()
-    expect(page.get_by_text("what is to come, comes by itself")).to_be_visible()
+    expect(page.get_by_text("later ticks start on time")).to_be_visible()
 
 
 def test_it_is_forgotten_once_that_is_confirmed(desk: Tab, floor: Floor) -> None:

@@ -1,4 +1,4 @@
-"""What all pages have in common: who is let in, how one finds one's way, light and dark, live."""
+"""Parts common to all pages: sign-in, navigation, light and dark mode, and live updates."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def test_a_stranger_is_asked_who_he_is_and_comes_back_to_where_he_was(
     page = tab.goto("/runs?state=failed")
     expect(page).to_have_url(re.compile(r"/login\?next=%2Fruns%3Fstate%3Dfailed$"))
     page.get_by_label("Token").fill("rota_nothing")
-    page.get_by_role("button", name="come in").click()
-    expect(page.get_by_text("there is no such token")).to_be_visible()
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_text("the token is invalid")).to_be_visible()
     page.get_by_label("Token").fill(floor.passes["viewer"])
-    page.get_by_role("button", name="come in").click()
+    page.get_by_role("button", name="Sign in").click()
     expect(page).to_have_url(f"{floor.url}/runs?state=failed")
     page.get_by_role("button", name="Log out").click()
     expect(page).to_have_url(f"{floor.url}/login")
@@ -42,7 +42,7 @@ def test_no_script_reads_the_token(look_as: Callable[..., Tab], floor: Floor) ->
     tab = look_as(None)
     page = tab.goto("/login")
     page.get_by_label("Token").fill(floor.passes["viewer"])
-    page.get_by_role("button", name="come in").click()
+    page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("navigation", name="Main")).to_be_visible()
     assert page.evaluate("document.cookie") == ""
     [cookie] = page.context.cookies()
@@ -61,7 +61,7 @@ def test_whoever_comes_in_is_led_to_this_site_only(
 ) -> None:
     page = look_as(None).goto(f"/login?next={next}")
     page.get_by_label("Token").fill(floor.passes["viewer"])
-    page.get_by_role("button", name="come in").click()
+    page.get_by_role("button", name="Sign in").click()
     expect(page).to_have_url(f"{floor.url}/")
 
 
@@ -92,9 +92,9 @@ def test_light_and_dark_are_kept(desk: Tab) -> None:
 def test_what_is_not_there_is_said_on_a_page(desk: Tab) -> None:
     desk.expected = ["404"]
     page = desk.goto("/runs/999999999999")
-    expect(page.get_by_role("heading", name="There is nothing here")).to_be_visible()
+    expect(page.get_by_role("heading", name="Page not found")).to_be_visible()
     page = desk.goto("/no/such/page")
-    expect(page.get_by_role("heading", name="There is nothing here")).to_be_visible()
+    expect(page.get_by_role("heading", name="Page not found")).to_be_visible()
     page.get_by_role("link", name="to the overview").click()
     expect(page.get_by_role("navigation", name="Main")).to_be_visible()
 

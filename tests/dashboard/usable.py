@@ -1,4 +1,4 @@
-"""Whether everybody can use a page: what axe-core has to say of it."""
+"""Accessibility of a page, checked by axe-core."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from playwright.sync_api import Page
 
 
 def faults(page: Page, *rules: str) -> list[tuple[str, list[str]]]:
-    """Serious ones, and where; of some rules, or of all."""
+    """Return the serious violations and their elements; of the given rules, or of all."""
     options = {"runOnly": list(rules)} if rules else None
     return [
         (each["id"], [node["html"] for node in each["nodes"]])

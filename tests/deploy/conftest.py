@@ -1,4 +1,4 @@
-"""What takes long, or wants what is dear to install, is left to `make proofs`."""
+"""Tests that take long, or require tools that are expensive to install, run only in `make proofs`."""
 
 from __future__ import annotations
 

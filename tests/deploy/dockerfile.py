@@ -1,4 +1,4 @@
-"""A Dockerfile, read: its stages, and what each is told to do. Enough for ours, and strict beyond."""
+"""Parser for a Dockerfile: stages and instructions. It rejects everything that ours does not use."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _instructions(text: str) -> Iterator[tuple[str, str]]:
 
 
 def told(said: str) -> list[str]:
-    """The words of a command in exec form; a shell's is refused."""
+    """Return the words of a command in exec form; raise for the shell form."""
     assert said.startswith("["), f"runs in a shell: {said}"
     words = json.loads(said)
     assert all(isinstance(word, str) for word in words)
@@ -53,7 +53,7 @@ def told(said: str) -> list[str]:
 
 
 class Ignored:
-    """What a .dockerignore keeps back: the last line that fits decides, and a `!` takes it in again."""
+    """Paths that a .dockerignore excludes: the last matching line decides; `!` includes a path again."""
 
     def __init__(self, text: str) -> None:
         lines = (line.strip() for line in text.splitlines())

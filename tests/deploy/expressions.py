@@ -1,4 +1,4 @@
-"""PromQL, as far as our own goes: which metrics an expression names, and by which labels it asks."""
+"""Parser for the PromQL that the project uses: metrics and labels of an expression."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from rota.web.metric_definitions import METRIC_FAMILIES
 
 OF_PROMETHEUS = {"job", "instance", "le", "alertname", "alertstate"}
-"""Labels that every series has from whoever asked for it, and those that histograms and alerts have."""
+"""Labels that Prometheus adds to every series, and the labels of histograms and alerts."""
 
 _PARTS = ("_bucket", "_sum", "_count")
 
@@ -17,7 +17,7 @@ def metrics(expression: str) -> set[str]:
 
 
 def family(metric: str) -> str:
-    """The metric as it is registered: a histogram's parts are its."""
+    """Return the registered metric, for the parts of a histogram the histogram."""
     for part in _PARTS:
         whole = metric.removesuffix(part)
         if (
@@ -30,7 +30,7 @@ def family(metric: str) -> str:
 
 
 def asked(expression: str) -> set[str]:
-    """The labels it selects and gathers by."""
+    """Return the labels that an expression selects and aggregates by."""
     found = {name for inside in re.findall(r"\{([^}]*)\}", expression) for name in _names(inside)}
     for inside in re.findall(r"\b(?:by|on|ignoring|without|group_left)\s*\(([^)]*)\)", expression):
         found |= {name.strip() for name in inside.split(",") if name.strip()}
@@ -42,7 +42,7 @@ def _names(selection: str) -> list[str]:
 
 
 def faults(expression: str) -> list[str]:
-    """What is named in it and is not there."""
+    """Return the metrics and labels that an expression names and that do not exist."""
     named = metrics(expression)
     unknown = sorted(name for name in named if family(name) not in METRIC_FAMILIES)
     if unknown:

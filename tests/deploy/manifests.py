@@ -1,6 +1,6 @@
-"""What `deploy/` says, read as what runs it would read it.
+"""Files of `deploy/`, parsed as the tools that use them do.
 
-A base is plain files, which need nothing; what is put together from it is built by the real kubectl.
+A base consists of plain files, which need no tool. Overlays are built by the real kubectl.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from rota.model.settings import Settings
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
 AFTER = 5.0
-"""Seconds that whoever ends a process allows it beyond what it allows itself."""
+"""Seconds beyond a process's own shutdown time before it is killed."""
 
 Document = dict[str, Any]
 
 
 @cache
 def base() -> list[Document]:
-    """The base, as it is written: its files, and the settings it generates."""
+    """Return the base as written: its files, and the settings it generates."""
     said = read(KUBERNETES / "base/kustomization.yaml")[0]
     documents = [each for name in said["resources"] for each in read(KUBERNETES / "base" / name)]
     for each in said["configMapGenerator"]:
@@ -46,7 +46,7 @@ def built(directory: str) -> list[Document]:
 
 
 def kustomized(directory: Path) -> list[Document]:
-    """What `kubectl apply -k` would send."""
+    """Return the documents that `kubectl apply -k` would send."""
     program = shutil.which("kubectl")
     if program is None:
         pytest.skip("there is no kubectl here, which puts overlays together")
@@ -72,7 +72,7 @@ def of_kind(documents: Sequence[Document], kind: str) -> list[Document]:
 
 
 def pods(documents: Sequence[Document]) -> Iterator[tuple[str, Document]]:
-    """Whatever makes pods, by name, and what they are made from."""
+    """Yield each document that creates pods: its name, and its pod template."""
     for each in documents:
         if each["kind"] in ("Deployment", "Job"):
             yield each["metadata"]["name"], each["spec"]["template"]
@@ -84,7 +84,7 @@ def container(pod: Document) -> Document:
 
 
 def environment(documents: Sequence[Document], pod: Document) -> dict[str, str]:
-    """What the processes of a pod find in theirs."""
+    """Return the environment variables of a pod's processes."""
     found: dict[str, str] = {}
     for source in container(pod).get("envFrom", []):
         found |= one(documents, "ConfigMap", source["configMapRef"]["name"])["data"]
@@ -93,7 +93,7 @@ def environment(documents: Sequence[Document], pod: Document) -> dict[str, str]:
 
 @cache
 def known_variables() -> frozenset[str]:
-    """Every variable Rota reads: settings, where the database is, and what commands say of themselves."""
+    """Return every variable that Rota reads: settings, database addresses and options of commands."""
     names = {f"ROTA_{each.name.upper()}" for each in fields(Settings)}
     for url in ("ROTA_DATABASE_URL", "ROTA_DIRECT_URL"):
         names |= {url, f"{url}_FILE"}
@@ -115,7 +115,7 @@ def commands(command: click.Command) -> Iterator[click.Command]:
 
 
 def parsed(words: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """A command line as `rota` takes it apart, without doing it: the command's name, and its options."""
+    """Parse a command line as `rota` does, without running it; return the command and its options."""
     command: click.Command = cli
     context = command.make_context("rota", list(words))
     name: str | None = "rota"
@@ -131,13 +131,13 @@ def parsed(words: Sequence[str]) -> tuple[str, dict[str, Any]]:
 
 
 def needed(environment: Mapping[str, str], *, balanced: bool) -> float:
-    """How long an instance may take to leave, by its own settings."""
+    """Return the seconds that an instance may need to shut down, by its own settings."""
     settings = Settings.read(environment)
     return (settings.drain_delay if balanced else 0.0) + settings.drain_timeout + AFTER
 
 
 def duration(text: str) -> float:
-    """Seconds, of `65s`, `1m5s` or `65`."""
+    """Return the seconds of `65s`, `1m5s` or `65`."""
     found = re.fullmatch(r"(?:(\d+)m)?(?:(\d+)s?)?", text)
     assert found, text
     return 60.0 * int(found[1] or 0) + int(found[2] or 0)

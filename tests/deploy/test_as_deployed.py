@@ -1,4 +1,4 @@
-"""What the manifests start, started: with their own words and variables, only at other ports."""
+"""Processes of the manifests, started with their own arguments and variables, on other ports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .manifests import DEPLOY, base, container, environment, one, read
 from .test_image import last
 
 EXAMPLE = DEPLOY / "example"
-SOON = {"ROTA_DRAIN_DELAY": "2"}  # nobody balances anything here
+SOON = {"ROTA_DRAIN_DELAY": "2"}  # there is no load balancer here
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Pod:
     environment: Mapping[str, str]
 
     def ask(self, path: str, port: str = "health", token: str | None = None) -> tuple[int, str]:
-        """Answers the status, 0 if nobody answers, and the text."""
+        """Return the status, 0 without an answer, and the text."""
         request = urllib.request.Request(f"http://127.0.0.1:{self.ports[port]}{path}")
         if token is not None:
             request.add_header("Authorization", f"Bearer {token}")
@@ -94,7 +94,7 @@ def test_it_answers_who_asks_and_leaves_when_it_is_told(
 
         pod.process.send_signal(signal.SIGTERM)
         if role == "web":
-            # Unready, alive, and serving: until the load balancer has seen it.
+            # Not ready, alive, and still serving: until the load balancer has noticed.
             eventually(lambda: pod.ask("/health/ready")[0] == 503)
             assert pod.ask("/health/live")[0] == 200
             assert pod.ask("/openapi.json", "http")[0] == 200
@@ -106,7 +106,7 @@ def test_it_answers_who_asks_and_leaves_when_it_is_told(
 
 
 def _is_measured(pod: Pod, dsn: str) -> None:
-    """As the monitor is told to, by a token that is made as it says."""
+    """Scrape the metrics as the manifest configures it, with a token created as it describes."""
     component = DEPLOY / "kubernetes/components/pod-monitor"
     [endpoint] = read(component / "pod-monitor.yaml")[0]["spec"]["podMetricsEndpoints"]
     [made] = re.findall(r"`rota (.+)`", (component / "kustomization.yaml").read_text())
@@ -119,6 +119,6 @@ def _is_measured(pod: Pod, dsn: str) -> None:
 
 
 def _health_check(pod: Pod) -> list[str]:
-    """What the image asks itself, at the port that is this one's."""
+    """Return the image's health check, with this pod's port."""
     words = told(last("app", "HEALTHCHECK").split("CMD ", 1)[1])
     return [word.replace("8081", str(pod.ports["health"])) for word in words]

@@ -1,4 +1,4 @@
-"""`deploy/grafana/rota.json`: the board, panel by panel."""
+"""`deploy/grafana/rota.json`: the dashboard, panel by panel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PANELS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 EXPRESSIONS = [target["expr"] for panel in PANELS for target in panel["targets"]]
 
-# What is told better elsewhere: which code it is, by the mark of a deploy; what one instance is about.
+# Shown better elsewhere: the version as an annotation of a deploy, details of an instance on its own page.
 NOT_ON_THE_BOARD = {
     "rota_draining",
     "rota_fleet_metrics_age_seconds",
@@ -29,7 +29,7 @@ NOT_ON_THE_BOARD = {
     "rota_jobs_started_total",
     "rota_leader_term",
     "rota_listening",
-    "rota_queue_paused",  # alerts and the dashboard say so
+    "rota_queue_paused",  # shown by alerts and the dashboard
     "rota_worker_concurrency",
     "rota_worker_running",
 }
@@ -45,7 +45,7 @@ def test_a_panel_says_what_it_shows_in_which_unit_and_from_where(panel: dict[str
     for target in panel["targets"]:
         assert target["datasource"] == SOURCE
         assert faults(target["expr"]) == []
-        # One board for many deployments: each asks about the one that was chosen.
+        # One dashboard for many deployments: each query selects the chosen one.
         assert target["expr"].count('job="$job"') == len(re.findall(r"rota_\w+\{", target["expr"]))
         assert not re.search(r"\brota_\w+(?![\w{])", target["expr"]), "asks about all of them"
     if len(panel["targets"]) > 1 or "by (" in panel["targets"][0]["expr"]:
@@ -79,7 +79,7 @@ def test_panels_cover_the_board_without_covering_each_other() -> None:
 
 
 def test_what_is_measured_is_shown() -> None:
-    """A new metric is put on the board, or left off on purpose."""
+    """A new metric is either on the dashboard or listed as left out."""
     text = " ".join(EXPRESSIONS)
     text += " ".join(each["expr"] for each in BOARD["annotations"]["list"])
 

@@ -1,4 +1,4 @@
-"""`deploy/docker-compose.yml`: one machine, and all on it."""
+"""`deploy/docker-compose.yml`: all processes on one machine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_each_is_told_what_rota_understands(name: str) -> None:
     assert said.keys() <= known_variables()
     Settings.read(said)
     if name != "migrate":
-        assert options["health_port"] == 8081  # what the image's own check asks
+        assert options["health_port"] == 8081  # the port of the image's health check
 
 
 @pytest.mark.parametrize("name", ["worker", "web"])
@@ -64,7 +64,7 @@ def test_each_may_do_nothing_it_need_not(name: str) -> None:
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
-    assert "user" not in service  # the image's own
+    assert "user" not in service  # the image's user
     assert "privileged" not in service
 
 
@@ -96,6 +96,6 @@ def test_images_of_others_are_said_with_their_version_and_their_data_is_kept() -
 
     assert image == "postgres"
     assert 14 <= int(tag.split("-")[0]) <= 18
-    # Since 18 its data is a directory below this.
+    # Since PostgreSQL 18 the data directory is below this one.
     assert SERVICES["database"]["volumes"] == ["data:/var/lib/postgresql"]
     assert "data" in COMPOSE["volumes"]

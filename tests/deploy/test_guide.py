@@ -1,4 +1,4 @@
-"""docs/guides/deploying.md: what it says is so."""
+"""docs/guides/deploying.md: its statements match the files in `deploy/`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The image: what the Dockerfile would make, without a daemon to make it."""
+"""The image as the Dockerfile defines it, without a Docker daemon."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IGNORED = Ignored((DEPLOY / "Dockerfile.dockerignore").read_text())
 
 
 def line_of(stage: Stage) -> list[Stage]:
-    """A stage, and those it begins with, from the first."""
+    """Return a stage and the stages it builds on, the first one first."""
     return [*(line_of(IMAGE[stage.base]) if stage.base in IMAGE else []), stage]
 
 
@@ -32,7 +32,7 @@ def last(name: str, instruction: str) -> str:
 
 
 def context() -> Iterator[Path]:
-    """The files that are sent to be built from."""
+    """Yield the files of the build context."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,

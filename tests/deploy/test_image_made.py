@@ -1,6 +1,6 @@
-"""The image, made as far as it can be without a daemon: its own steps, in a directory of ours.
+"""The image, built as far as possible without a Docker daemon: its own steps, in a temporary directory.
 
-Takes a minute, and what the packages are installed from must be in reach.
+This takes a minute and requires access to the package index.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .test_image import IMAGE, ROOT, context, last
 
 @pytest.mark.timeout(900)
 def test_what_its_steps_make_works(tmp_path: Path, rota_dsn: str) -> None:
-    """Its own steps, here: the same sources into an environment of their own, the same entry point."""
+    """Run the image's steps here: the same sources into a new environment, with the same entry point."""
     place, made, app = tmp_path / "source", tmp_path / "opt/rota", tmp_path / "app"
     for path in context():
         (place / path).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What `deploy/kubernetes` would have a cluster do."""
+"""`deploy/kubernetes`: the resources that a cluster would create."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_what_is_to_be_applied_can_be_built(directory: str) -> None:
 
 
 def test_the_base_as_it_is_read_here_is_the_one_kubectl_builds() -> None:
-    """Names of settings aside, which are made of what is in them, and the label for all of it."""
+    """Except for generated names of settings, which contain a hash, and the common label."""
 
     def names(documents: list[Document]) -> set[tuple[str, str]]:
         return {
@@ -86,7 +86,7 @@ def test_the_base_as_it_is_read_here_is_the_one_kubectl_builds() -> None:
 
 
 def test_components_that_no_overlay_uses_go_with_the_base_all_the_same(tmp_path: Path) -> None:
-    """They would rot otherwise."""
+    """Without this test, unused components would break unnoticed."""
     used = {
         Path(name).name
         for file in (KUBERNETES / "overlays").rglob("kustomization.yaml")
@@ -112,14 +112,14 @@ def test_nobody_is_killed_before_it_has_left(documents: list[Document], role: st
 
     allowed = pod["spec"]["terminationGracePeriodSeconds"]
     assert allowed >= needed(environment(documents, pod), balanced=role == "web")
-    assert "lifecycle" not in container(pod)  # a preStop would take its time off that
+    assert "lifecycle" not in container(pod)  # a preStop hook would use up part of the grace period
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_what_the_arithmetic_is_made_of_is_said_beside_it(
     documents: list[Document], role: str
 ) -> None:
-    """In the image or in shared settings, a change of one number would not meet the other."""
+    """In the image or in shared settings, one of the numbers could change without the other."""
     pod = one(documents, "Deployment", f"rota-{role}")["spec"]["template"]
     said = {each["name"] for each in container(pod)["env"]}
 
@@ -142,18 +142,18 @@ def test_probes_ask_what_is_there_where_it_is(documents: list[Document], role: s
     ports = {each["name"]: each["containerPort"] for each in asked["ports"]}
 
     assert ports["health"] == options["health_port"]
-    assert options["health_host"] == "0.0.0.0"  # the kubelet asks at the pod's own address
+    assert options["health_host"] == "0.0.0.0"  # the kubelet connects to the pod's own address
     paths = {}
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         assert asked[probe]["httpGet"]["port"] == "health"
         paths[probe] = asked[probe]["httpGet"]["path"]
-    # What a failing probe has killed must not depend on the database.
+    # The probes that restart a pod must not depend on the database.
     assert paths == {
         "startupProbe": "/health/live",
         "livenessProbe": "/health/live",
         "readinessProbe": "/health/ready",
     }
-    # It looks at the database for a second at most; whoever asks has to wait for that.
+    # The database probe takes up to a second, so the timeout must be longer.
     assert asked["readinessProbe"]["timeoutSeconds"] > 1
 
 
@@ -256,7 +256,7 @@ def test_the_databases_url_is_in_a_secret_and_read_from_a_file(documents: list[D
         [volume] = [each for each in pod["spec"]["volumes"] if each["name"] == mount["name"]]
         assert mount["readOnly"] is True, name
         assert volume["secret"]["secretName"] == "rota-database", name
-        # Owned by root, readable by the group that is ours (fsGroup), and by nobody else.
+        # Owned by root, readable by the pod's group (fsGroup), and by no other user.
         assert volume["secret"]["defaultMode"] == 0o440, name
         assert told.name == "url"
 
@@ -273,7 +273,7 @@ def test_every_command_is_one_that_rota_has(documents: list[Document]) -> None:
 
     assert done == {"rota-worker": "worker", "rota-web": "serve", "rota-migrate": "db migrate"}
     for name, pod in pods(documents):
-        assert "command" not in container(pod), name  # the image's own, without a shell
+        assert "command" not in container(pod), name  # the image's entry point, without a shell
 
 
 def test_a_migration_is_done_once_and_given_up_some_time(documents: list[Document]) -> None:
@@ -303,7 +303,7 @@ def test_nobody_comes_in_but_by_the_doors_that_are_open(documents: list[Document
     assert door["ports"] == [{"port": "health"}]
     assert door["from"]
     for _, pod in pods(documents):
-        # A pod that a policy with Ingress selects is closed but for what is said.
+        # A pod selected by a policy with Ingress accepts only the listed traffic.
         assert (
             metrics["spec"]["podSelector"]["matchLabels"].items()
             <= pod["metadata"]["labels"].items()

@@ -1,4 +1,4 @@
-"""The board and the rules, as Prometheus itself reads them."""
+"""The dashboard and the rules, validated by Prometheus' own promtool."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .test_rules import FILE, RULES, TESTS
 
 
 def promtool(*words: str) -> str:
-    """Run it; a test is over where it has something to complain about."""
+    """Run promtool; fail the test if it reports an error."""
     program = shutil.which("promtool")
     if program is None:
         pytest.skip("there is no promtool here; on Debian and Ubuntu: apt install prometheus")

@@ -1,4 +1,4 @@
-"""`deploy/prometheus`: when somebody is told."""
+"""`deploy/prometheus`: alerting rules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_rule_asks_for_what_is_there_and_says_what_it_means(rule: dict[str, An
     assert rule["alert"].startswith("Rota")
     assert rule["labels"]["severity"] in SEVERITIES
     assert set(rule["annotations"]) == {"summary", "description"}
-    # What it is told with has to be there when it is told.
+    # Labels used in the annotations must exist in the result of the expression.
     told = set(re.findall(r"\$labels\.(\w+)", " ".join(rule["annotations"].values())))
     assert told <= asked(rule["expr"]) | {"instance"}
     if "instance" in told:

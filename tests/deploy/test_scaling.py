@@ -1,4 +1,4 @@
-"""As many workers as are wanted: what KEDA is told to ask, and what it is answered."""
+"""Autoscaling: the queries that KEDA is configured with, and their answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_it_scales_the_workers_and_never_to_nobody(component: str) -> None:
 
     assert one(base(), "Deployment", spec["scaleTargetRef"]["name"])
     assert 1 <= spec["minReplicaCount"] < spec["maxReplicaCount"]
-    # A number of workers, over one: as many as it says.
+    # The metric is a number of workers; with a target of 1, KEDA starts exactly that many.
     said = trigger(component)["metadata"]
     assert trigger(component)["metricType"] == "AverageValue"
     assert said.get("targetQueryValue", said.get("threshold")) == "1"
@@ -54,7 +54,7 @@ def test_those_that_leave_are_few_at_a_time() -> None:
 async def test_the_database_answers_what_it_is_asked(
     rota_app: Rota, db: AsyncConnection[tuple[Any, ...]]
 ) -> None:
-    """One row of one column, that is a number."""
+    """The query returns one row with one numeric column."""
     query = trigger("keda")["metadata"]["query"].encode()
     hello = rota_app.task(_hello)
 
@@ -82,7 +82,7 @@ def test_prometheus_has_what_it_is_asked() -> None:
 
 
 def test_with_it_the_manifests_say_no_number() -> None:
-    """Else each apply would set it back to that."""
+    """Otherwise each apply would reset the number of replicas."""
     worker = one(built("overlays/production"), "Deployment", "rota-worker")
 
     assert of_kind(built("overlays/production"), "ScaledObject")

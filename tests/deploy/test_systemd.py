@@ -1,4 +1,4 @@
-"""`deploy/systemd`: the same without containers."""
+"""`deploy/systemd`: the same processes without containers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .manifests import DEPLOY, duration, known_variables, needed, parsed
 UNITS = DEPLOY / "systemd"
 NAMES = ("rota-migrate.service", "rota-web@.service", "rota-worker@.service")
 LEAST_EXPOSED = 20
-"""In tenths, as `systemd-analyze security` reckons: 0 can do nothing, 100 everything."""
+"""Exposure in tenths, as `systemd-analyze security` computes it: 0 is the safest, 100 the most exposed."""
 
 
 def unit(name: str) -> dict[str, list[str]]:
-    """What a unit says, by key; a key may be said again."""
+    """Return the settings of a unit by key; a key may occur several times."""
     said: dict[str, list[str]] = {}
     for line in (UNITS / name).read_text().splitlines():
         if line and not line.startswith(("#", "[")):
@@ -65,7 +65,7 @@ def test_nobody_is_killed_before_it_has_left(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES[1:])
 def test_the_signal_goes_to_the_first_process_and_the_rest_to_all(name: str) -> None:
-    """A second SIGTERM hurries: processes that got one from systemd and one from their parent would."""
+    """A second SIGTERM hurries a process: children would get one from systemd and one from their parent."""
     assert unit(name)["KillMode"] == ["mixed"]
     assert "KillSignal" not in unit(name)
 
@@ -74,7 +74,7 @@ def test_who_dies_comes_back_and_who_was_drained_does_not() -> None:
     assert unit("rota-worker@.service")["Restart"] == ["on-failure"]
     assert unit("rota-web@.service")["Restart"] == ["always"]
     for name in NAMES[1:]:
-        # It would be given up on otherwise, after five tries in ten seconds.
+        # Otherwise systemd would give up after five starts in ten seconds.
         assert unit(name)["StartLimitIntervalSec"] == ["0"]
 
 
@@ -90,7 +90,7 @@ def test_the_databases_url_is_handed_over_as_a_file(name: str) -> None:
 
 def test_what_systemd_says_to_them(tmp_path: Path) -> None:
     for path in _here(tmp_path):
-        # A template is looked at as one of those it makes.
+        # A template is checked as one of its instances.
         name = path.name.replace("@.", "@1.")
         done = _analyze("verify", "--recursive-errors=no", str(tmp_path / name))
         assert done.returncode == 0, done.stderr
@@ -112,7 +112,7 @@ def _analyze(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def _here(tmp_path: Path) -> list[Path]:
-    """The units, with a program that is there."""
+    """Copy the units, with a program that exists."""
     program = Path(sys.executable).with_name("rota")
     made = []
     for name in NAMES:

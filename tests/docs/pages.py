@@ -1,4 +1,4 @@
-"""The pages, and the programs that they take their code from."""
+"""Pages of the documentation, and the programs they take their code from."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def name(page: Path) -> str:
 
 
 def around() -> list[Path]:
-    """Pages beside the docs that users read first."""
+    """Return the pages outside docs/ that users read first."""
     return [ROOT / "README.md", *sorted((ROOT / "examples").rglob("README.md"))]
 
 
 def written() -> list[Path]:
-    """Pages that somebody wrote, and no tool made."""
+    """Return the pages that are not generated."""
     return [page for page in pages() if "Made by `python -m tools.reference`" not in text(page)]
 
 
@@ -37,14 +37,14 @@ def text(page: Path) -> str:
 
 
 def blocks(page: Path, *languages: str) -> Iterator[str]:
-    """The code on a page, in one of these languages."""
+    """Yield the code blocks of a page in one of these languages."""
     for language, code in BLOCK.findall(text(page)):
         if language in languages:
             yield code
 
 
 def program(path: str) -> ModuleType:
-    """A file of `examples`, imported: they are no package, each stands for itself."""
+    """Import a file of `examples`, which is not a package."""
     spec = spec_from_file_location(Path(path).stem, ROOT / path)
     assert spec is not None
     assert spec.loader is not None

@@ -1,4 +1,4 @@
-"""The benchmark table of the comparison says what the repository's results say, misses included."""
+"""The benchmark table of the comparison agrees with the repository's results, misses included."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def test_every_row_is_one_of_the_run_it_names() -> None:
 
 
 def test_no_newer_run_says_otherwise_and_is_kept_quiet() -> None:
-    """A verdict that is told is the newest there is with full numbers."""
+    """A verdict in the table is that of the newest full run."""
     told = {what: run for what, _, _, _, run in ROWS}
     for path in sorted(RESULTS.glob("*.md")):
         if "quick" in path.stem:
-            continue  # a run with small numbers, which is not kept
+            continue  # a run with reduced numbers, which is not kept
         for what in re.findall(
             r"^\| (.+?) \| .+ \| (?:pass|beyond|MISS) \|$", path.read_text("utf-8"), re.MULTILINE
         ):

@@ -1,4 +1,4 @@
-"""Nothing is without an entry: commands, settings, events, tables, names, operations, errors."""
+"""The reference has an entry for every command, setting, event, table, name, operation and error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The Django project of the guide, as it is run: its tasks.py, views.py and worker.py, on one database."""
+"""The Django project of the guide, run as the guide describes: tasks.py, views.py and worker.py on one
+database.
+"""
 
 from __future__ import annotations
 

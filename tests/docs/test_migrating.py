@@ -1,4 +1,4 @@
-"""The code that the migration guides show after the move does what they say."""
+"""The code that the migration guides show after the move works as they describe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The application in the guide to the dashboard serves it where the guide says."""
+"""The application in the guide to the dashboard serves it at the path the guide gives."""
 
 from __future__ import annotations
 

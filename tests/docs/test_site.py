@@ -1,4 +1,4 @@
-"""The site builds without a warning, its links lead somewhere, and nothing is fetched from elsewhere."""
+"""The site builds without warnings, its links resolve, and it loads nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from .pages import ROOT, around
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy: the tree is left alone, and nothing of an earlier build is in it."""
+    """Build the site from a copy: the working tree stays unchanged, and no file of an earlier build
+    remains.
+    """
     home = tmp_path_factory.mktemp("docs")
     shutil.copy(ROOT / "mkdocs.yml", home)
     shutil.copytree(ROOT / "docs", home / "docs")
@@ -42,7 +44,7 @@ SAID = re.compile(r"""\b(id|href|src)=(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
 
 @dataclass
 class Read:
-    """What a page links to, and what can be linked to in it."""
+    """Links of a page, and its anchors."""
 
     ids: set[str] = field(default_factory=set)
     links: set[tuple[str, str]] = field(default_factory=set)

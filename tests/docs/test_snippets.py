@@ -1,6 +1,6 @@
-"""Code on the pages can be read, what it imports and calls is there, and commands can be given.
+"""Code on the pages parses, the names it imports and calls exist, and the commands have valid options.
 
-Many pages have tests of their own that run what they show (`test_*_page.py`); this is for all of them.
+Many pages have tests of their own that run their code (`test_*_page.py`); these checks apply to all pages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ snippets = import_module("tools.reference").snippets
 WRITTEN = [*written(), *around()]
 OTHERS = ("from celery", "Celery(", "Scheduler", "scheduler.", "apply_async", "app.conf", "delay(")
 
-# What code on the pages calls these is one of those.
+# Types of the variable names that code on the pages uses.
 KNOWN: dict[str, type] = {
     "app": Rota,
     "run": Run,
@@ -98,7 +98,7 @@ def test_options_of_tasks_and_starts_are_there(page: Path) -> None:
 
 @pytest.mark.parametrize("page", [*pages(), *around()], ids=name)
 def test_commands_can_be_given(page: Path) -> None:
-    """`rota COMMAND … --option`, wherever it stands on a page."""
+    """Check every `rota COMMAND … --option` on a page."""
     said = re.sub(r"\\\n\s*", " ", text(page))
     shell = [
         line
@@ -176,7 +176,7 @@ def parsed(code: str) -> ast.Module | None:
 
 @cache
 def names(kind: type) -> frozenset[str]:
-    """What can be asked of one: also what its `__init__` sets."""
+    """Return the attributes of a class, including those that its `__init__` sets."""
     ours = (each for each in kind.__mro__ if each.__module__.startswith("rota"))
     said = (re.findall(r"self\.(\w+)\b", inspect.getsource(each)) for each in ours)
     return frozenset(dir(kind)).union(*said)

@@ -1,4 +1,4 @@
-"""Every message that the page on troubleshooting is keyed by is one that the code can say."""
+"""Every message that the troubleshooting page lists exists in the code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEADS = re.findall(r"^### (.+)$", PAGE, re.MULTILINE)
 
 
 def said(node: ast.AST) -> str | None:
-    """A text in the code, with … for what is put in."""
+    """Return a string of the code, with … in place of inserted values."""
     match node:
         case ast.Constant(value=str() as text):
             return re.sub(r"%[-.\d]*[sdrgf]", "…", text)

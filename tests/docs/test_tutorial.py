@@ -1,4 +1,4 @@
-"""The tutorial, followed to the letter: its programs, its commands, and the worker that is killed."""
+"""The tutorial, followed step by step: its programs, its commands, and the worker that is killed."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ SOON = "asyncio.sleep(1 if 'ctx' in locals() and ctx.attempt == 1 else 0.01)"
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A directory with a short name that other users can enter: root cannot run PostgreSQL itself."""
+    """Directory with a short name that other users can enter: root cannot run PostgreSQL itself."""
     base = Path(tempfile.mkdtemp(prefix="rota-docs-", dir="/tmp")).resolve()
     base.chmod(0o755)
     for name in ("greet.py", "bakery.py"):
         code = (ROOT / "examples" / "tutorial" / name).read_text("utf-8")
-        # The second time nobody looks any more.
+        # Shorter sleeps keep the test fast.
         (base / name).write_text(code.replace("asyncio.sleep(1)", SOON))
     yield base
     shutil.rmtree(base)
 
 
 class Shell:
-    """Where somebody types what the page says."""
+    """Shell that runs the page's commands."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -70,7 +70,7 @@ class Shell:
         return process
 
     def ask(self, question: str, *given: object) -> Any:
-        """What the database says, without the second that a command takes to start."""
+        """Query the database directly, which saves the second that a command takes to start."""
         if self._connection is None:
             [socket] = (self.home / "pg").rglob(".s.PGSQL.*[0-9]")
             dsn = f"host={socket.parent} port={socket.suffix[1:]} user=postgres dbname=rota"
@@ -142,7 +142,7 @@ def test_whoever_follows_it_sees_a_run_survive_its_worker(home: Path) -> None:
 
 
 def test_every_program_on_the_page_is_a_file_of_the_examples() -> None:
-    """What is shown is taken from there, and from nowhere else."""
+    """The page takes its programs from there only."""
     shown = list(blocks(PAGE, "python"))
     files = [
         (ROOT / "examples" / "tutorial" / name).read_text("utf-8")

@@ -1,4 +1,4 @@
-"""A database to break things in, and what the doctor finds there."""
+"""Database that tests damage, and the doctor's results for it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Doctor:
             await database.close()
 
     async def finds(self, check: str, **how: object) -> list[CheckResult]:
-        """What one check found."""
+        """Return the results of one check."""
         return [each for each in await self.look(**how) if each.check == check]  # type: ignore[arg-type]
 
     async def one(self, check: str, **how: object) -> CheckResult:

@@ -1,4 +1,4 @@
-"""Things are broken on purpose: each is found, with a figure, and what is said to mend it does."""
+"""Problems that are caused on purpose: each is found with a figure, and the suggested remedy solves it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ async def row(db: Database, text: str, *params: Any) -> Any:
 
 
 async def mend(db: Database, checked: CheckResult) -> None:
-    """Do what it says."""
+    """Apply the suggested remedy."""
     assert checked.fix is not None
     await db.execute(checked.fix.encode())
 
 
 async def eventually(condition: Callable[[], Awaitable[CheckResult]], level: str) -> CheckResult:
-    """Until it is found so: what the server counts is known a moment later."""
+    """Repeat a check until it has this level: the server's statistics are delayed."""
     found = await condition()
     async with asyncio.timeout(60):
         while found.level != level:
@@ -137,7 +137,7 @@ async def test_rows_that_are_gone_and_autovacuum_off_for_a_table(
     off = await doctor.one("autovacuum")
 
     assert dead.value == 25000
-    assert "rota.queued has 25,000 rows that are gone" in dead.message
+    assert "rota.queued has 25,000 dead rows" in dead.message
     assert (off.level, off.message) == ("problem", "autovacuum is off for rota.queued")
     await mend(db, dead)
     await mend(db, off)
@@ -234,7 +234,7 @@ async def test_a_listener_who_does_not_read(
     listener = await psycopg.AsyncConnection.connect(direct_dsn, autocommit=True)
     await listener.execute("listen filled")
     await listener.set_autocommit(False)
-    await listener.execute("select 1")  # in a transaction it is told nothing
+    await listener.execute("select 1")  # inside a transaction no notification is delivered
     await db.execute(
         "select pg_notify('filled', number || repeat('x', 7900)) from generate_series(1, 100) as number"
     )

@@ -1,4 +1,4 @@
-"""What no test can do to a server: the checks are asked about figures as they would be."""
+"""Problems that a test cannot cause on a server: the checks run on made-up figures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WELL = ServerRow("15.1", 150001, False, False, True, True, 100, 10, True, "me", 
 
 
 def chart(*rows: Any, settings: Settings | None = None, pooled: bool = False) -> CheckContext:
-    """Every question is answered with these rows; of those about tables, none."""
+    """Return a context that answers every query with these rows, and the query for tables with none."""
 
     async def asked(query: Any) -> list[Any]:
         return [] if query.statement == "doctor/tables" else list(rows)

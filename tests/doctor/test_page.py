@@ -1,4 +1,4 @@
-"""`rota doctor`: how it ends, what it prints, through a pooler and with few rights."""
+"""`rota doctor`: exit codes and output, through a pooler and with few privileges."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .conftest import Doctor
 
 @pytest.fixture
 def well(monkeypatch: pytest.MonkeyPatch, direct_dsn: str) -> str:
-    """A database without a problem; that a server for tests keeps nothing through a crash is none."""
+    """Database without problems; the test server's lack of durability is ignored."""
     monkeypatch.setenv("ROTA_DATABASE_URL", direct_dsn)
 
     async def durable(_: object) -> list[object]:
@@ -41,7 +41,7 @@ def test_it_ends_with_zero_where_nothing_is_wrong(
     said = capfd.readouterr().out
     assert code == OK
     assert "0 problems, 1 notice" in said
-    assert said.startswith("notice  workers        no worker is there\n")
+    assert said.startswith("notice  workers        no worker is running\n")
     assert "        fix            rota worker MODULE:APP\n" in said
 
 
@@ -74,7 +74,7 @@ def test_a_database_that_is_not_there_is_another_matter(monkeypatch: pytest.Monk
 
 @pytest.fixture
 def stranger(direct_dsn: str) -> Iterator[str]:
-    """A role that may do nothing but log in."""
+    """Role that may only log in."""
     with psycopg.connect(direct_dsn, autocommit=True) as connection:
         connection.execute('drop role if exists "Rota-Stranger"')
         connection.execute('create role "Rota-Stranger" login')

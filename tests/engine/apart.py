@@ -1,4 +1,4 @@
-"""Tasks for processes of their own that speak of themselves."""
+"""Isolated tasks that report progress and use durable calls."""
 
 from __future__ import annotations
 

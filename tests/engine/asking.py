@@ -1,4 +1,4 @@
-"""Asking the tables, and waiting for what they say."""
+"""Queries on Rota's tables, and polling until a condition holds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def fetch(dsn: str, query: str) -> Any:
 
 
 async def until(condition: Any, within: float = 60) -> None:
-    """Wait for something that no event tells."""
+    """Poll until the condition is true, where no event is published for it."""
     async with asyncio.timeout(within):
         while not await condition():
             await asyncio.sleep(0.01)

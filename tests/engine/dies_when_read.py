@@ -1,4 +1,4 @@
-"""A module that ends the process of an isolated task when it is imported there."""
+"""A module that exits the process of an isolated task on import."""
 
 from __future__ import annotations
 

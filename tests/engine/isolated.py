@@ -1,4 +1,4 @@
-"""Tasks for processes of their own, most of them bad for it."""
+"""Isolated tasks, most of which crash, block or end their process."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def which_loop() -> int:
     return id(asyncio.get_running_loop())
 
 
-# What ends a process
+# Tasks that end their process
 
 
 @isolated()
@@ -103,7 +103,7 @@ async def awaited_leave(code: int) -> None:
 
 @isolated()
 def eat(most: int) -> int:
-    """Ask for more memory than there may be."""
+    """Allocate more memory than the limit allows."""
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     return len(bytearray(2 * most))
 
@@ -125,7 +125,7 @@ def talk_nonsense() -> None:
 
 @isolated()
 def leave_one_behind(file: str) -> None:
-    """Start a program that holds the socket open, and die."""
+    """Fork a process that inherits the socket, and exit."""
     if os.fork() == 0:
         write(file, str(os.getpid()))
         time.sleep(60)
@@ -135,7 +135,7 @@ def leave_one_behind(file: str) -> None:
     os._exit(3)
 
 
-# What never ends
+# Tasks that never end
 
 
 @isolated()
@@ -165,7 +165,7 @@ def wait_for_a_program(file: str) -> None:
         write(file, str(program.pid))
 
 
-# What listens
+# Tasks that react to a stop request
 
 
 @isolated()
@@ -210,7 +210,7 @@ def signals_itself() -> str:
     return "still here"
 
 
-# What it knows and asks
+# Use of the context
 
 
 @isolated()
@@ -225,7 +225,7 @@ def resumed(ctx: Context) -> Any:
 
 @isolated(retry=Retry(max_attempts=3, delay=0))
 def goes_on(ctx: Context) -> list[Any]:
-    """Crashes after each step it has kept."""
+    """Exit after the checkpoint of each attempt but the last."""
     steps = [*(ctx.resumed_from or []), ctx.attempt]
     ctx.sync.checkpoint(steps)
     if ctx.attempt < 3:
@@ -265,7 +265,7 @@ def opens(ctx: Context) -> None:
         pass
 
 
-# What it returns and raises
+# Results and errors
 
 
 @isolated()
@@ -303,7 +303,7 @@ def prints(text: str) -> None:
     print(text)
 
 
-# How it is found
+# Import of the task
 
 
 def loud(fn: Any) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Looking at what a job's code has come to, and losing the worker it runs in."""
+"""Helpers for durable jobs: journal entries, waiting for sleep, loss of the worker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rota.testing import Harness
 
 
 async def steps(dsn: str, run: Run[Any] | int) -> list[str]:
-    """What is kept of a job, in its order: `step charge 2`, with an `…` if it is open."""
+    """Return a job's journal entries in order: `step charge 2`, with an `…` if the entry is open."""
     job = run if isinstance(run, int) else run.id
     rows = await fetch(
         dsn,
@@ -28,13 +28,13 @@ async def is_asleep(run: Run[Any]) -> bool:
 
 
 async def asleep(*runs: Run[Any]) -> None:
-    """Until they have left their worker."""
+    """Wait until the runs sleep and no worker holds them."""
     for run in runs:
         await until(lambda run=run: is_asleep(run))
 
 
 async def lose_workers(app: Rota) -> None:
-    """Every worker is presumed dead, and what it held goes back."""
+    """Declare every worker dead and return its jobs to the queue."""
     client = await app.open()
     async with client.database.connection() as connection:
         await connection.execute("update rota.workers set state = 'dead'")
@@ -42,7 +42,7 @@ async def lose_workers(app: Rota) -> None:
 
 
 async def slept(harness: Harness, run: Run[Any], times: int) -> None:
-    """Until it has left its worker so many times."""
+    """Wait until the job was suspended `times` times."""
 
     async def so_often() -> bool:
         left = [each for each in harness.events if isinstance(each, JobSuspended)]
@@ -52,6 +52,6 @@ async def slept(harness: Harness, run: Run[Any], times: int) -> None:
 
 
 def note(seen: list[Any], what: Any, value: Any = None) -> Any:
-    """A step that shows that it was done."""
+    """Append `what` to `seen` and return `value`: a step that records its execution."""
     seen.append(what)
     return value

@@ -1,4 +1,4 @@
-"""Steps that the code does not wait for: the next time it does not, either, and nothing is new to it."""
+"""Steps that the code does not await: a replay does not await them either, and adds no entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an attempt comes to, and what follows."""
+"""Attempts: their outcomes, retries, delays and expiry."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ async def test_a_result_that_cannot_be_stored_is_recorded_as_such(
             await run.result(timeout=60)
 
     assert caught.value.kind.endswith("Unstorable")
-    assert await attempts_of(rota_app, run.id) == []  # running it again would not help
+    assert await attempts_of(rota_app, run.id) == []  # a retry would fail the same way
 
 
 async def test_an_error_that_cannot_be_stored_as_it_is_is_recorded_all_the_same(
@@ -276,7 +276,7 @@ async def test_a_delayed_job_waits_for_its_time(rota_harness: Harness) -> None:
 
 
 async def test_a_short_delay_does_not_wait_for_the_next_poll(rota_dsn: str) -> None:
-    """The worker knows when the next job is due, and looks then."""
+    """The worker knows when the next job is due, and claims at that time."""
     async with Rota(rota_dsn, poll_interval=30) as app:
 
         @app.task(retry=Retry(max_attempts=2, delay=0.05))
@@ -321,7 +321,7 @@ async def test_higher_priorities_first_and_none_starves(rota_app: Rota) -> None:
     await app_start(rota_app, [note.bind(f"low {n}") for n in range(5)])
     await app_start(rota_app, [note.options(priority=9).bind(f"high {n}") for n in range(200)])
     async with rota_app.worker(concurrency=1) as worker:
-        # One by one, as with jobs long enough not to be prefetched.
+        # Without prefetching, as with long jobs.
         worker.session.claim_loop._planner._prefetch._limit = 0
         while len(order) < 205:
             await asyncio.sleep(0.01)

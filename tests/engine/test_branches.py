@@ -1,4 +1,4 @@
-"""Branches: several things at once in one job, some of which wait while others work."""
+"""Branches: concurrent coroutines of one job, some waiting while the rest work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def left(harness: Harness) -> int:
     return len([each for each in harness.events if isinstance(each, JobSuspended)])
 
 
-# Working
+# Branches that work
 
 
 async def test_steps_gathered_run_at_once_and_are_given_again(rota_app: Rota) -> None:
@@ -148,7 +148,7 @@ async def _line(ctx: Context, name: str, ran: list[str]) -> str:
     return name
 
 
-# Waiting beside work
+# A waiting branch beside a working branch
 
 
 async def test_while_one_branch_works_the_job_stays_though_another_sleeps(
@@ -174,7 +174,7 @@ async def test_while_one_branch_works_the_job_stays_though_another_sleeps(
     async with app.worker() as worker:
         run = await work.start()
         await until(lambda: _kept(rota_dsn, run.id, "sleep sleep"))
-        await asyncio.sleep(0.3)  # many times as long as it lingers
+        await asyncio.sleep(0.3)  # many times the wait before a suspension
         assert left(rota_harness) == 0
         assert worker.session.slots.running == 1
         go.set()
@@ -186,7 +186,7 @@ async def test_while_one_branch_works_the_job_stays_though_another_sleeps(
 
 
 async def test_it_wakes_for_whatever_comes_first(rota_harness: Harness, rota_dsn: str) -> None:
-    """One branch sleeps, one waits for a signal, one for a step to be tried again."""
+    """One branch sleeps, one waits for a signal, one for the retry of a step."""
     app = rota_harness.app
     order: list[str] = []
     tries = 0
@@ -306,7 +306,7 @@ async def test_a_branch_begun_just_before_the_own_line_sleeps_does_its_work(
 async def test_branches_that_come_to_rest_together_leave_together(
     rota_harness: Harness, rota_dsn: str
 ) -> None:
-    """What was put off is kept, whoever of them says first that the job leaves."""
+    """Pending journal entries are written, whichever branch suspends the job first."""
     app = rota_harness.app
     seen: list[Any] = []
 
@@ -321,7 +321,7 @@ async def test_branches_that_come_to_rest_together_leave_together(
             await asyncio.sleep(60)
 
         talker = asyncio.create_task(asks())
-        # Not gathered: then the first that leaves would stop the others.
+        # Without gather(), which would cancel the remaining branches when the first one suspends.
         await asyncio.wait([asyncio.create_task(sleeps()) for _ in range(10)])
         talker.cancel()
 
@@ -333,7 +333,7 @@ async def test_branches_that_come_to_rest_together_leave_together(
         await run.result(timeout=60)
 
 
-# Calls beside it
+# Calls beside a sleeping branch
 
 
 async def test_calls_in_one_branch_are_waited_for_while_another_sleeps(

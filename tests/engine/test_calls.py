@@ -1,4 +1,4 @@
-"""Calls a job makes: run as jobs of their own, waited for without a place, kept when it is tried again."""
+"""Calls of a job: they run as jobs of their own, and the caller waits for them without a slot."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_a_plain_function_calls_too(
 async def test_calls_call_in_turn_and_with_one_place_none_waits_for_another(
     rota_app: Rota, double: Task[[int], int]
 ) -> None:
-    """Two levels, async and plain: those who wait take no place."""
+    """Two levels of calls, async and sync: a waiting caller holds no slot."""
 
     @rota_app.task
     async def middle(ctx: Context, n: int) -> int:
@@ -121,7 +121,7 @@ async def test_no_more_than_the_limit_run_at_a_time(rota_app: Rota, limit: int) 
     assert most == limit
 
 
-# What cannot be called
+# Calls that are refused
 
 
 async def test_what_cannot_be_called_is_said(
@@ -159,7 +159,7 @@ async def test_what_cannot_be_called_is_said(
 async def test_async_code_that_blocks_is_told_instead_of_stopping_its_worker(
     rota_app: Rota, double: Task[[int], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worker's loop would wait for itself."""
+    """A blocking call would deadlock the worker's event loop."""
 
     class Never:
         def set(self, _: Any) -> None:
@@ -183,7 +183,7 @@ async def test_a_context_without_a_worker_says_that_it_can_start_nothing(
         await Context(1, 1, "t", "q", 1).run(double.bind(1))
 
 
-# Failing
+# Failed calls
 
 
 async def test_the_first_failure_cancels_the_rest_and_is_raised(rota_harness: Harness) -> None:

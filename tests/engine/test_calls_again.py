@@ -1,4 +1,4 @@
-"""Calls of a job that is tried again, cancelled, or leaves its worker: what was done is not done twice."""
+"""Calls of a job that is retried, cancelled or returned to the queue: finished calls do not run again."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ async def test_other_calls_than_before_are_refused(
 
     async with rota_app.worker():
         for what in ("more", "arguments"):
-            with pytest.raises(RunFailed, match="must follow from its arguments alone"):
+            with pytest.raises(RunFailed, match="must depend on its arguments alone"):
                 await (await parent.start(what)).result(timeout=60)
     assert len(seen) == 2
 
@@ -195,7 +195,7 @@ async def test_a_task_of_a_flow_tried_again_because_it_failed_keeps_its_calls(
     assert ran == [1]
 
 
-# Cancelling
+# Cancellation
 
 
 @pytest.mark.parametrize("kind", ["async", "plain"])
@@ -245,11 +245,11 @@ async def test_cancelling_a_parent_cancels_its_calls_queued_and_running(
     await until(lambda: counted(app, "rota.cancels", 0))
 
 
-# Leaving, and being left
+# Drain, and loss of the claim
 
 
 def define(app: Rota, ran: Counter[int], gate: asyncio.Event) -> tuple[Any, Any]:
-    """A child that waits at a gate if it is number 0, and parents of five of them."""
+    """Return two parents of five children each: child 0 fails, and child 4 waits for the gate."""
 
     @app.task(queue="children", retry=ONCE)
     async def child(n: int) -> int:
@@ -277,7 +277,7 @@ def define(app: Rota, ran: Counter[int], gate: asyncio.Event) -> tuple[Any, Any]
 async def test_a_parent_that_waits_leaves_its_worker_at_once_and_is_finished_elsewhere(
     rota_harness: Harness, rota_dsn: str, kind: str
 ) -> None:
-    """With one place each: the next worker must not let the parent take the children's."""
+    """With one slot, the parent must not take the slot that its child on the second worker needs."""
     ran: Counter[int] = Counter()
     gate = asyncio.Event()
     parent, plain = define(rota_harness.app, ran, gate)
@@ -323,7 +323,7 @@ async def test_a_parent_with_failed_and_queued_calls_does_not_block_the_only_pla
 async def test_who_no_longer_holds_the_job_starts_nothing(
     rota_harness: Harness, rota_dsn: str, double: Task[[int], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The claim was given to another worker while the job was under way, and no beat has told of it."""
+    """Another worker holds the claim while the job runs, and no heartbeat has reported it yet."""
     monkeypatch.setattr(ClaimReconciler, "on_beat", lambda self, pulse: None)
     app = rota_harness.app
     go, seen = asyncio.Event(), []
@@ -355,7 +355,7 @@ async def _done(seen: list[str]) -> bool:
     return bool(seen)
 
 
-# Many
+# Many calls
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Cancelling: what never ran never does, what runs is told."""
+"""Cancellation: a queued job never runs, a running job is stopped."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_running_job_learns_that_it_is_cancelled(rota_harness: Harness, 
 
 
 async def test_a_wish_to_cancel_outlives_a_failing_attempt(rota_harness: Harness) -> None:
-    """The job fails while the wish is on its way: it is not tried again."""
+    """A job that fails before the request reaches its worker is not retried."""
     app = rota_harness.app
     go = asyncio.Event()
 
@@ -79,7 +79,7 @@ async def test_a_wish_to_cancel_outlives_a_failing_attempt(rota_harness: Harness
 
 @pytest.mark.parametrize("why", [StopReason.CANCELLED, StopReason.DRAINED])
 async def test_a_job_told_to_stop_before_its_first_step_says_so(why: StopReason) -> None:
-    """A coroutine that is cancelled before it begins never gets to its own except."""
+    """A coroutine that is cancelled before it begins never reaches its own `except`."""
     ended: list[Outcome] = []
 
     async def never() -> None:
@@ -108,7 +108,7 @@ async def test_whoever_asked_for_a_result_leaves_no_trace(
         runs = [await quick.start() for _ in range(20)]
         for run in runs:
             assert await run.result(timeout=60) == 1
-            assert await run.result(timeout=60) == 1  # of one that is over
+            assert await run.result(timeout=60) == 1  # the run has ended
         with pytest.raises(TimeoutError):
             await (await quick.options(delay=60).start()).result(timeout=0.05)
 

@@ -1,6 +1,6 @@
-"""Deadlines of coroutines and threads: cancelled, told; given up if they do not heed.
+"""Deadlines of coroutines and threads: cancellation, and abandonment of code that ignores it.
 
-An attempt that is given up runs on beside whatever comes next, and must not touch it.
+An abandoned attempt still runs beside the next attempt, and must not affect it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def define(fn: Callable[..., Any], **policy: Any) -> TaskDefinition:
 
 
 class Port:
-    """A worker that is about to leave, or not; nothing of its jobs is kept."""
+    """Stand-in for the worker's job services: it can drain, and stores nothing."""
 
     is_durable = False
     forced_outcome = None
@@ -62,7 +62,7 @@ async def pool(port: Port) -> AsyncIterator[Workbench]:
         yield bench
 
 
-# In time, and late by a little
+# Before the deadline, and shortly after it
 
 
 async def test_async_code_is_cancelled_at_its_deadline(loop: Workbench) -> None:
@@ -88,7 +88,7 @@ async def test_a_thread_is_told_at_its_deadline(pool: Workbench, port: Port) -> 
     outcome = await pool.outcome(pool.start(define(slow), 0.05))
     assert error(outcome) == LATE
     assert isinstance(outcome, Retried)
-    assert "RuntimeError: stopped" in outcome.error  # what it did of it is not lost
+    assert "RuntimeError: stopped" in outcome.error  # the error after the timeout is kept
 
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
@@ -178,13 +178,13 @@ async def test_a_job_that_ends_in_time_leaves_nothing_behind(
     assert not given_up
 
 
-# Not heeded
+# Code that ignores its cancellation
 
 
 async def test_async_code_that_swallows_its_cancellation_is_given_up(
     loop: Workbench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its next attempt begins while the old one still runs; each ends by itself."""
+    """The next attempt begins while the old code still runs; each ends on its own."""
     monkeypatch.setattr(coroutines, "TIMEOUT_MARGIN_SECONDS", 0.05)
     go, second_may = asyncio.Event(), asyncio.Event()
     old_ended = asyncio.Event()
@@ -205,11 +205,11 @@ async def test_async_code_that_swallows_its_cancellation_is_given_up(
     outcome = await loop.outcome(first)
     assert error(outcome) == LATE
     [warning] = [each for each in caplog.records if each.levelno == logging.WARNING]
-    assert "it is given up" in warning.message
+    assert "the attempt is abandoned" in warning.message
 
     second = loop.put(claimed("next_one", job=first.job), define(next_one))
     await asyncio.sleep(0)
-    loop.stop(first, StopReason.CANCELLED)  # nobody's any more
+    loop.stop(first, StopReason.CANCELLED)  # the attempt is abandoned: no effect
     go.set()
     await old_ended.wait()
     await asyncio.sleep(0.02)
@@ -240,10 +240,10 @@ async def test_a_thread_that_runs_on_is_given_up(
     first = pool.start(define(stubborn), 0.05)
     assert error(await pool.outcome(first)) == LATE
     [warning] = [each for each in caplog.records if each.levelno == logging.WARNING]
-    assert "it is given up, and its thread left to end by itself" in warning.message
+    assert "the attempt is abandoned and its thread runs on" in warning.message
 
     second = pool.put(claimed("next_one", job=first.job), define(next_one), 20)
-    pool.stop(first, StopReason.CANCELLED)  # nobody's any more
+    pool.stop(first, StopReason.CANCELLED)  # the attempt is abandoned: no effect
     go.set()
     assert await asyncio.to_thread(old_ended.wait, 10)
     await asyncio.sleep(0.05)
@@ -282,7 +282,7 @@ async def test_what_was_stopped_and_is_given_up_is_what_it_was_stopped_for(
     may_end.set()
 
 
-# Lost, and handed back
+# Lost and returned jobs
 
 
 @pytest.mark.parametrize("how", ["returns", "raises"])
@@ -344,7 +344,7 @@ async def test_a_job_is_handed_back_while_its_worker_drains(
         bench, fn = pool, waits if takes == "a context" else waits_alone  # type: ignore[assignment]
 
     outcome: Outcome = await bench.run(define(fn))
-    assert isinstance(outcome, Retried)  # it drains not: a failure like another
+    assert isinstance(outcome, Retried)  # without a drain it is an ordinary failure
     assert outcome.delay == 1.0
     assert isinstance(await bench.run(define(fn, retry=Retry(max_attempts=1))), FinalOutcome)
 

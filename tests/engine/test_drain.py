@@ -1,4 +1,4 @@
-"""Leaving in order: nothing lost, nothing charged, nobody takes a worker that leaves for a dead one."""
+"""Graceful shutdown: no job is lost or charged, and a draining worker is not declared dead."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_what_fits_the_grace_ends_and_what_has_not_begun_goes_back(
 async def test_nothing_is_claimed_once_a_drain_began_not_even_by_a_claim_under_way(
     app: Rota, rota_dsn: str
 ) -> None:
-    """The registry says it, so that the statement itself refuses."""
+    """The worker's row is marked as draining, so that the claim statement itself refuses."""
     go = asyncio.Event()
 
     @app.task
@@ -74,7 +74,7 @@ async def test_nothing_is_claimed_once_a_drain_began_not_even_by_a_claim_under_w
         await witness.wait_for_event(WorkerDraining)
         while await fetch(rota_dsn, "select state::text from rota.workers") != [("draining",)]:
             await asyncio.sleep(0.01)
-        worker.session.claim_loop._planner._is_open = True  # as if it had not heard
+        worker.session.claim_loop._planner._is_open = True  # as if the planner did not know
         second = await wait.start()
         worker.session.claim_loop.poll_now()
         await asyncio.sleep(0.3)
@@ -111,7 +111,7 @@ async def test_what_does_not_end_in_time_is_stopped_and_goes_back_uncharged(
 
 
 async def test_the_heart_beats_until_the_last(app: Rota, rota_dsn: str) -> None:
-    """The drain takes longer than a worker may be silent, and another one is watching."""
+    """The drain takes longer than `dead_after`, and another worker observes this one."""
     go = asyncio.Event()
 
     @app.task

@@ -1,4 +1,4 @@
-"""The exchange under trouble: lost answers, late commits, poison, a worker that leaves."""
+"""Claim loop under failures: lost answers, late commits, results that PostgreSQL refuses."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from rota.store import claims, jobs
 from rota.store.database import pipeline
 from rota.testing import Harness
 
-# Answers that never come
+# Lost answers
 
 
 class Cut:
-    """Cuts the connection after the server has committed and before the answer is read: the n-th time."""
+    """Pipeline that closes the connection after the commit and before the caller reads the answer."""
 
     def __init__(self, times: set[int]) -> None:
         self.times, self.calls, self.cuts = times, 0, 0
@@ -42,7 +42,7 @@ class Cut:
 async def test_work_whose_answers_are_lost_is_recorded_once_and_none_is_forgotten(
     rota_dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Every third answer is lost: completions are sent again, claims found again and given back."""
+    """Every third answer is lost: outcomes are resent, and jobs of lost claims return to the queue."""
     caplog.set_level(logging.ERROR, "rota")
     cut = Cut(times={n for n in range(200) if n % 3 == 2})
     monkeypatch.setattr("rota.store.connection.pipeline", cut)
@@ -71,7 +71,7 @@ async def test_work_whose_answers_are_lost_is_recorded_once_and_none_is_forgotte
 async def test_an_outcome_of_a_job_that_is_no_longer_ours_is_refused(
     rota_harness: Harness, rota_dsn: str
 ) -> None:
-    """The job is handed to another claim while it runs; the old holder's result counts for nothing."""
+    """The job returns to the queue while it runs; the result under the old claim is refused."""
     app = rota_harness.app
     go = asyncio.Event()
 
@@ -91,7 +91,7 @@ async def test_an_outcome_of_a_job_that_is_no_longer_ours_is_refused(
         go.set()
         refused = await rota_harness.wait_for_event(OutcomeRefused, job=run.id)
         assert refused.worker == worker.id
-        # Given back, it is claimed anew and runs to its own end.
+        # Back in the queue, the job is claimed a second time and succeeds.
         assert await run.result(timeout=60) == "zombie"
     [(claim,)] = await fetch(rota_dsn, "select claim from rota.outcomes")
     assert claim != held.id
@@ -100,7 +100,7 @@ async def test_an_outcome_of_a_job_that_is_no_longer_ours_is_refused(
 async def test_one_outcome_the_database_refuses_does_not_stop_the_others(
     rota_dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The codec lets something through that PostgreSQL cannot hold: that job fails, the rest do not."""
+    """A result passes the codec, but PostgreSQL refuses it: only the job with this result fails."""
     caplog.set_level(logging.CRITICAL, "rota")
     monkeypatch.setattr(
         "rota.engine.execution.coroutines.success", lambda value, task, limit: Succeeded(value)
@@ -119,12 +119,12 @@ async def test_one_outcome_the_database_refuses_does_not_stop_the_others(
             assert [await run.result(timeout=60) for run in runs] == [f"{n}" for n in range(20)]
 
 
-# Producers that commit late
+# Late commits
 
 
 @pytest.mark.slow
 async def test_jobs_committed_late_and_out_of_order_are_found_soon(rota_dsn: str) -> None:
-    """A fifth of the producers hold their transaction open for 50 ms: their jobs lie below the floor."""
+    """A fifth of the producers commit after 50 ms, so that their jobs lie below the queue cursor."""
     committed: dict[int, float] = {}
     arrived: dict[int, float] = {}
     async with Rota(rota_dsn) as app:
@@ -172,7 +172,7 @@ async def test_without_notifications_polling_finds_the_work(rota_dsn: str) -> No
 
 
 async def test_a_job_below_the_floor_is_found_by_polling_alone(rota_dsn: str) -> None:
-    """Its producer took a number, dawdled, and committed when everybody had moved on."""
+    """The producer got its sequence number first and committed after the cursor had passed it."""
     async with Rota(rota_dsn, notify=False, poll_interval=0.1) as app:
 
         @app.task
@@ -202,7 +202,7 @@ async def test_the_listener_comes_back_after_its_connection_is_lost(rota_dsn: st
                 "where query like 'listen%' and pid <> pg_backend_pid()",
             )
             assert killed
-            # Polling is a minute away: only a listener can have brought this.
+            # The next poll is a minute away: only a notification can wake the worker.
             client = await app.open()
             await until(lambda: _hears(client.listener))
             assert await (await ping.start()).result(timeout=60) == "pong"
@@ -227,7 +227,7 @@ async def test_a_worker_signs_on_and_signs_off(rota_app: Rota, rota_dsn: str) ->
 async def test_an_idle_worker_costs_next_to_nothing(
     rota_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Polls and timers together: at most two round trips a second."""
+    """Polls and timers together make at most two round trips a second."""
     calls = 0
 
     async def counted(*args: Any) -> Any:
@@ -245,7 +245,7 @@ async def test_an_idle_worker_costs_next_to_nothing(
             await (await nothing.start()).result(timeout=60)
             began = time.monotonic()
             monkeypatch.setattr("rota.store.connection.pipeline", counted)
-            await asyncio.sleep(3)  # the time it is measured over
+            await asyncio.sleep(3)  # measuring time
             made, seconds = calls, time.monotonic() - began
     assert made <= 2 * seconds
 
@@ -279,6 +279,6 @@ async def test_a_start_with_one_key_from_fifty_callers_is_one_run(rota_app: Rota
 
 
 def test_claimed_rows_stay_light() -> None:
-    """One is made for each job that passes: no dictionary, nothing for the collector to walk."""
+    """One row object per job: without `__dict__` there is less work for the garbage collector."""
     row = jobs.ClaimedJob(1, 2, 1, 0, 1, 2, "t", "q", "{}", None, None, None, None)
     assert not hasattr(row, "__dict__")

@@ -1,4 +1,4 @@
-"""What becomes of a run that fails, is tried again, forked or cancelled."""
+"""Runs of flows that fail, and are retried, forked or cancelled."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ async def test_a_run_tried_again_goes_on_where_it_failed(rota_harness: Harness) 
         trouble = False
         await run.retry()
         assert await run.result(timeout=60) == {"third": 3}
-        with pytest.raises(Exception, match="is succeeded; only one that failed"):
+        with pytest.raises(Exception, match="is succeeded; only a failed"):
             await run.retry()
     assert ran == ["first", "second", "second", "third"]
 
@@ -190,7 +190,7 @@ async def test_a_fork_runs_from_a_task_on_and_leaves_the_first_run_alone(
         await app.fork(10**9, from_="first")
 
 
-# Cancelling
+# Cancellation
 
 
 async def test_a_run_is_cancelled_with_all_its_jobs_and_those_that_run_are_told(

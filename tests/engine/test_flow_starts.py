@@ -1,4 +1,4 @@
-"""Starting flows: keys, times, priorities, whose connection, and what is refused."""
+"""Starting flows: keys, times, priorities, the caller's connection, refused arguments."""
 
 from __future__ import annotations
 

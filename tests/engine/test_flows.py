@@ -1,4 +1,4 @@
-"""Flows run by workers: results are handed on, what waits is woken, large ones are no trouble."""
+"""Flows run by workers: results reach successors, and waiting jobs are released."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_a_result_may_be_as_large_as_a_payload_and_larger_ones_fail_the_ta
 
     assert seen == [limit - 2] * 2
     assert await fits.status() == "succeeded"
-    with pytest.raises(RunFailed, match=r"what task 'f\.make' returned"):
+    with pytest.raises(RunFailed, match=r"the result of task 'f\.make'"):
         await larger.result(timeout=60)
 
 
@@ -216,7 +216,7 @@ async def test_the_results_a_claim_takes_are_asked_for_together_each_once(
 async def test_results_are_those_of_the_last_time_after_a_retry(
     rota_dsn: str, rota_harness: Harness
 ) -> None:
-    """The middle runs again elsewhere; whoever ran it first must not go by what it remembers."""
+    """The middle job is retried on a second worker; the first must not use its cached result."""
     trouble = True
     middles = 0
 
@@ -255,13 +255,13 @@ async def test_results_are_those_of_the_last_time_after_a_retry(
                 assert await run.result(timeout=60) == {"last": 2}
 
 
-# Meeting others
+# Concurrent transactions
 
 
 async def test_an_end_that_could_not_be_passed_on_at_once_is_soon(
     rota_harness: Harness, rota_dsn: str
 ) -> None:
-    """Somebody has the row of one that waits; when it is free nobody waits for the next beat."""
+    """A transaction locks a waiting job's row. After its rollback the release does not wait for a beat."""
     flow = rota_harness.app.flow("f")
 
     @flow.task(retry=ONCE)

@@ -1,4 +1,4 @@
-"""What a worker holds, and how it lets go."""
+"""Claimed jobs of a worker: how many it holds, and when it returns them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_a_cold_worker_claims_no_more_than_it_can_run(
         await rota_harness.wait_for_event(JobClaimed)
         worker.session.claim_loop.poll_now()
         await until(lambda: _is_at_rest(worker.session.claim_loop))
-        # Not what lies in `ready`: what was claimed too early would soon be there again.
+        # Rows in `queued` would prove nothing: jobs that were claimed too early soon return to it.
         assert sum(isinstance(each, JobClaimed) for each in rota_harness.events) == 5
         go.set()
         await until(lambda: equals(rota_dsn, "select count(*) from rota.outcomes", 50))
@@ -42,7 +42,7 @@ async def test_a_cold_worker_claims_no_more_than_it_can_run(
 async def test_what_waits_too_long_for_a_place_is_given_back(
     rota_harness: Harness, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Short jobs taught the worker to hold many; then a long one blocks its only place."""
+    """After many short jobs the worker prefetches many; then a long job occupies its only slot."""
     monkeypatch.setattr("rota.engine.worker.claim_planner.STALE_JOB_SECONDS", 0.1)
     app = rota_harness.app
     go = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What is said while a claim is on its way may be newer than what the claim saw: it is looked for again."""
+"""Claim planner: a notification during a claim may be newer than its snapshot, so it claims again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def intake() -> ClaimPlanner:
 
 
 def answered(intake: ClaimPlanner, claim: ClaimRequest) -> None:
-    """Nothing was found."""
+    """Answer the claim with no jobs."""
     answers: list[list[object]] = [[], [], []]
     intake.read_jobs(claim, answers, 0.001)
 
@@ -35,7 +35,7 @@ def planned(intake: ClaimPlanner) -> ClaimRequest | None:
 
 
 async def rested(intake: ClaimPlanner) -> None:
-    """Until it has looked everywhere, found nothing, and has no reason to look again before the poll."""
+    """Answer claims with no jobs until the planner has no reason to claim before the next poll."""
     intake._next_timer_at = float("inf")
     while (claim := planned(intake)) is not None:
         answered(intake, claim)
@@ -49,7 +49,7 @@ async def test_news_that_comes_while_a_claim_is_on_its_way_makes_it_look_again(
     say(intake)
     claim = planned(intake)
     assert claim is not None
-    say(intake)  # committed too late for the claim to see it
+    say(intake)  # committed after the claim's snapshot
 
     answered(intake, claim)
 

@@ -1,4 +1,4 @@
-"""Isolated tasks: what their code knows, asks for, answers, and where it is found."""
+"""Isolated tasks: context, results, errors, and import of their code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rota.model.outcome import FinalOutcome, Retried, Succeeded
 
 
 class Port:
-    """The worker's side of a context, with a memory."""
+    """Stand-in for the worker's job services that stores checkpoints in memory."""
 
     draining = False
 
@@ -63,7 +63,7 @@ async def bench(port: Port) -> AsyncIterator[Workbench]:
         yield bench
 
 
-# What it knows and asks
+# Context
 
 
 async def test_a_context_knows_its_job(bench: Workbench) -> None:
@@ -111,10 +111,10 @@ async def test_who_waits_for_an_answer_need_not_wait_once_told_to_stop(
     await port.asked.wait()
     bench.stop(job, StopReason.CANCELLED)
     assert await bench.outcome(job) == FinalOutcome("cancelled", None)
-    assert await bench.run(isolated.pid) == before  # it was not killed
+    assert await bench.run(isolated.pid) == before  # the process was not killed
 
 
-# What it returns and raises
+# Results and errors
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ async def test_errors_are_judged_by_the_tasks_own_rules(bench: Workbench) -> Non
     document = json.loads(outcome.error)
     assert (document["type"], document["message"]) == ("LookupError", "nothing there")
     assert 'raise LookupError("nothing there")' in document["traceback"]
-    assert "rota/engine" not in document["traceback"]  # our own frames say nothing
+    assert "rota/engine" not in document["traceback"]  # Rota's frames are left out
     assert isinstance(await bench.run(isolated.raises_later), Retried)
 
 
@@ -166,7 +166,7 @@ async def test_what_it_prints_is_seen_at_once(
 ) -> None:
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     await bench.run(isolated.prints, text="from inside")
-    assert "from inside" in capfd.readouterr().out  # though the process lives on
+    assert "from inside" in capfd.readouterr().out  # although the process still runs
 
 
 def test_it_is_the_same_on_another_loop() -> None:
@@ -180,7 +180,7 @@ def test_it_is_the_same_on_another_loop() -> None:
     uvloop.run(working())
 
 
-# Where it is found
+# Import of the task
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ async def test_a_flows_task_and_its_condition(bench: Workbench) -> None:
     task = isolated.app.registry.tasks["isolated.part"]
     assert await bench.run(task, n=1) != Succeeded(str(os.getpid()))
     assert await bench.run(task, n=2) == FinalOutcome("skipped", None)
-    assert error(await bench.run(task, n="x"))[0] == "TypeError"  # of the condition
+    assert error(await bench.run(task, n="x"))[0] == "TypeError"  # raised by the condition
 
 
 def test_a_function_inside_another_is_refused_when_it_is_defined() -> None:
@@ -307,12 +307,12 @@ def test_a_program_that_starts_a_worker_wherever_it_is_read_is_told_so(tmp_path:
         timeout=60,
         check=True,
     )
-    assert "put what it does when it is run under `if __name__ == " in done.stdout
+    assert "start the worker under `if __name__ == " in done.stdout
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's help is Linux's")
 async def test_no_process_outlives_its_worker_however_that_dies(tmp_path: Path) -> None:
-    """Not even one that never comes back to Python."""
+    """The isolated code is in a C call and never returns to Python."""
     file = tmp_path / "pid"
     worker = await asyncio.create_subprocess_exec(
         sys.executable,

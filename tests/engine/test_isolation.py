@@ -1,4 +1,4 @@
-"""Isolated tasks in a whole worker, with a database."""
+"""Isolated tasks in a worker with a database."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_a_crash_fails_its_run_and_the_worker_goes_on(app: Rota, tmp_path:
 
 
 async def test_an_isolated_job_goes_on_from_what_it_kept(app: Rota) -> None:
-    """Each attempt dies with its process, after a checkpoint made by the worker for it."""
+    """The process exits in each attempt, after the worker has stored a checkpoint for it."""
     async with app.worker():
         run = await isolated.goes_on.start()
         assert await run.result(timeout=60) == [1, 2, 3]
@@ -63,7 +63,7 @@ async def test_a_worker_that_leaves_lets_isolated_code_hand_its_job_back(
         run = await isolated.until_draining.start(str(file))
         pid = int(await until_written(file))
         began = asyncio.get_running_loop().time()
-    assert asyncio.get_running_loop().time() - began < 10  # it did not wait for the grace to end
+    assert asyncio.get_running_loop().time() - began < 10  # shorter than the drain timeout
     assert not is_alive(pid)
     assert await run.status() == "queued"
     assert await fetch(rota_dsn, "select count(*) from rota.attempts") == [(0,)]

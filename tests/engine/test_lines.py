@@ -1,4 +1,4 @@
-"""Branches that do the same things: each is given its own again, whoever was done first."""
+"""Branches with equal step names: a replay gives each branch its own results, in any order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Turns:
-    """Lets branches through in the order that a test wants, the first time."""
+    """Turnstile that orders the branches in the first attempt."""
 
     def __init__(self) -> None:
         self._passed = 0
@@ -61,7 +61,7 @@ async def nested(branches: list[Awaitable[Any]]) -> list[Any]:
 
 
 async def limited(branches: list[Awaitable[Any]]) -> list[Any]:
-    """A few at a time, as one does with a semaphore."""
+    """Run at most `MANY` branches at a time, with a semaphore."""
     places = asyncio.Semaphore(MANY)
 
     async def each(branch: Awaitable[Any]) -> Any:
@@ -75,7 +75,7 @@ async def limited(branches: list[Awaitable[Any]]) -> list[Any]:
 async def test_branches_that_do_the_same_are_each_given_their_own_again(
     rota_app: Rota, how: Callable[[list[Awaitable[Any]]], Awaitable[list[Any]]]
 ) -> None:
-    """They come to their second step in the opposite order; when they run again, in that of the code."""
+    """Branches reach their second step in reverse order first, and in the code's order on replay."""
     turns = Turns()
     ran: list[str] = []
     seen: list[list[Any]] = []
@@ -169,7 +169,7 @@ async def test_each_branch_sleeps_its_own_time(rota_harness: Harness) -> None:
 
 
 async def test_jobs_that_run_beside_each_other_do_not_share_their_lines(rota_app: Rota) -> None:
-    """One is begun from within the other, so that it starts with what that one's code can see."""
+    """The child starts from the parent's code, and so begins with a copy of its context variables."""
 
     @rota_app.task
     async def part(ctx: Context, n: int) -> list[int]:

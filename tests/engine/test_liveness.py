@@ -1,4 +1,4 @@
-"""A worker lives as long as its heart beats, and a worker presumed dead can change nothing."""
+"""Liveness: heartbeats keep a worker alive, and a worker declared dead can change nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def app(rota_dsn: str) -> AsyncIterator[Rota]:
 
 @pytest.fixture
 async def other(rota_dsn: str) -> AsyncIterator[Rota]:
-    """Another instance, that watches and reaps and takes nothing."""
+    """Yield a second app whose worker observes and reaps, but claims no job of the first."""
     async with Rota(rota_dsn, **QUICK) as app:
 
         @app.task(queue="elsewhere")
@@ -68,14 +68,14 @@ async def test_a_worker_declared_dead_stops_its_jobs_and_lives_on_under_another_
         reborn = await witness.wait_for_event(WorkerReregistered, previous_worker=first)
         assert ended == ["told"]
         assert worker.id == reborn.worker != first
-        # It finds what its old self held, and takes it back.
+        # The worker takes back the jobs of its previous registration.
         await witness.wait_for_event(JobsReaped, dead_worker=first)
         assert await run.result(timeout=60) == "second life"
     assert await fetch(rota_dsn, "select worker from rota.outcomes") == [(worker.id,)]
 
 
 async def test_what_a_zombie_finishes_is_refused(app: Rota, rota_dsn: str) -> None:
-    """Its jobs were taken away while nobody had told it yet."""
+    """The jobs were taken back before the worker received the answer to a heartbeat."""
     go = asyncio.Event()
     runs = 0
 
@@ -92,7 +92,7 @@ async def test_what_a_zombie_finishes_is_refused(app: Rota, rota_dsn: str) -> No
     run = await slow.start()
     async with app.worker() as worker:
         await witness.wait_for_event(JobClaimed, job=run.id)
-        worker.session.heartbeat._on_result = lambda pulse: None  # deaf: it goes on as if it lived
+        worker.session.heartbeat._on_result = lambda pulse: None  # it ignores that it is dead
         old = worker.id
         await declare_dead(rota_dsn, old)
         await fetch(rota_dsn, "select (rota.reap(id)).jobs from rota.claims")
@@ -108,8 +108,8 @@ async def test_what_a_zombie_finishes_is_refused(app: Rota, rota_dsn: str) -> No
 async def test_a_job_whose_claim_was_taken_away_is_stopped_within_a_beat(
     app: Rota, rota_dsn: str, caplog: pytest.LogCaptureFixture, queue: str
 ) -> None:
-    """The worker is well; one of its claims is gone, as after a crash of the server that forgot it. The job
-    may come back to the same worker before that has noticed."""
+    """The worker is alive, but one claim is missing, as after a server crash that lost it. The same worker
+    may claim the job a second time before it detects the loss."""
     stopped, started = asyncio.Event(), asyncio.Event()
 
     @app.task
@@ -138,12 +138,12 @@ async def test_a_job_whose_claim_was_taken_away_is_stopped_within_a_beat(
         if queue == "default":
             assert await run.result(timeout=60) == "again"
         else:
-            assert "no longer ours" in caplog.text
+            assert "this worker no longer holds their claims" in caplog.text
         assert worker.id == old
 
 
 async def test_a_claim_that_has_just_come_is_not_taken_for_lost(app: Rota, rota_dsn: str) -> None:
-    """Beats are answered late, after claims that came since have begun to run."""
+    """The answer to a heartbeat arrives late, after jobs of newer claims have begun."""
 
     began: list[int] = []
 
@@ -172,7 +172,7 @@ async def test_a_claim_that_has_just_come_is_not_taken_for_lost(app: Rota, rota_
 async def test_a_blocked_loop_does_not_cost_a_worker_its_life(
     app: Rota, other: Rota, rota_dsn: str, holding_the_gil: bool
 ) -> None:
-    """Blocked for longer than a worker may be silent; with the GIL held for nearly as long."""
+    """The loop is blocked for longer than `dead_after`, or the GIL is held for nearly that long."""
     libc = ctypes.PyDLL(None)
 
     @app.task
@@ -234,7 +234,7 @@ async def test_a_pool_with_nothing_left_does_not_cost_a_worker_its_life(
 async def test_a_heart_whose_connection_breaks_is_back_before_anybody_believes_it(
     app: Rota, other: Rota, rota_dsn: str
 ) -> None:
-    """Its backend is ended again and again; the lock it held there is gone each time."""
+    """The backend is terminated five times, and each time the session lock is lost."""
 
     @app.task
     async def nothing() -> None: ...
@@ -255,7 +255,7 @@ async def test_a_heart_whose_connection_breaks_is_back_before_anybody_believes_i
 
 
 async def test_who_came_while_nothing_was_heard_is_seen_once_it_is(direct_dsn: str) -> None:
-    """Whoever dies before the others have seen him once is only missed when he was silent for long."""
+    """A worker that registered while the listener was disconnected is observed after the reconnect."""
     async with Rota(direct_dsn, heartbeat_interval=60, dead_after=240, poll_interval=0.1) as app:
 
         @app.task
@@ -300,7 +300,7 @@ async def test_a_worker_frozen_beyond_its_time_is_declared_dead_and_its_jobs_go_
         async with app.worker() as worker:
             await started.wait()
             dead = worker.id
-            # As if the process stood still: its lock is held, its beat is not.
+            # As if the process were frozen: it holds its session lock, but its heartbeat stops.
             heart = worker.session.heartbeat
 
             async def stands_still() -> float:
@@ -324,7 +324,7 @@ async def test_a_thousand_beats_are_updates_in_place(app: Rota, rota_dsn: str) -
             worker.session.heartbeat.beat_now()
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.3)
-    await asyncio.sleep(1.1)  # statistics are told with a delay
+    await asyncio.sleep(1.1)  # PostgreSQL reports statistics with a delay
     [(updates, hot)] = await fetch(
         rota_dsn,
         "select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables where relname = 'workers'",

@@ -1,4 +1,4 @@
-"""What is counted: each job once, by its place, and never more places than there is room for."""
+"""Counters: each job counts once, by queue and task, and the number of counters is bounded."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_every_end_counts_for_what_it_is() -> None:
 
     assert (line.succeeded, line.failed, line.expired, line.retried) == (3, 1, 1, 1)
     assert (line.quarantined, line.returned, line.suspended) == (1, 1, 1)
-    # What never began took no time, and would make the rest look shorter.
+    # Jobs that never began are left out: they would lower the mean duration.
     assert line.durations.count == 6
     assert abs(line.durations.total - 2.1) < 1e-9
 

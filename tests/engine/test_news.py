@@ -1,4 +1,4 @@
-"""News that there is work: at once where it comes one at a time, together where it comes in numbers."""
+"""Notifier: a single notification is sent at once, many within a short time are batched."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ async def test_what_comes_in_numbers_goes_together(news: Notifier) -> None:
         await asyncio.sleep(0)
     await news.close()
     took = time.monotonic() - began
-    # The first two at once: nobody knew yet that there would be more.
+    # The first two are sent at once, before the notifier detects the burst.
     assert 2 <= news.sent - before <= took / MAX_BATCH_SECONDS + 2
 
 
 async def test_what_comes_one_at_a_time_is_not_held_back(news: Notifier, direct_dsn: str) -> None:
-    """As from somebody who starts a job, waits for its result and starts the next."""
+    """The pattern of a client that starts a job, waits for its result and starts the next."""
     rounds, before = 20, news.sent
     async with await psycopg.AsyncConnection.connect(direct_dsn, autocommit=True) as listening:
         await listening.execute('listen "rota.wake"')
@@ -47,6 +47,6 @@ async def test_what_comes_one_at_a_time_is_not_held_back(news: Notifier, direct_
             async with asyncio.timeout(60):
                 while (await anext(heard)).payload != "mail":
                     pass
-            await asyncio.sleep(MAX_BATCH_SECONDS / 2)  # … which takes that long
+            await asyncio.sleep(MAX_BATCH_SECONDS / 2)  # duration of the job
         await heard.aclose()
     assert news.sent - before == rounds

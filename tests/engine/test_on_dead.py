@@ -1,4 +1,4 @@
-"""What becomes of a job that was lost with its worker: said before it runs again, by whoever claims it."""
+"""`on_worker_lost`: the worker that claims a lost job decides about it before it runs again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def charged(crashes: int) -> int:
 
 
 async def lose(dsn: str, lost: int, attempt: int = 1) -> None:
-    """All that is ready was lost with a worker."""
+    """Mark every queued job as lost with its worker."""
     await fetch(dsn, f"update rota.queued set lost = {lost}, attempt = {attempt} returning job")
 
 
@@ -106,7 +106,7 @@ async def test_a_function_is_told_what_was_lost(rota_app: Rota, rota_dsn: str) -
 async def test_the_error_of_one_that_fails_for_it_is_the_loss(
     rota_app: Rota, rota_dsn: str
 ) -> None:
-    """The attempt that was lost is its last: it becomes the outcome, and is not counted twice."""
+    """The lost attempt is the last: it becomes the outcome, and is not counted twice."""
 
     @rota_app.task(on_worker_lost="fail")
     async def work() -> None: ...
@@ -163,7 +163,7 @@ async def test_one_in_quarantine_can_be_cancelled(rota_harness: Harness, rota_ds
 async def test_a_grave_suspect_runs_alone_and_the_database_knows(
     rota_app: Rota, rota_dsn: str
 ) -> None:
-    """What runs already ends first, and nothing else begins until it has ended."""
+    """The suspect waits for running jobs to end, and no other job begins until it has ended."""
     first, go = asyncio.Event(), asyncio.Event()
     seen: list[str] = []
 
@@ -232,7 +232,7 @@ async def test_one_that_is_taken_away_while_it_waits_to_be_alone_does_not_run(
             rota_dsn, f"delete from rota.claims where {suspect.id} = any(jobs) returning id"
         )
         go.set()
-        # Nothing else begins before it is settled whether the suspect does.
+        # No other job begins before the worker has decided whether the suspect runs.
         await (await after.start()).result(timeout=60)
     assert ran == []
 
@@ -264,7 +264,7 @@ async def test_one_that_has_run_alone_for_a_while_lets_others_in(
 
 
 async def test_one_that_waits_for_its_calls_lets_them_in(rota_app: Rota, rota_dsn: str) -> None:
-    """Else it would wait for what waits for it, for half a minute."""
+    """Otherwise the suspect and its child runs would wait for each other for 30 seconds."""
 
     @rota_app.task
     async def part(n: int) -> int:
@@ -316,7 +316,7 @@ async def test_a_job_held_for_a_time_goes_back_when_it_is_over_though_its_worker
         async def short(n: int) -> int:
             return n
 
-        # In one claim with others, which are not held for a time.
+        # In one claim with jobs that have no visibility timeout.
         runs = await app.start_many([short.bind(n=n) for n in range(5)])
         run = await stuck.start()
         async with app.worker():

@@ -1,4 +1,4 @@
-"""A flow's on_failure hears of every failure, also of one that others ran in spite of or because of."""
+"""A flow's `on_failure` receives every failure, even if later tasks ran despite it."""
 
 from __future__ import annotations
 

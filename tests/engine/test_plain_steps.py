@@ -1,4 +1,4 @@
-"""Steps that are plain functions, and durable code that is one: in threads, with ctx.sync."""
+"""Steps that are sync functions, and sync durable code in threads, with `ctx.sync`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
-# Of a coroutine
+# Sync steps of a coroutine
 
 
 async def test_a_plain_step_does_not_stop_the_loop(rota_app: Rota) -> None:
@@ -49,7 +49,7 @@ async def test_a_plain_step_does_not_stop_the_loop(rota_app: Rota) -> None:
 
 
 async def test_a_plain_step_that_runs_out_of_things_fails(rota_app: Rota) -> None:
-    """Nobody who awaits can be told of a StopIteration: it would wait for ever."""
+    """A future cannot carry StopIteration: without a conversion the awaiting code would hang."""
 
     @rota_app.task(retry=ONCE)
     async def work(ctx: Context) -> str:
@@ -81,7 +81,7 @@ async def test_plain_steps_of_many_jobs_run_at_once(rota_app: Rota) -> None:
         assert sorted([await run.result(timeout=60) for run in runs]) == list(range(20))
 
 
-# Plain code
+# Sync durable code
 
 
 async def test_plain_code_does_it_all(rota_harness: Harness, rota_dsn: str) -> None:
@@ -171,7 +171,7 @@ async def test_plain_code_that_swallows_its_end_sleeps_all_the_same(rota_harness
         try:
             ctx.sync.sleep(HOUR)
         except Exception:
-            ran.append("an Exception")  # it is none
+            ran.append("an Exception")  # not reached: SuspendAttempt is no Exception
         except BaseException:
             ran.append("swallowed")
         return "done"
@@ -223,14 +223,14 @@ async def test_plain_code_that_ends_early_is_set_aside(rota_harness: Harness) ->
         await rota_harness.wait_for_event(JobQuarantined, job=run.id)
 
 
-# Too late, and stopped
+# Timeouts and stops
 
 
 @pytest.mark.parametrize("kind", ["thread", "coroutine"])
 async def test_a_plain_step_that_takes_too_long_fails_and_leaves_nothing(
     rota_app: Rota, rota_dsn: str, kind: str
 ) -> None:
-    """In a thread it cannot be stopped. What it wrote by then is undone all the same."""
+    """The thread cannot be stopped, but its writes are rolled back."""
     async with await psycopg.AsyncConnection.connect(rota_dsn, autocommit=True) as connection:
         await connection.execute("create table note (n int)")
 
@@ -239,7 +239,7 @@ async def test_a_plain_step_that_takes_too_long_fails_and_leaves_nothing(
     def slow(ctx: Context) -> None:
         with ctx.sync.transaction() as connection:
             connection.execute("insert into note values (1)")
-        time.sleep(0.2)  # given up meanwhile
+        time.sleep(0.2)  # beyond the step's timeout
         with ctx.sync.transaction() as connection:
             connection.execute("insert into note values (2)")
         wrote.append(2)

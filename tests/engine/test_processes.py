@@ -1,4 +1,4 @@
-"""Isolated tasks: whatever the code does to its process, the attempt fails and the worker lives."""
+"""Isolated tasks: if the code kills or blocks its process, the attempt fails and the worker survives."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def bench() -> AsyncIterator[Workbench]:
 
 @pytest.fixture
 async def single() -> AsyncIterator[Workbench]:
-    """One process only: whoever comes next is served by the same, if it lives."""
+    """Yield a bench with one process, which runs every job while it is alive."""
     async with Workbench(ProcessExecutor, max_processes=1) as bench:
         yield bench
 
@@ -70,7 +70,7 @@ async def test_processes_run_side_by_side_up_to_their_number(
     assert len(pids) == 2
 
     third = bench.start(isolated.pid)
-    assert await bench.outcome(third) == Returned()  # nobody was free for a second
+    assert await bench.outcome(third) == Returned()  # no process was free within a second
     for job in jobs:
         bench.stop(job, StopReason.CANCELLED)
 
@@ -79,13 +79,13 @@ async def test_a_job_waits_a_moment_for_a_process_and_gets_it(
     single: Workbench, tmp_path: Path
 ) -> None:
     file = tmp_path / "pid"
-    await single.run(isolated.pid)  # it is up
+    await single.run(isolated.pid)  # the process has started
     first = single.start(isolated.nap, file=str(file), seconds=0.3)
     second = single.start(isolated.pid)
     assert await single.outcome(first) == await single.outcome(second)
 
 
-# Deaths
+# Processes that die
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ async def test_a_process_that_dies_fails_its_attempt_and_nothing_else(
     kind, message = error(outcome)
     assert kind == "rota.errors.ProcessLost"
     assert how in message
-    assert await bench.run(isolated.add, a=1, b=2) == Succeeded("3")  # in a new one
+    assert await bench.run(isolated.add, a=1, b=2) == Succeeded("3")  # in a new process
     assert not bench.outcomes[neighbour].done()
     bench.stop(neighbour, StopReason.CANCELLED)
     assert await bench.outcome(neighbour) == FinalOutcome("cancelled", None)
@@ -127,12 +127,12 @@ async def test_a_process_killed_from_outside_says_what_it_may_have_been(
     os.kill(int(await until_written(file)), signal.SIGKILL)
     _, message = error(await bench.outcome(job))
     assert (
-        "was ended by SIGKILL: somebody killed it, or the system did for want of memory" in message
+        "was ended by SIGKILL: it was killed, possibly by the system for lack of memory" in message
     )
 
 
 async def test_an_idle_process_that_dies_costs_nobody_an_attempt(single: Workbench) -> None:
-    """The job is sent before the worker can know: it never began, so it goes to another process."""
+    """The job is sent before the worker detects the death: it never began, so a new process runs it."""
     first = number(await single.run(isolated.pid))
     os.kill(first, signal.SIGKILL)
     assert number(await single.run(isolated.pid)) != first
@@ -142,7 +142,7 @@ async def test_an_idle_process_that_dies_costs_nobody_an_attempt(single: Workben
 async def test_a_process_that_dies_of_what_it_imports_fails_the_attempt(
     single: Workbench, served: bool
 ) -> None:
-    """Another is tried only if it may not have been the job's doing."""
+    """A second process is tried only if the job may not be the cause of the death."""
     if served:
         await single.run(isolated.pid)
     kind, message = error(await single.run(dies_when_read.never))
@@ -155,7 +155,7 @@ async def test_memory_beyond_a_limit_is_an_ordinary_failure(single: Workbench) -
 
 
 async def test_what_a_dead_process_had_started_dies_too(bench: Workbench, tmp_path: Path) -> None:
-    """It holds the socket open as well: the death is seen all the same."""
+    """The forked process holds the socket open, and the death is detected nevertheless."""
     file = tmp_path / "pid"
     outcome = await bench.run(isolated.leave_one_behind, file=str(file))
     assert "ended with exit code 3" in error(outcome)[1]
@@ -188,7 +188,7 @@ async def test_what_it_waited_for_is_killed_with_it(bench: Workbench, tmp_path: 
 
 
 async def test_starting_a_process_does_not_count_for_the_deadline(bench: Workbench) -> None:
-    """A new interpreter alone takes longer than this."""
+    """The start of an interpreter takes longer than this deadline."""
     assert await bench.outcome(bench.start(isolated.add, 0.05, a=1, b=2)) == Succeeded("3")
 
 
@@ -199,7 +199,7 @@ async def test_a_process_that_never_gets_ready_is_killed(
     assert "was not ready to run it within" in error(await bench.run(isolated.pid))[1]
 
 
-# Told to stop
+# Stop requests
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ async def test_code_that_is_told_to_stop_and_does(
         bench.stop(job, why)
     assert [await bench.outcome(job) for job in jobs] == [expected, expected]
     assert (plain.read_text(), awaits.read_text()) == ("told", "cleaned up")
-    assert str(number(await bench.run(isolated.pid))) in pids  # it heeded, so it lives
+    assert str(number(await bench.run(isolated.pid))) in pids  # it was not killed
 
 
 @pytest.mark.parametrize("task", [isolated.spin, isolated.hold_the_gil], ids=str)
@@ -273,7 +273,7 @@ async def test_a_job_told_to_stop_while_its_process_starts_never_runs(
 ) -> None:
     job = single.start(task)
     single.stop(job, StopReason.DRAINED)
-    assert await single.outcome(job) == Returned()  # had it run, it would be done
+    assert await single.outcome(job) == Returned()  # it did not run: the result would be Succeeded
     assert await single.run(isolated.add, a=1, b=2) == Succeeded("3")
 
 
@@ -286,14 +286,14 @@ async def test_draining_is_seen_and_answered_with_a_hand_back(
     assert isinstance(bench.executor, ProcessExecutor)
     bench.executor.drain()
     assert await bench.outcome(job) == Returned()
-    assert await bench.run(isolated.until_draining, file=str(file)) == Returned()  # from the start
+    assert await bench.run(isolated.until_draining, file=str(file)) == Returned()  # from its start
 
 
 async def test_the_terminals_signals_do_not_end_it(single: Workbench) -> None:
     assert await single.run(isolated.signals_itself) == Succeeded('"still here"')
 
 
-# Ends of processes
+# Shutdown of processes
 
 
 async def test_processes_nobody_needs_end(
@@ -325,7 +325,7 @@ async def test_an_idle_process_that_does_not_end_is_killed(
 
 
 async def test_close_that_is_cut_short_leaves_no_process() -> None:
-    """The worker waits only so long for its parts to close."""
+    """The worker cancels a close that takes too long."""
     async with Workbench(ProcessExecutor, max_processes=1) as bench:
         pid = number(await bench.run(isolated.pid))
         os.kill(pid, signal.SIGSTOP)
@@ -351,7 +351,7 @@ async def test_a_process_that_cannot_be_started_fails_nobody(
 
 
 async def test_many_jobs_end_once_each(bench: Workbench) -> None:
-    """Deaths, deadlines and wishes, all at once."""
+    """Process deaths, deadlines and cancellations at the same time."""
     for _ in range(6):
         jobs = [
             bench.start(isolated.add, a=1, b=2),
@@ -362,4 +362,4 @@ async def test_many_jobs_end_once_each(bench: Workbench) -> None:
         bench.stop(jobs[0], StopReason.CANCELLED)
         for job in jobs:
             await bench.outcome(job)
-    assert len(bench.ended) == 18  # a second end of a job would have raised
+    assert len(bench.ended) == 18  # a second outcome for a job raises

@@ -1,4 +1,4 @@
-"""How far a job is and what it had to say: written soon, in company, whatever becomes of the job."""
+"""Progress and log lines of a job: written soon and in batches, whether or not the job succeeds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def reads(dsn: str, query: str, expected: list[Any]) -> None:
-    """Until it is written."""
+    """Poll until the query returns the expected rows."""
 
     async def so() -> bool:
         return bool(await fetch(dsn, query) == expected)
@@ -60,7 +60,7 @@ async def test_it_is_written_while_the_job_runs(
         monkeypatch.setattr(step_writer, "FLUSH_SECONDS", 60)
         go.set()
         await run.result(timeout=60)
-    # The last words are written, too, though the job has ended.
+    # The last entries are written too, although the job has ended.
     assert await fetch(rota_dsn, PROGRESS) == [(10.5, None, None)]
     assert await fetch(rota_dsn, LINES) == [(1, "begun"), (1, "ended")]
 
@@ -181,7 +181,7 @@ async def test_what_cannot_be_stored_is_made_visible_and_spoils_nobody_elses(
 async def test_a_worker_that_was_lost_does_not_take_progress_back(
     rota_app: Rota, rota_dsn: str
 ) -> None:
-    """What it says under the claim it had is not heard any more."""
+    """Progress reported under an old claim is ignored."""
     go = asyncio.Event()
 
     @rota_app.task
@@ -202,7 +202,7 @@ async def test_a_worker_that_was_lost_does_not_take_progress_back(
         await run.result(timeout=60)
 
 
-# In a process of its own
+# Isolated tasks
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Old runs are removed by the worker that has been there longest, in its own good time."""
+"""Pruner: the worker that registered first removes old runs, in small batches."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ async def history(dsn: str, count: int, age: str = "40 days", state: str = "succ
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker begins to look as soon as it is there, and looks often."""
+    """Let the pruner begin at once and pause only briefly."""
     monkeypatch.setattr(pruner, "FIRST_PRUNE_SECONDS", 0.0)
     monkeypatch.setattr(pruner, "IDLE_PAUSE_SECONDS", 0.01)
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches of two."""
+    """Limit a batch to two runs."""
     find = retention.find
     monkeypatch.setattr(retention, "find", lambda keep, after, most: find(keep, after, 2))
 
@@ -101,7 +101,7 @@ async def test_a_worker_that_rests_between_looks_leaves_at_once(rota_dsn: str) -
     assert time.monotonic() - began < 2
 
 
-# Its pace
+# Pace
 
 
 async def test_a_worker_that_has_just_begun_has_better_things_to_do(database: Database) -> None:
@@ -152,7 +152,7 @@ async def test_what_was_passed_by_is_found_when_it_begins_again(database: Databa
     await ticked(service, 3)
 
     await fetch(database.dsn, "update rota.outcomes set state = 'succeeded' returning job")
-    service._restart_at = 0.0  # as if its time had come
+    service._restart_at = 0.0  # as if the restart were due
     await ticked(service, 4)
 
     assert await fetch(database.dsn, LEFT) == [(0,)]
@@ -160,7 +160,7 @@ async def test_what_was_passed_by_is_found_when_it_begins_again(database: Databa
 
 @pytest.mark.usefixtures("at_once", "small")
 async def test_it_begins_again_later_the_more_there_is_to_pass_by(database: Database) -> None:
-    """It waits where it is, and what gets old there goes all the same."""
+    """Until then it stays at its position, and still removes runs that expire beyond it."""
     await history(database.dsn, 8, state="failed")
     service = Pruner(database, await worker(database))
     await ticked(service, 5)

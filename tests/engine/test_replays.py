@@ -1,4 +1,4 @@
-"""Code that runs again: given the same values, told from older code, and stopped where it has changed."""
+"""Replay: code gets the same values, versions mark changes, and a mismatch stops the job."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_values_are_the_same_when_the_code_runs_again(
 
 
 async def test_values_are_kept_before_the_next_step_begins(rota_app: Rota, rota_dsn: str) -> None:
-    """The step is cut short, so that nothing of it is kept: what it was given is."""
+    """The step fails and is not stored; the value that it used is."""
     seen: list[Any] = []
 
     @rota_app.task(retry=TWICE)
@@ -103,7 +103,7 @@ async def test_values_are_kept_before_a_transaction_and_before_calls(
 async def test_the_time_never_goes_back(
     rota_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not even if the next worker is told an earlier one."""
+    """`ctx.now()` does not go back even if the next worker's clock is behind."""
     app = rota_harness.app
 
     @app.task
@@ -164,7 +164,7 @@ async def test_the_same_values_after_a_worker_was_lost(rota_harness: Harness) ->
     assert seen[0] == seen[1]
 
 
-# Code that has changed
+# Changed code
 
 
 async def test_a_change_goes_for_new_runs_and_not_for_those_that_are_further(
@@ -304,9 +304,9 @@ async def test_code_that_has_changed_is_set_aside_and_goes_on_once_it_is_right(
             assert await run.status() == "quarantined"
             [(document,)] = await fetch(rota_dsn, "select error from rota.quarantine")
             assert document["type"] == "rota.errors.ReplayMismatch"
-            assert f"comes to {asked} where it had come to {kept} before" in document["message"]
+            assert f"reached {asked}, but its journal has {kept} here" in document["message"]
             assert f"rota release {run.id}" in document["message"]
-            # Released without the code being right, it is set aside again, and no attempt is used up.
+            # Released with the code still wrong, it is quarantined again, and no attempt is used up.
             now = change if times == 1 else None
             assert await run.release() == 1
         assert await run.result(timeout=60) == 1

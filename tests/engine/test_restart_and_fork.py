@@ -1,4 +1,4 @@
-"""Beginning anew: a run that restarts itself, and a run that begins in the middle of another one."""
+"""Restart and fork: a run that restarts itself, and a run that begins in the middle of another one."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_a_restart_makes_its_calls_anew(rota_app: Rota) -> None:
 async def test_what_was_heard_is_forgotten_and_what_was_not_is_kept(
     rota_harness: Harness, rota_dsn: str
 ) -> None:
-    """Otherwise it would hear the same word in every life."""
+    """Otherwise every restart would receive the same signal."""
     app = rota_harness.app
     heard: list[Any] = []
 
@@ -157,7 +157,7 @@ async def test_one_that_is_cancelled_meanwhile_does_not_begin_anew(
     async def work(ctx: Context, n: int = 0) -> None:
         lives.append(n)
         if n == 3:
-            # A wish that is not heard here before the job has left.
+            # A request that reaches the worker only after the restart.
             await fetch(
                 rota_dsn, f"insert into rota.cancels (job) values ({ctx.job_id}) returning job"
             )
@@ -274,7 +274,7 @@ async def test_what_cannot_be_forked_is_said(
             await rota_app.fork(id, **how)
 
 
-# A flow that is tried again
+# Retry of a flow
 
 
 async def test_a_flow_tried_again_forgets_the_steps_of_what_is_given_other_inputs(
@@ -307,7 +307,7 @@ async def test_a_flow_tried_again_forgets_the_steps_of_what_is_given_other_input
         broken = False
         await run.retry()
         assert await run.result(timeout=60) == {"sell": "sold for 7"}
-    # Its own steps stand; those of what waits for it were about another price.
+    # The steps of `price` are kept; those of `sell` are dropped, because its input changed.
     assert ran == ["look up", "quote None", "quote 7"]
 
 

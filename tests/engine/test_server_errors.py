@@ -1,4 +1,4 @@
-"""Outcomes while the server fails: they wait until it is well again, whatever its error says."""
+"""Outcomes while the server fails: they are kept and resent until it accepts them, for any error."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Failing:
-    """A trigger that raises a SQLSTATE for each row that a table is given, and counts how often."""
+    """A trigger that raises a SQLSTATE for each row inserted into a table, and counts them."""
 
     def __init__(self, dsn: str, table: str, code: str, when: str = "true") -> None:
         self._dsn = dsn
@@ -58,7 +58,7 @@ class Failing:
         await self._execute(f"drop trigger refuse on rota.{self._table}")
 
     async def refused(self) -> bool:
-        """True if a row was refused three times: as part of a batch, and when it was sent again."""
+        """True if a row was refused three times: as part of a batch, and when it was resent."""
         [(refused, called)] = await fetch(self._dsn, "select last_value, is_called from refused")
         return bool(called and refused >= 3)
 

@@ -1,4 +1,4 @@
-"""Signals: a fact said to a run once, heard by whoever waits for it, before or after."""
+"""Signals: sent to a run once, and received by waits that begin before or after."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
-# Before and after
+# Sent before and after the wait
 
 
 async def test_who_waits_is_woken_by_a_signal(rota_harness: Harness) -> None:
@@ -70,7 +70,7 @@ async def test_a_signal_sent_before_the_wait_is_not_lost(rota_harness: Harness) 
 async def test_a_signal_sent_while_the_job_lies_down_is_heard(
     rota_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Said after the code has looked, before the job is asleep."""
+    """The signal is sent after the code has checked for it and before the job is suspended."""
     app = rota_harness.app
     leave = WorkerJournal.end_attempt
 
@@ -154,7 +154,7 @@ async def test_without_notify_signals_and_sleeps_are_found_by_looking(rota_dsn: 
             assert await run.result(timeout=60) == 5
 
 
-# What it says
+# Payloads
 
 
 async def test_a_payload_is_read_as_what_the_code_asks_for(rota_harness: Harness) -> None:
@@ -202,7 +202,7 @@ async def test_what_cannot_be_read_is_said_before_waiting_for_it(rota_app: Rota)
         await (await work.start()).result(timeout=60)
 
 
-# In time
+# Timeouts
 
 
 async def test_nobody_sent_it_in_time(rota_harness: Harness) -> None:
@@ -224,7 +224,7 @@ async def test_nobody_sent_it_in_time(rota_harness: Harness) -> None:
         assert await run.result(timeout=60) == [
             "no answer",
             True,
-            "nobody sent signal 'two' in time",
+            "signal 'two' did not arrive before the timeout",
         ]
 
 
@@ -256,7 +256,7 @@ async def test_a_timeout_that_is_kept_stands_though_the_signal_comes_later(
 async def test_what_was_heard_is_kept_before_anything_comes_of_it(
     rota_harness: Harness, rota_dsn: str
 ) -> None:
-    """The wait runs out; then the step is cut short, and meanwhile the signal comes."""
+    """The wait times out, then the signal arrives, then the step fails: the replay still times out."""
     app = rota_harness.app
     seen: list[Any] = []
 
@@ -291,7 +291,7 @@ async def test_what_a_task_returns_because_of_a_wait_is_kept_with_it(
     assert await steps(rota_dsn, run) == ["wait word"]
 
 
-# Many
+# Many signals
 
 
 async def test_a_run_that_waits_is_cancelled_at_once(rota_harness: Harness) -> None:

@@ -1,4 +1,4 @@
-"""Steps that fail: handled, tried again, too late, or not to be kept at all."""
+"""Steps that fail: handled, retried, timed out, or not stored at all."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def failing(times: int, ran: list[int]) -> Any:
-    """A function that fails so many times."""
+    """Return a coroutine function that fails `times` times."""
 
     async def fn() -> int:
         ran.append(len(ran) + 1)
@@ -47,7 +47,7 @@ def failing(times: int, ran: list[int]) -> Any:
     return fn
 
 
-# Handled, or not
+# Handled and unhandled failures
 
 
 async def test_a_failure_that_the_code_lives_with_is_kept_and_given_again(
@@ -110,13 +110,13 @@ async def test_a_failure_that_fails_the_attempt_is_tried_again_by_the_next(
         try:
             return await ctx.step("charge", failing(1, ran))
         except StepFailed:
-            ctx.now()  # looks, but does not go on
+            ctx.now()  # a value alone does not confirm the failure
             raise
 
     async with rota_app.worker():
         assert await (await work.start()).result(timeout=60) == 2
     [(document,)] = await fetch(rota_dsn, "select error from rota.attempts")
-    # What went wrong is told, not where.
+    # The error is the original one, not StepFailed.
     assert (document["type"], document["message"]) == ("LookupError", "try 1")
     assert "step 'charge' failed" in document["traceback"]
 
@@ -136,7 +136,7 @@ async def test_what_a_task_never_tries_again_it_does_not_out_of_a_step_either(
     assert ran == [1]
 
 
-# Handled, and the code goes on somewhere else
+# Handled, and another branch continues
 
 
 async def _gather(ctx: Context, apologize: Any) -> None:
@@ -237,7 +237,7 @@ async def test_step_failure_of_a_branch_caught_by_its_parent_branch_is_kept(rota
 
 
 async def test_step_failure_that_another_branch_is_told_of_is_kept(rota_app: Rota) -> None:
-    """The branch that caught it signals one that was running beside it, and waits."""
+    """The branch that caught the failure wakes a concurrent branch, and waits for it."""
     ran: list[int] = []
 
     @rota_app.task(retry=TWICE)
@@ -268,7 +268,7 @@ async def test_step_failure_that_another_branch_is_told_of_is_kept(rota_app: Rot
 async def test_step_failure_beside_a_busy_branch_is_retried_if_it_fails_the_attempt(
     rota_app: Rota,
 ) -> None:
-    """The other branch goes on after the failure, but not because of it."""
+    """The other branch continues after the failure, but not because of it."""
     ran: list[int] = []
 
     @rota_app.task(retry=TWICE)
@@ -295,7 +295,7 @@ async def test_step_failure_beside_a_busy_branch_is_retried_if_it_fails_the_atte
         assert await (await work.start()).result(timeout=60) == 2
 
 
-# Tried more than once
+# Retries of a step
 
 
 async def test_a_step_is_tried_again_at_once_within_its_attempt(
@@ -318,7 +318,7 @@ async def test_a_step_is_tried_again_at_once_within_its_attempt(
 async def test_tries_that_are_used_up_are_kept_as_a_failure_and_not_as_unfinished(
     rota_app: Rota, rota_dsn: str
 ) -> None:
-    """The step was open between its tries. Once the code lives with the failure, it is over."""
+    """The step was open between its tries. Once the code handles the failure, the step is closed."""
     ran: list[int] = []
 
     @rota_app.task(retry=ONCE)
@@ -372,7 +372,7 @@ async def test_between_tries_far_apart_the_job_leaves_and_its_tries_are_counted(
 async def test_a_step_waits_out_its_time_though_it_comes_back_early(
     rota_harness: Harness, rota_dsn: str
 ) -> None:
-    """Woken by hand before the next try is due: it is not made yet."""
+    """The job is woken early, before the retry of the step is due: the step waits."""
     app, clock = rota_harness.app, rota_harness.clock
     ran: list[int] = []
 
@@ -390,7 +390,7 @@ async def test_a_step_waits_out_its_time_though_it_comes_back_early(
         assert await run.result(timeout=60) == 2
 
 
-# Too late
+# Timeouts
 
 
 async def test_a_step_that_takes_too_long_fails(rota_app: Rota) -> None:
@@ -439,7 +439,7 @@ async def test_each_try_has_the_whole_time(rota_app: Rota) -> None:
         assert await (await work.start()).result(timeout=60) == 2
 
 
-# What is meant for the whole attempt
+# Exceptions that end the whole attempt
 
 
 async def test_retry_later_out_of_a_step_is_meant_for_the_attempt(rota_harness: Harness) -> None:
@@ -509,13 +509,13 @@ async def test_a_lost_claim_out_of_a_step_is_no_failure_of_the_step(
     assert await fetch(rota_dsn, "select count(*) from rota.steps") == [(0,)]
 
 
-# What cannot be kept, or is not allowed
+# Results that cannot be stored, and misuse
 
 
 async def test_what_cannot_be_stored_or_does_not_fit_its_hint_is_not_kept(
     rota_app: Rota, rota_dsn: str
 ) -> None:
-    """It fails the job at once. Were it kept, no attempt could ever read it."""
+    """Such a result fails the job at once. If it were stored, no attempt could read it."""
     ran: list[str] = []
 
     def lies() -> int:
@@ -533,7 +533,7 @@ async def test_what_cannot_be_stored_or_does_not_fit_its_hint_is_not_kept(
     messages = {
         "nan": r"step 'nan' cannot be stored: nan is not a number JSON has",
         "big": r"step 'big' would take 1\.9 MiB",
-        "lies": r"lies returned is not int: Expected `int`, got `str`",
+        "lies": r"the result of .*lies is not int: Expected `int`, got `str`",
     }
     async with rota_app.worker():
         for what, message in messages.items():
@@ -546,7 +546,7 @@ async def test_what_cannot_be_stored_or_does_not_fit_its_hint_is_not_kept(
         await run.retry()
         with pytest.raises(RunFailed, match="is not int"):
             await run.result(timeout=60)
-        assert ran == ["lies"]  # it was done again
+        assert ran == ["lies"]  # the step ran again
 
 
 async def _are(found: int, wanted: int) -> bool:

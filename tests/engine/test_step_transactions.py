@@ -1,4 +1,4 @@
-"""Transactions in steps: what a step writes and that it is done are true together, or not at all."""
+"""Transactions in steps: the step's writes and its journal entry commit together, or neither does."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_what_a_step_writes_is_committed_with_its_record(rota_app: Rota, n
         async def write() -> int:
             async with ctx.transaction() as connection:
                 await connection.execute(NOTE, (1,))
-            # Not yet: it is committed when the step has returned.
+            # Not visible yet: the commit follows the return of the step.
             seen.append(await fetch(notes, "select n from note"))
             return 5
 
@@ -76,7 +76,7 @@ async def test_a_step_that_fails_after_its_block_has_written_nothing(
 
 
 async def test_several_blocks_of_a_step_are_one_transaction(rota_app: Rota, notes: str) -> None:
-    """A block that fails is undone by itself, as a savepoint is."""
+    """A block that fails is rolled back alone, as with a savepoint."""
 
     @rota_app.task(retry=ONCE)
     async def work(ctx: Context) -> list[Any]:
@@ -193,7 +193,7 @@ async def test_a_job_that_was_taken_away_keeps_and_writes_nothing(
     run = await work.start()
     async with app.worker() as worker:
         await asyncio.wait_for(here.wait(), 60)
-        worker.session.heartbeat._on_result = lambda pulse: None  # deaf: it goes on as if it lived
+        worker.session.heartbeat._on_result = lambda pulse: None  # it ignores that it is dead
         await lose_workers(app)
         go.set()
         await until(lambda: _has_some(told))
@@ -210,7 +210,7 @@ async def test_a_job_that_was_taken_away_keeps_and_writes_nothing(
 async def test_cut_off_at_the_commit_a_step_is_done_once(
     notes: str, when: CutPoint, form: str
 ) -> None:
-    """Whether the commit was cut off before it was made or after: it is found out, or made again."""
+    """The connection is cut before or after the commit: Rota detects the commit or repeats it."""
     ran: list[int] = []
     with Proxy(notes) as proxy:
         async with Rota(proxy.dsn, poll_interval=0.1) as app:
@@ -231,7 +231,7 @@ async def test_cut_off_at_the_commit_a_step_is_done_once(
             run = await work.start()
             async with app.worker():
                 assert await run.result(timeout=60) == 5
-            if when != "late":  # which is told of to nobody here
+            if when != "late":  # its cut is recorded after the delayed commit
                 await asyncio.to_thread(proxy.wait_for_cuts)
     assert await fetch(notes, "select n from note") == [(1,)] * (form == "transaction")
     assert await fetch(notes, "select name, result::text from rota.steps") == [("write", "5")]
@@ -242,7 +242,7 @@ async def test_cut_off_at_the_commit_a_step_is_done_once(
 async def test_one_that_is_given_up_while_it_opens_its_transaction_leaves_none_open(
     rota_app: Rota, notes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thread cannot be stopped: it comes to have a transaction that nobody waits for."""
+    """A thread cannot be stopped: it opens its transaction after the step has timed out."""
     opened_blocking = JobTransaction.sync_locked_transaction
     late = threading.Event()
     told: list[Any] = []
@@ -264,7 +264,7 @@ async def test_one_that_is_given_up_while_it_opens_its_transaction_leaves_none_o
         asyncio.get_running_loop().call_later(0.2, late.set)
         with pytest.raises(StepFailed) as failed:
             await ctx.options(timeout=0.05).step("write", write, ctx)
-        told.append(failed)  # and with it all that was open
+        told.append(failed)  # keeps the traceback and its frames alive
         return failed.value.kind
 
     async with rota_app.worker():
@@ -291,7 +291,7 @@ async def test_one_that_was_given_up_before_opens_none_any_more(rota_app: Rota, 
     async with rota_app.worker():
         await (await work.start()).result(timeout=60)
         await until(lambda: _has_some(told))
-    assert "step 'write' was given up" in told[0]
+    assert "step 'write' was abandoned" in told[0]
     assert await fetch(notes, "select n from note") == []
 
 

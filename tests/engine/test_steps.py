@@ -1,4 +1,4 @@
-"""Steps: done once, kept before the code goes on, and given again however the job comes back."""
+"""Steps: they run once, are stored before the code continues, and are replayed in later attempts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
-# What comes out
+# Results
 
 
 @dataclass
@@ -188,7 +188,7 @@ async def test_what_cannot_be_a_step_is_said(rota_app: Rota, rota_dsn: str) -> N
     assert await fetch(rota_dsn, "select count(*) from rota.steps") == [(0,)]
 
 
-# Kept, and given again
+# Storage and replay
 
 
 async def test_a_result_is_kept_before_the_code_goes_on(rota_app: Rota, rota_dsn: str) -> None:
@@ -209,7 +209,7 @@ async def test_a_result_is_kept_before_the_code_goes_on(rota_app: Rota, rota_dsn
 async def test_the_code_waits_until_a_step_is_kept(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the window held open: the write takes its time, and the code has not gone on meanwhile."""
+    """The write is held back, and the code does not continue meanwhile."""
     writing, go = asyncio.Event(), asyncio.Event()
     write = WorkerJournal.write
     went_on = False
@@ -308,7 +308,7 @@ async def test_after_its_worker_was_lost_it_goes_on_and_the_lost_one_keeps_nothi
         first = not begun.is_set()
         if first:
             begun.set()
-            with suppress(asyncio.CancelledError):  # it does not listen, and goes on as if it lived
+            with suppress(asyncio.CancelledError):  # it ignores the cancellation
                 await go.wait()
         found: str = await ctx.step("two", note, ran, "two", f"first: {first}")
         return found
@@ -316,7 +316,7 @@ async def test_after_its_worker_was_lost_it_goes_on_and_the_lost_one_keeps_nothi
     run = await work.start()
     async with app.worker() as worker:
         await asyncio.wait_for(begun.wait(), 60)
-        worker.session.heartbeat._on_result = lambda pulse: None  # deaf
+        worker.session.heartbeat._on_result = lambda pulse: None  # it ignores that it is dead
         await lose_workers(app)
         go.set()
         while "two" not in ran:

@@ -1,4 +1,4 @@
-"""What a worker counts is written down: all of it, once, and nothing while there is nothing."""
+"""Minute statistics: every count is written once, and an idle worker writes nothing."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_what_was_counted_belongs_to_the_minute_it_was_seen_in(
     clock.set(clock.now() + timedelta(minutes=1))
     meters.count_claim(jobs(4))
     await loop.tick()
-    # A clock that is put back goes on with that minute.
+    # After the clock is set back, counts go to the minute before.
     clock.set(clock.now() - timedelta(minutes=1))
     meters.count_claim(jobs(5))
     await loop.tick()
@@ -148,7 +148,7 @@ async def test_who_has_nothing_to_write_writes_nothing(
     assert asked == []
     assert all(0 < rest <= minute_stats.WRITE_SECONDS for rest in rests)
 
-    # Once a minute somebody has to look how deep the queues are.
+    # Once a minute a worker samples the depth of the queues.
     clock.set(clock.now() + timedelta(minutes=1))
     await loop.tick()
     await loop.tick()

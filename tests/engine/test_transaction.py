@@ -1,4 +1,4 @@
-"""Transactions of a job's own code: what it writes and that it is done are true together, or not at all."""
+"""Transactions of a job's code: its writes and its outcome commit together, or neither does."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def notes(rota_dsn: str) -> str:
 
 
 async def taken_away(app: Rota) -> None:
-    """Whoever holds a job is presumed dead, and what it held goes back."""
+    """Declare every worker dead and return its jobs to the queue."""
     client = await app.open()
     async with client.database.connection() as connection:
         await connection.execute("update rota.workers set state = 'dead'")
@@ -43,7 +43,7 @@ async def test_what_a_job_writes_and_its_end_are_one_commit(rota_app: Rota, note
         assert await fetch(notes, "select n, state::text from note, rota.outcomes") == [
             (n, "succeeded")
         ]
-        return 0  # of no consequence: it has ended
+        return 0  # ignored: the job has ended
 
     run = await write.start(n=4)
     async with rota_app.worker():
@@ -104,7 +104,7 @@ async def test_a_job_that_was_taken_away_writes_nothing(rota_harness: Harness, n
     run = await write.start()
     async with app.worker() as worker:
         await here.wait()
-        worker.session.heartbeat._on_result = lambda pulse: None  # deaf: it goes on as if it lived
+        worker.session.heartbeat._on_result = lambda pulse: None  # it ignores that it is dead
         await taken_away(app)
         go.set()
         while not told:
@@ -113,7 +113,7 @@ async def test_a_job_that_was_taken_away_writes_nothing(rota_harness: Harness, n
     async with app.worker():
         await run.result(timeout=60)
     assert len(told) == 1
-    assert "counts for nothing" in str(told[0])
+    assert "this attempt is discarded" in str(told[0])
     assert await fetch(notes, "select n from note") == []
 
 
@@ -158,7 +158,7 @@ async def test_neighbours_of_the_same_claim_end_while_a_transaction_is_open(
 
 
 async def test_a_commit_whose_answer_is_lost_is_recognised(notes: str) -> None:
-    """The connection breaks between the commit and its answer: the code goes on as if it had not."""
+    """The connection breaks between the commit and its answer, and the code continues normally."""
     ended = asyncio.Event()
     with Proxy(notes) as proxy:
         async with Rota(proxy.dsn) as app:
@@ -209,7 +209,7 @@ async def test_complete_belongs_inside_a_transaction_and_is_said_once(rota_app: 
 
 
 async def test_the_connection_is_as_the_dsn_makes_it(rota_app: Rota, notes: str) -> None:
-    """Our own settings are not the user's: his tables are found, his statements take their time."""
+    """Rota's search_path and timeouts do not apply to the connection that the user's code gets."""
 
     @rota_app.task
     async def look(ctx: Context) -> list[str]:
@@ -227,7 +227,7 @@ async def test_the_connection_is_as_the_dsn_makes_it(rota_app: Rota, notes: str)
 
 
 async def test_a_fence_for_a_connection_of_ones_own(rota_harness: Harness, notes: str) -> None:
-    """`rota.assert_claim` refuses the transaction once the job is somebody else's."""
+    """`rota.assert_claim` aborts the transaction once the worker no longer holds the job."""
     app = rota_harness.app
     first = asyncio.Event()
     refused: list[str] = []
@@ -248,7 +248,7 @@ async def test_a_fence_for_a_connection_of_ones_own(rota_harness: Harness, notes
         return "zombie"
 
     async with app.worker() as worker:
-        worker.session.heartbeat._on_result = lambda pulse: None  # deaf: it goes on as if it lived
+        worker.session.heartbeat._on_result = lambda pulse: None  # it ignores that it is dead
         run = await write.start()
         while not refused:
             await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""One executor by itself: jobs in, outcomes out, no database."""
+"""Test bench for one executor: jobs in, outcomes out, no database."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Workbench:
     def _finished(self, job: ClaimedJob, outcome: Outcome, took: float) -> None:
         assert took >= 0
         self.ended.append((job, outcome))
-        self.outcomes[job].set_result(outcome)  # a second time raises
+        self.outcomes[job].set_result(outcome)  # raises on a second outcome
 
     def start(
         self, task: Task[..., Any] | TaskDefinition, timeout: float | None = None, **args: Any
@@ -89,14 +89,14 @@ class Workbench:
 
 
 def error(outcome: Outcome) -> tuple[str, str]:
-    """The type and message of what an attempt failed with."""
+    """Return the type and message of the attempt's error."""
     assert isinstance(outcome, Retried | FinalOutcome), outcome
     document = json.loads(outcome.error or "{}")
     return document["type"], document["message"]
 
 
 async def until_written(file: Path, within: float = 60) -> str:
-    """What a process writes, once it has."""
+    """Wait until the file has content, and return it."""
     async with asyncio.timeout(within):
         while True:
             if text := _text(file):
@@ -113,7 +113,7 @@ def is_alive(pid: int) -> bool:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
         return False
-    except NotADirectoryError:  # no /proc here
+    except NotADirectoryError:  # no /proc on this system
         try:
             os.kill(pid, 0)
         except ProcessLookupError:

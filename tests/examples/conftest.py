@@ -1,4 +1,4 @@
-"""Programs for each test, and nothing left of them afterwards."""
+"""Programs for each test, all ended afterwards."""
 
 from __future__ import annotations
 

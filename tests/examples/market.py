@@ -1,4 +1,4 @@
-"""The market monitor on several instances, and what may be said of it by the feed's book and its tables."""
+"""The market monitor on several instances, and checks of its results against the feed's journal."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from web.instance import free_port
 from .programs import Program, Programs
 
 LIMIT = 25
-"""Requests that the feed lets through in any second."""
+"""Requests that the feed allows in any second."""
 
 Line = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Record:
-    """What the feed wrote down, what it had published, and what the monitors have kept."""
+    """Journal of the feed, its publications, and the rows of the monitors."""
 
     journal: list[Line]
     published: dict[str, list[Any]]
@@ -66,7 +66,7 @@ class Market:
         return [json.loads(line) for line in whole]
 
     def runner(self, path: str) -> Program | None:
-        """The instance that asked for this last, if it lives."""
+        """Return the instance that last requested this path, if it is alive."""
         asked = [line["who"] for line in self.journal() if line["path"] == path]
         return next((each for each in self.living if asked[-1:] == [f"market/{each.pid}"]), None)
 
@@ -88,7 +88,7 @@ class Market:
         )
 
     def caught_up(self) -> bool:
-        """Whether nothing is left to be done."""
+        """True if no work is left."""
         record = self.record()
         return (
             not any(missing(record))
@@ -102,12 +102,12 @@ class Market:
 
 
 def rings(journal: list[Line]) -> Counter[str]:
-    """How often the pager rang for each thing."""
+    """Return how often the pager rang for each subject."""
     return Counter(line["about"] for line in journal if line.get("rings"))
 
 
 def busiest(journal: list[Line]) -> int:
-    """The most requests that came within a second, whether they were let through or not."""
+    """Return the most requests within a second, allowed or refused."""
     came = sorted(line["came"] for line in journal if line.get("limited"))
     most = first = 0
     for last, at in enumerate(came):
@@ -117,7 +117,7 @@ def busiest(journal: list[Line]) -> int:
     return most
 
 
-# What may be wrong
+# Faults
 
 
 def faults(record: Record, limit: int = LIMIT) -> list[str]:
@@ -149,7 +149,7 @@ def twice(record: Record) -> Iterator[str]:
 
 
 def again(record: Record) -> Iterator[str]:
-    """Where nobody was killed or frozen, nobody asks for what another has asked for."""
+    """Yield repeated requests. Without a killed or frozen instance there are none."""
     asked = Counter(line["topic"] for line in record.journal if "topic" in line)
     for topic, count in asked.items():
         if count > 1:
@@ -180,7 +180,7 @@ def missing(record: Record) -> Iterator[str]:
 
 
 def unfounded(record: Record) -> Iterator[str]:
-    """What was done for nothing."""
+    """Yield results without a cause."""
     paid = {line["topic"] for line in record.journal if line.get("cents")}
     for topic in paid - {topic for _, topic, _ in record.findings}:
         yield f"a report on {topic} was paid for, and nobody looked at it"

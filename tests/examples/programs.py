@@ -1,4 +1,4 @@
-"""The examples as their readers run them: real processes, started at the root of the tree."""
+"""The examples as users run them: real processes, started in the root of the repository."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ import psycopg
 ROOT = Path(__file__).resolve().parents[2]
 APPS = Path(__file__).with_name("apps")
 
-# So that tests need not wait long for one that is dead or frozen.
+# Short intervals, so that tests do not wait long for a dead or frozen process.
 SOON = {"ROTA_HEARTBEAT_INTERVAL": "0.4", "ROTA_DEAD_AFTER": "1.5", "ROTA_POLL_INTERVAL": "0.2"}
 
 
 class Program:
-    """`python -m …`, with what it said in a file."""
+    """Process of `python -m …`, with its output in a file."""
 
     def __init__(self, words: list[str], log: Path, **environment: str) -> None:
         inherited = {
@@ -54,7 +54,7 @@ class Program:
         return self.process.poll() is None
 
     def says(self, pattern: str, within: float = 60) -> re.Match[str]:
-        """Wait until it has said something."""
+        """Wait until the output matches the pattern."""
         deadline = time.monotonic() + within
         while not (found := re.search(pattern, self.said)):
             assert time.monotonic() < deadline, f"never said {pattern!r}, but:\n{self.said}"
@@ -72,7 +72,7 @@ class Program:
         self.process.send_signal(signal.SIGCONT)
 
     def stop(self, within: float = 60) -> int:
-        """Tell it to stop, and answer its code."""
+        """Send SIGTERM, and return the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.ended(within)
 
@@ -83,14 +83,14 @@ class Program:
             raise AssertionError(f"still there after {within:g} s:\n{self.said}") from None
 
     def close(self) -> None:
-        """Nothing of it is left, nor of what it has started in its own group."""
+        """Kill the process and its process group."""
         if self.lives:
             os.killpg(self.pid, signal.SIGKILL)
         self.process.wait()
 
 
 class Programs:
-    """Several of them on one database, and nothing left of them afterwards."""
+    """Several programs on one database, all ended afterwards."""
 
     def __init__(self, directory: Path, dsn: str, **environment: str) -> None:
         self.directory = directory
@@ -105,7 +105,7 @@ class Programs:
         return program
 
     def run(self, *words: str) -> str:
-        """One that ends by itself, and well; answers what it said."""
+        """Run a program until it ends successfully; return its output."""
         program = self.start(*words)
         assert program.ended(60) == 0, program.said
         return program.said

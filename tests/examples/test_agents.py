@@ -1,4 +1,4 @@
-"""The agent scheduler on two instances, restarted and killed: each tick is done once, no request fails."""
+"""The agent scheduler on two instances, restarted and killed: each tick runs once, and no request fails."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ACTIONS: dict[str, tuple[str, dict[str, Any], float]] = {
     "floor": ("sweep", {"items": 40}, 1.0),
     "tidy": ("agent", {"goal": "tidy up", "turns": 3}, 2.0),
 }
-"""By name: the type, its config, and how often."""
+"""Actions by name: type, config and interval in seconds."""
 
 BY_HAND: dict[str, tuple[str, dict[str, Any], float]] = {
     "bell": ("remind", {"text": "the bell"}, 86_400.0)
@@ -43,7 +43,7 @@ Make = Callable[..., Programs]
 
 
 class Service:
-    """Two instances of it."""
+    """Two instances of the service."""
 
     def __init__(self, programs: Programs) -> None:
         self.programs = programs
@@ -67,7 +67,7 @@ class Service:
         self.programs.until(ready)
 
     def restart(self, place: int, balancer: Balancer) -> int:
-        """As a rolling deploy does; answers the code of the one before."""
+        """Restart an instance as a rolling deploy does; return its exit code."""
         code = self.instances[place].stop()
         self.until_ticks(1 - place)
         self.instances[place] = self.start(place)
@@ -80,19 +80,19 @@ class Service:
         self.until_ticks(1 - place)
 
     def until_ticks(self, place: int) -> None:
-        """The one that is left goes on with the schedules."""
+        """Wait until this instance starts ticks of the schedules."""
         ticks = "select count(*) from rota.ticks where pid = %s and schedule <> 'bell'"
         pid = self.instances[place].pid
         before = self.programs.rows(ticks, pid)
         self.programs.until(lambda: self.programs.rows(ticks, pid) != before)
 
     def replace(self, place: int) -> None:
-        """One that was killed."""
+        """Start an instance in place of a killed one."""
         self.instances[place] = self.start(place)
         self.until_ready(place)
 
     def rest(self) -> None:
-        """Until nothing is left to be done."""
+        """Pause all schedules and wait until no work is left."""
         for name in (*ACTIONS, *BY_HAND):
             ask(self.ports[1], f"/actions/{name}/pause", "POST")
         left = (
@@ -155,7 +155,7 @@ async def test_each_tick_is_done_once_and_no_request_fails(programs: Make) -> No
 
 
 def faults(programs: Programs) -> Iterator[str]:
-    """Ticks that were left out, or done more than once, by the schedule's book and by what was done."""
+    """Yield ticks that were skipped or ran more than once, by the schedule's records and by the results."""
     for name, (type, config, every) in ACTIONS.items():
         found = programs.rows(
             "select tick, run, outcome::text from rota.ticks where schedule = %s order by tick",
@@ -195,7 +195,7 @@ def gaps(name: str, ticks: list[datetime], every: float) -> Iterator[str]:
 
 
 def test_in_one_command_an_agent_pauses_and_goes_on_elsewhere(programs: Make) -> None:
-    """`python -m examples.agents`, and one of the two that it starts is killed."""
+    """`python -m examples.agents`; one of its two instances is killed."""
     first = free_port()
     second = first + 1
     crew = programs(**{**SETTINGS, "AGENTS_PACE": "0.3"})
@@ -221,12 +221,12 @@ def test_in_one_command_an_agent_pauses_and_goes_on_elsewhere(programs: Make) ->
                 ask(second, path, "POST", {"name": "x", "type": "remind", "every": 1})
         crew.until(lambda: ask(second, f"/agents/{run}")["state"] == "succeeded")
     finally:
-        code = both.stop()  # it has started others, who hear of it
+        code = both.stop()  # it stops the instances it started
 
     assert 2 <= before < 6
     assert crew.rows(thoughts) == [(f"thought {turn} of tidy",) for turn in range(1, 7)]
     assert code == 0, both.said
-    # It comes and goes in order.
+    # It starts and stops in order.
     order = ("model open", "up to 100 jobs", "\nready", "draining", "left", "jobs have ended")
     places = [both.said.index(word) for word in (*order, "model closed")]
     assert places == sorted(places), both.said

@@ -1,4 +1,4 @@
-"""The ETL flow, whose workers are killed wherever it is: every sale is staged once and published once."""
+"""The ETL flow, with workers killed in every phase: every sale is staged once and published once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .programs import Program, Programs
 LONG = os.environ.get("ROTA_TEST_LONG") == "1"
 DAY, FILES, SALES = "2026-11-15", 12, 50
 CENTS = 1_517_691
-"""What the files of that day come to, read once each."""
+"""Total of that day's files, each read once."""
 
 APP = "examples.etl.app:app"
 
@@ -33,7 +33,7 @@ Make = Callable[..., Programs]
 
 
 class Etl:
-    """Workers for it, and one run."""
+    """Workers of the flow, and one run."""
 
     def __init__(self, programs: Programs, app: str = APP) -> None:
         self.programs = programs
@@ -46,7 +46,7 @@ class Etl:
         self.workers += [self.programs.start(*words, **environment) for _ in range(count)]
 
     def state(self, task: str) -> list[str]:
-        """Of the run's job, or of all jobs that it has called."""
+        """Return the states of the run's job, or of all child jobs of this task."""
         found = self.programs.rows(
             "select state::text from rota.job_state where task = %s order by job", task
         )
@@ -83,7 +83,7 @@ def test_in_one_command_with_the_approval_that_it_asks_for(programs: Make) -> No
     assert etl.ended() == 0, etl.said
     assert re.search(rf"{DAY}: 15,176.91 published", etl.said)
     assert re.search(r"clean_file \(\d+\) failed at attempt 1; again in", etl.said)
-    # The same day is the same run.
+    # The same day returns the same run.
     assert "found, it was started before" in crew.run("examples.etl", DAY)
 
 
@@ -118,20 +118,20 @@ def test_killed_wherever_it_is_nothing_is_lost_or_doubled(programs: Make) -> Non
     etl = Etl(programs(ETL_PACE="0.1", ETL_SETTLE="5"))
     etl.start(2)
 
-    # While files are cleaned: one dies, the other goes on with what it held.
+    # During cleaning: one worker dies, and the other continues with its jobs.
     etl.until("clean_file", "succeeded")
     etl.workers[0].kill()
     etl.until("etl.settle", "sleeping")
     assert etl.staged() == {f"{DAY}/till-{n:02}.csv": SALES for n in range(1, FILES + 1)}
 
-    # While it sleeps, and while it waits for a word, nobody need be there.
+    # While the flow sleeps or waits for the signal, no worker is needed.
     etl.kill_all()
     etl.start(1)
     etl.until("etl.approval", "sleeping")
     etl.kill_all()
     assert etl.programs.rows("select rota.signal(%s, 'approval', 'true')", etl.run)
 
-    # While it publishes: its rows are written, and not committed.
+    # During publishing: the rows are written but not committed.
     with psycopg.connect(etl.programs.dsn) as blocking:
         blocking.execute("lock table staged in exclusive mode")
         etl.start(1)
@@ -153,7 +153,7 @@ def test_killed_wherever_it_is_nothing_is_lost_or_doubled(programs: Make) -> Non
 def test_killed_when_it_has_committed_a_file_is_staged_once(
     programs: Make, tmp_path: Path, mutant: str
 ) -> None:
-    """The contrast: where "this job is done" is no part of the commit, its rows come twice."""
+    """For comparison: if the job's completion is not part of the commit, its rows are inserted twice."""
     notes = tmp_path / "notes"
     widened = {"WIDEN": "clean_file", "NOTES": f"{notes}", "MUTANT": mutant}
     etl = Etl(programs(ETL_PACE="0.02", **widened), "etl_widened:app")
@@ -171,7 +171,7 @@ if LONG:
 
     @pytest.mark.parametrize("turn", range(8))
     def test_killed_again_and_again_it_comes_to_its_end(programs: Make, turn: int) -> None:
-        """Whatever happened to be there each of three times is put aside, until somebody lets it out."""
+        """A job that was running at three kills is quarantined, until an operator releases it."""
         etl = Etl(programs(ETL_PACE="0.3", ETL_SETTLE="1"))
         etl.start(3)
         etl.programs.rows("select rota.signal(%s, 'approval', 'true')", etl.run)

@@ -1,7 +1,7 @@
-"""The market monitor, killed and frozen: nothing is found, bought or told twice, and nothing is missed.
+"""The market monitor with instances killed and frozen: nothing is found, bought or paged twice or missed.
 
-The judge is the feed, which writes down whatever it is asked. `make test` does it for ten seconds,
-`make proofs` for some minutes.
+The feed's journal of all requests is the reference. `make test` runs this for ten seconds, `make proofs`
+for some minutes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LONG = os.environ.get("ROTA_TEST_LONG") == "1"
 SECONDS, PACE = (150.0, 1 / 20) if LONG else (5.5, 1 / 40)
 APP = "examples.market.app:app"
 FROZEN = 2 + 1.5
-"""Seconds: longer than anybody waits for an instance that does not stir."""
+"""Seconds: longer than the lease of an instance that does not respond."""
 
 MUTANTS = {
     "nobody asks who has it": r"was asked for \d+ times",
@@ -34,10 +34,10 @@ MUTANTS = {
     "nobody waits for his turn": r"\d+ requests came within a second",
     "everything is new": r"was (alerted|found out|paged) \d+ times",
 }
-"""Known mistakes, and what must be said of each."""
+"""Known bugs, and the pattern of the fault that each must cause."""
 
 FEW = 8
-"""Requests a second that are soon too many."""
+"""Requests a second: low enough to be exceeded soon."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(SECONDS + 120)]
 
@@ -45,14 +45,15 @@ Make = Callable[..., Programs]
 
 
 def opened(programs: Programs, lasts: float, app: str = APP, limit: int = LIMIT) -> Market:
-    """A market whose tables are there."""
+    """Create the tables and return the market."""
     programs.run("examples.market.tables")
     return Market(programs, lasts, PACE, app, limit)
 
 
 def disturb(market: Market, seconds: float, count: int) -> tuple[int, int]:
-    """Kill who runs a monitor, and freeze who runs another, again and again; each that was killed is
-    replaced. Answers how many were killed, and frozen."""
+    """Repeatedly kill an instance that runs a monitor and freeze another. Each killed one is replaced.
+    Return the numbers of kills and freezes.
+    """
     kills = freezes = 0
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:
@@ -84,7 +85,7 @@ def test_nothing_is_done_twice_and_nothing_is_missed(programs: Make, count: int)
 
     kills, freezes = disturb(market, SECONDS - 2, count)
     market.programs.until(market.caught_up, within=60)
-    time.sleep(1)  # for whatever should not come any more
+    time.sleep(1)  # time for unexpected repeats
     codes = [each.stop() for each in market.living]
 
     record = market.record()
@@ -100,7 +101,7 @@ def test_nothing_is_done_twice_and_nothing_is_missed(programs: Make, count: int)
         f"{busiest(record.journal)} of {LIMIT} in the busiest second"
     )
     assert set(codes) == {0}
-    # It has been what it was meant to be.
+    # The test did kill and freeze.
     assert kills > 0
     assert freezes > 0
     assert len({line["who"] for line in record.journal if line["path"] == "/halts"}) > 1
@@ -109,7 +110,7 @@ def test_nothing_is_done_twice_and_nothing_is_missed(programs: Make, count: int)
 
 @pytest.mark.parametrize("mutants", [[each] for each in MUTANTS] if LONG else [list(MUTANTS)])
 def test_a_known_mistake_is_seen(programs: Make, mutants: list[str]) -> None:
-    """In the short form all of them at once."""
+    """The short form has all bugs at once."""
     market = opened(programs(MUTANTS=", ".join(mutants)), 1.5, "market_mutants:app", FEW)
     market.start(2)
 
@@ -122,7 +123,7 @@ def test_a_known_mistake_is_seen(programs: Make, mutants: list[str]) -> None:
 
 
 def test_in_one_command_as_the_page_says(programs: Make) -> None:
-    """`python -m examples.market`, and the kill that its first lines invite to."""
+    """`python -m examples.market`, and the kill that its first lines suggest."""
     feed = f"http://127.0.0.1:{free_port()}"
     all_of_it = programs(MARKET_FEED=feed, MARKET_LIMIT="25").start(
         "examples.market", "--instances", "2", "--pace", "0.025", "--every", "1"
@@ -134,7 +135,7 @@ def test_in_one_command_as_the_page_says(programs: Make) -> None:
         before = len(re.findall("findings", all_of_it.said))
         all_of_it.says(f"(?s)(findings.*){{{before + 2}}}")
     finally:
-        code = all_of_it.stop()  # it has started others, who hear of it
+        code = all_of_it.stop()  # it stops the instances it started
 
     assert code == 0, all_of_it.said
     assert "they leave in order" in all_of_it.said

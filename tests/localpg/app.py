@@ -1,8 +1,10 @@
-"""An app that uses the embedded PostgreSQL, as a program: tests talk to it line by line.
+"""App process that uses the embedded PostgreSQL.
+
+Tests control it line by line.
 
     app.py DIRECTORY [KEY=VALUE …]
 
-It says `asking`, starts, says its DSN, and then does what each line tells it.
+It prints `asking`, starts the server, prints its DSN, and then runs one command per line.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ def say(text: str) -> None:
 
 
 def fork(server: LocalPostgres, what: str) -> None:
-    """A child that does something with the server it was born with, and stays."""
+    """Fork a child that uses the inherited server object and stays."""
     if not os.fork():
         match what:
             case "stops":
@@ -53,7 +55,7 @@ def main() -> None:
                 say(server.start())
             case "fork a child that stops" | "fork a child that starts" | "fork a child":
                 fork(server, line.split()[-1])
-            case "leave":  # without a word to the server
+            case "leave":  # without stopping the server
                 return
 
 

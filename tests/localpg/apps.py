@@ -1,4 +1,4 @@
-"""Real processes for the tests: apps, the server they share, and the watcher over it."""
+"""Real processes for the tests: apps, their shared server and its watcher."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROGRAM = Path(__file__).with_name("app.py")
 
 
 class App:
-    """One process of app.py."""
+    """Process of app.py."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class App:
         self._process.wait()
 
     def interrupt(self) -> None:
-        """Ctrl-C in its terminal: everything in its process group gets it."""
+        """Send SIGINT to its whole process group, as Ctrl-C in its terminal does."""
         os.killpg(self.pid, signal.SIGINT)
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ def tell(dsn: str, statement: str) -> None:
 
 
 def processes(directory: Path) -> dict[int, str]:
-    """Servers, watchers and initdbs of this directory, and nothing else."""
+    """Return the servers, watchers and initdb processes of this directory."""
     about_it = re.compile(rf"{re.escape(str(directory))}\b")
     return {
         pid: command

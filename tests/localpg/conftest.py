@@ -27,9 +27,9 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A directory with a short name that other users can enter, empty and gone afterwards.
+    """Temporary directory with a short name that other users can enter.
 
-    Whatever still runs in it is ended, and fails the test: nothing may be left behind.
+    A process that still runs in it at the end is killed and fails the test.
     """
     base = Path(tempfile.mkdtemp(prefix="rota-test-", dir="/tmp")).resolve()
     base.chmod(0o755)
@@ -44,13 +44,13 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture
 def fresh(home: Path) -> Path:
-    """A data directory that is not there yet."""
+    """Path of a data directory that does not exist yet."""
     return home / "pg"
 
 
 @pytest.fixture(scope="session")
 def _spare() -> Iterator[Path]:
-    """Where a data directory lies between tests."""
+    """Place of the shared data directory between tests."""
     base = Path(tempfile.mkdtemp(prefix="rota-test-", dir="/tmp")).resolve()
     yield base / "spare"
     shutil.rmtree(base)
@@ -58,9 +58,9 @@ def _spare() -> Iterator[Path]:
 
 @pytest.fixture
 def made(fresh: Path, _spare: Path) -> Iterator[Path]:
-    """A data directory with the database `rota`, and no server.
+    """Data directory with the database `rota`, without a server.
 
-    initdb takes a second; so tests pass one directory on, unless they have moved or broken it.
+    initdb takes a second, so tests reuse one directory unless they moved or broke it.
     """
     if not _spare.exists():
         with LocalPostgres(_spare, profile="test"):
@@ -77,8 +77,7 @@ def made(fresh: Path, _spare: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def waiting(home: Path) -> Path:
-    """Binaries that begin, and go on when there is a file `go` beside them. Their initdb has written
-    half a database by then."""
+    """Binaries that wait for a file `go` beside them. Their initdb has written half a database by then."""
     directory = home / "waiting"
     directory.mkdir()
     half = (
@@ -103,7 +102,7 @@ def waiting(home: Path) -> Path:
 
 @pytest.fixture
 def app() -> Iterator[Callable[..., App]]:
-    """Starts apps; they are killed at the end."""
+    """Function that starts apps; they are killed at the end."""
     running: list[App] = []
 
     def start(directory: Path, **options: object) -> App:

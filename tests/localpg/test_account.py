@@ -1,4 +1,4 @@
-"""PostgreSQL refuses to be root; it becomes somebody else, and no directory is opened up for it."""
+"""PostgreSQL refuses to run as root: it runs under another account, and no directory is opened for that."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_root_drops_to_an_existing_user_that_gets_the_data_directory_only(
         assert data.with_name("pg.run").stat().st_uid == 0
     assert state_above(data) == before
 
-    # It stays that user's, with or without being told.
+    # The directory keeps its owner, with or without the variable.
     monkeypatch.delenv("ROTA_LOCAL_ROOT")
     with LocalPostgres(data, profile="test") as server:
         assert ask(server.dsn, "select answer from kept") == 42
@@ -162,7 +162,7 @@ def test_with_no_way_to_be_somebody_else_the_error_names_the_remedies(
 
 @pytest.fixture
 def python_for_all() -> tuple[str, dict[str, str]]:
-    """An interpreter that any user can run, and the environment in which it finds Rota."""
+    """Return an interpreter that any user can run, and the environment in which it finds Rota."""
     paths = [Path(rota.__file__).parents[1], Path(psycopg.__file__).parents[1]]
     environment = {"PYTHONPATH": os.pathsep.join(map(str, paths)), "HOME": "/nonexistent"}
     version = f"python3.{sys.version_info.minor}"

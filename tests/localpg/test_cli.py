@@ -1,4 +1,4 @@
-"""`rota pg`, as people type it."""
+"""`rota pg` on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a crash leaves behind is not in the way of the next start; what was committed stays."""
+"""Remains of a crash do not prevent the next start, and committed data survives."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_the_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(watcher, "MAX_LOG_BYTES", 1000)
     monkeypatch.setattr(watcher, "LOG_TAIL_BYTES", 100)
     log = tmp_path / "server.log"
-    with log.open("ab", buffering=0) as server:  # it keeps the file open, and appends
+    with log.open("ab", buffering=0) as server:  # the server appends to a file it keeps open
         server.write(b"old " * 500)
         watcher._trim_log(str(log))
         server.write(b"new")

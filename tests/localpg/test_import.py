@@ -1,4 +1,4 @@
-"""Importing it costs next to nothing, and works where it cannot run."""
+"""Importing the package is cheap and works on systems where it cannot run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import rota
 
-# Rota itself may import what it likes; this looks at what the package adds.
+# Checks only the imports of this package, not those of Rota itself.
 LIGHT = """
 import sys, types
 sys.modules["rota"] = rota = types.ModuleType("rota")

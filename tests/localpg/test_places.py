@@ -1,4 +1,4 @@
-"""Where things are put, and what is left as it was found."""
+"""Locations of files, and directories that stay unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many apps, one server: it comes with the first and goes with the last, however they go."""
+"""One server for many apps: it starts with the first app and stops with the last, however that one ends."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_an_app_that_ends_without_stop_leaves_nothing(made: Path, app: Start) ->
 def test_an_app_killed_at_any_moment_of_its_start_leaves_nothing(made: Path, app: Start) -> None:
     for moment in (0.0, 0.02, 0.05, 0.1):
         one = app(made).asking()
-        time.sleep(moment)  # not waiting for anything: the moment is the test
+        time.sleep(moment)  # a fixed delay on purpose: it chooses the moment of the kill
         one.kill()
         eventually(lambda: nothing_left(made))
 
@@ -106,7 +106,7 @@ def test_an_app_that_arrives_while_the_last_one_leaves_gets_a_working_server(
     last = app(made)
     last.started()
     old = pid_of(made)
-    os.kill(old, signal.SIGSTOP)  # so that stopping takes as long as we like
+    os.kill(old, signal.SIGSTOP)  # stopping now takes as long as the test needs
     last.tell("stop")
     eventually(lambda: not is_free(ServerPaths(made).control_lock))
 
@@ -158,7 +158,7 @@ def test_the_watcher_waits_at_the_gate_and_lets_a_new_app_keep_the_server(
 
 
 def is_at_the_gate(pid: int, directory: Path) -> bool:
-    """It waits for the gate, or has it."""
+    """True if the process waits for the control lock or holds it."""
     opened = set()
     for file in Path(f"/proc/{pid}/fd").glob("*"):
         with suppress(OSError):
@@ -174,7 +174,9 @@ def test_an_app_that_arrives_while_the_last_one_is_killed_gets_a_working_server(
         last = app(made)
         last.started()
         last.kill()
-        time.sleep(chance.uniform(0, 0.03))  # the watcher is waking up, stopping it, or done
+        time.sleep(
+            chance.uniform(0, 0.03)
+        )  # the watcher is waking up, stopping the server, or done
         with LocalPostgres(made, profile="test") as server:
             assert ask(server.dsn, "select 1") == 1
     assert nothing_left(made)
@@ -215,7 +217,7 @@ def forked(parent: App, how: str) -> Iterator[None]:
     child = int(parent.hear().removeprefix("child "))
     try:
         yield
-        os.kill(child, 0)  # it is still there
+        os.kill(child, 0)  # the child is still alive
     finally:
         os.kill(child, signal.SIGKILL)
 
@@ -292,7 +294,7 @@ def test_a_server_whose_directory_was_removed_goes_with_its_last_app(
     for path in (
         made,
         ServerPaths(made).run_directory,
-    ):  # moved, not deleted: other tests want it back
+    ):  # moved, not deleted: later tests reuse it
         path.rename(elsewhere / path.name)
 
     one.kill()

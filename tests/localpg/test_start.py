@@ -1,4 +1,4 @@
-"""One app: a server when it starts, none when it stops."""
+"""One app: the server starts and stops with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that migrate the same database at the same moment."""
+"""Processes that migrate one database at the same moment."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rota.store.migrate import migrate
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one process came to."""
+    """Result of one process."""
 
     applied: int
     error: str = ""
 
 
 def race(dsn: str, processes: int) -> list[Answer]:
-    """Let so many processes migrate at once; what each of them came to."""
-    # Forked from a server that has imported everything: an interpreter each would take a minute.
+    """Migrate with this many processes at once; return the result of each."""
+    # Forked from a server that has imported everything: starting an interpreter for each takes a minute.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["__main__", "rota.store.migrate", "psycopg"])
     line: Barrier = context.Barrier(processes)

@@ -1,4 +1,4 @@
-"""Migrating: any number of processes at once, one of them does it; all of it or nothing."""
+"""Migration: of many processes at once one migrates, and a failed migration leaves no trace."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def empty(empty_dsn: str) -> AsyncIterator[Database]:
 
 
 async def relations(dsn: str) -> list[Any]:
-    """Everything in the database that is not PostgreSQL's own."""
+    """Return all schemas and relations in the database that are not PostgreSQL's own."""
     async with await AsyncConnection.connect(dsn) as connection:
         found = await connection.execute(
             "select 'schema', nspname from pg_namespace"
@@ -140,12 +140,12 @@ async def test_a_migration_that_fails_leaves_nothing_behind(
 async def test_a_worker_in_the_middle_of_a_tick_and_a_migration_both_come_to_their_end(
     empty_dsn: str, empty: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tables are taken in the order in which workers take them: ticks, and then the runs they start."""
+    """The migration locks tables in the order in which workers do: ticks, then the runs they start."""
     monkeypatch.setattr(module, "migrations", lambda: migrations()[:7])
     await migrate(empty)
     monkeypatch.undo()
     async with await AsyncConnection.connect(empty_dsn) as worker:
-        await worker.execute("set lock_timeout = '0.5s'")  # it is never kept waiting
+        await worker.execute("set lock_timeout = '0.5s'")  # the worker is never blocked
         await worker.execute("update rota.ticks set at = at where false")
         migrating = asyncio.create_task(migrate(empty))
         await until_somebody_waits(empty_dsn)
@@ -197,7 +197,8 @@ async def test_one_that_is_wrong_in_itself_is_not_tried_again(
 
 
 async def thwart(dsn: str, monkeypatch: pytest.MonkeyPatch, code: str, times: int) -> None:
-    """A migration that fails so many times, counted by what no rollback undoes."""
+    """Install a migration that fails this many times. A sequence counts them: rollback does not reset
+    it."""
     async with await AsyncConnection.connect(dsn, autocommit=True) as db:
         await db.execute("create sequence public.tries")
     text = (
@@ -209,7 +210,7 @@ async def thwart(dsn: str, monkeypatch: pytest.MonkeyPatch, code: str, times: in
 
 
 async def test_a_schema_of_another_name_works_beside_the_first(rota_dsn: str) -> None:
-    """Notifications too: each app hears its own, and neither runs the other's jobs."""
+    """Each app receives only its own notifications, and neither runs the other app's jobs."""
     async with (
         Rota(rota_dsn, poll_interval=60) as first,
         Rota(rota_dsn, schema="other", poll_interval=60) as second,
@@ -221,7 +222,7 @@ async def test_a_schema_of_another_name_works_beside_the_first(rota_dsn: str) ->
         async with first.worker(), second.worker():
             for harness, task, schema in zip((mine, theirs), tasks, ("rota", "other"), strict=True):
                 run = await task.start()
-                # Found by notification, not by looking: that would take a minute.
+                # The notification wakes the worker: a poll would take a minute.
                 assert await run.result(timeout=60) == schema
                 await harness.wait_for_event(JobFinished, job=run.id)
         done = [[e for e in h.events if isinstance(e, JobFinished)] for h in (mine, theirs)]

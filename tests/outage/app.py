@@ -1,4 +1,4 @@
-"""The app of these tests' worker process: python app.py DSN FILE. Each execution is noted in the file."""
+"""App of the worker process: `python app.py DSN FILE`. Each execution is noted in the file."""
 
 from __future__ import annotations
 

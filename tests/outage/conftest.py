@@ -1,4 +1,4 @@
-"""Servers that can be taken away, and a worker in a process of its own that has to live with it."""
+"""Servers that a test can stop, and a worker in a separate process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ APP = Path(__file__).with_name("app.py")
 
 
 class Worker:
-    """A worker process, what it noted, what it said, and what it cost."""
+    """Worker process with its notes, its log and its processor time."""
 
     def __init__(self, dsn: str, directory: Path) -> None:
         self._notes, self._said = directory / "notes", directory / "said"
@@ -41,7 +41,7 @@ class Worker:
         return self._said.read_text().splitlines()
 
     def cpu(self) -> float:
-        """Seconds of a processor that it has used."""
+        """Return the processor seconds that it has used."""
         stat = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -67,7 +67,7 @@ def worker(tmp_path: Path) -> Iterator[Callable[[str], Worker]]:
 
 @pytest.fixture
 async def server() -> AsyncIterator[LocalPostgres]:
-    """A server of this test's own, with Rota's tables."""
+    """Separate server for this test, with Rota's tables."""
     with in_memory() as directory:
         local = LocalPostgres(directory / "pg", profile="test")
         dsn = await asyncio.to_thread(local.start)
@@ -81,7 +81,7 @@ async def server() -> AsyncIterator[LocalPostgres]:
 
 @pytest.fixture
 async def pair() -> AsyncIterator[Pair]:
-    """A primary with Rota's tables, and a standby that follows it."""
+    """Primary with Rota's tables, and a standby that replicates it."""
     with in_memory() as directory:
         two = Pair(directory)
         await asyncio.to_thread(two.start)
@@ -94,7 +94,7 @@ async def pair() -> AsyncIterator[Pair]:
 
 
 async def gone(server: LocalPostgres) -> None:
-    """Kill a server, and wait for the sessions that outlive it by a moment."""
+    """Kill a server and wait for sessions that outlive it for a moment."""
     await asyncio.to_thread(server.kill)
     async with asyncio.timeout(60):
         while postmaster.find_orphans(server.paths.data):
@@ -103,7 +103,7 @@ async def gone(server: LocalPostgres) -> None:
 
 @asynccontextmanager
 async def starter(dsn: str, **given: Any) -> AsyncIterator[tuple[Rota, Task[..., int]]]:
-    """An app that starts what the worker process does."""
+    """App that starts the task of the worker process."""
     async with AsyncExitStack() as opened:
         app = await opened.enter_async_context(Rota(dsn, **given))
 

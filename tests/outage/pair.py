@@ -1,4 +1,4 @@
-"""Two real servers: a primary, and a standby that follows it and can take its place."""
+"""Two real servers: a primary and a standby that can be promoted."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from rota.localpg.data_directory import server_environment
 
 @contextmanager
 def in_memory() -> Iterator[Path]:
-    """A directory for servers, where a disk need not be waited for if there is such a place."""
+    """Yield a directory for servers, in memory if possible."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     directory = Path(tempfile.mkdtemp(prefix="rota-outage-", dir=memory)).resolve()
-    directory.chmod(0o755)  # whoever runs PostgreSQL in root's place must get in
+    directory.chmod(0o755)  # the account that runs PostgreSQL for root needs access
     try:
         yield directory
     finally:
@@ -38,7 +38,7 @@ class Pair:
 
     @property
     def dsn(self) -> str:
-        """Both, in the order in which they are tried."""
+        """Return a DSN with both hosts, in the order in which they are tried."""
         one = str(self.primary.paths.data)
         return f"postgresql://postgres@/rota?host={one},{self._data}&port=5432,5432"
 
@@ -60,7 +60,7 @@ class Pair:
             env=server_environment(),
             **user.process_user(),
         )
-        for left in self._data.glob(".s.PGSQL.*"):  # the primary's, whose socket lies with its data
+        for left in self._data.glob(".s.PGSQL.*"):  # copied with the data directory of the primary
             left.unlink()
         self._standby = subprocess.Popen(
             user.command(
@@ -76,7 +76,7 @@ class Pair:
         self._until("select pg_is_in_recovery()")
 
     def follows(self) -> None:
-        """Return when the standby has all that the primary has committed."""
+        """Wait until the standby has replayed every commit of the primary."""
         with psycopg.connect(self.primary.dsn, autocommit=True) as connection:
             [at] = connection.execute("select pg_current_wal_lsn()").fetchone() or ("",)
         self._until(f"select pg_last_wal_replay_lsn() >= '{at}'")

@@ -1,4 +1,4 @@
-"""The database goes away and comes back: whoever needs it waits, without a fuss, and goes on by himself."""
+"""Outages of the database: workers and clients wait quietly and resume by themselves."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ async def test_a_worker_waits_quietly_and_goes_on_by_itself(
         done = await app.start_many([note.bind(n=n) for n in range(200)])
         for run in done:
             await run.result(timeout=60)
-        # These end while nobody is there to hear of it.
+        # These jobs end during the outage.
         await app.start_many([note.bind(n=n, wait=1.5) for n in range(200, 215)])
         await until(direct, "select sum(cardinality(jobs)) from rota.claims", (15,), within=60)
-        # A claim is not flushed by itself; one that is lost with the server is made again.
+        # A claim is not flushed by itself; a claim lost with the server would be made again.
         await until(direct, FLUSHED, (True,), within=60)
 
         await gone(server)
@@ -60,7 +60,7 @@ async def test_a_worker_waits_quietly_and_goes_on_by_itself(
         assert process.stop() == 0
 
     assert used < 0.2 * AWAY, f"{used:.2f} s of a processor in {AWAY:g} s"
-    # What ran went on running, and what it came to was recorded.
+    # Running jobs continued, and their outcomes were recorded.
     assert set(process.notes().values()) == {1}
     assert await ask(
         direct,
@@ -101,7 +101,7 @@ async def test_a_start_that_has_waited_long_enough_says_so(server: LocalPostgres
 async def test_after_a_failover_everybody_finds_the_new_primary(
     pair: Pair, worker: Callable[[str], Worker]
 ) -> None:
-    """Two hosts in the DSN and nothing else: the one that can be written to is meant."""
+    """The DSN only has two hosts; clients choose the one that accepts writes."""
     async with starter(pair.dsn, outage_timeout=30) as (app, note):
         process = worker(pair.dsn)
         for run in await app.start_many([note.bind(n=n) for n in range(50)]):
@@ -112,7 +112,7 @@ async def test_after_a_failover_everybody_finds_the_new_primary(
         await asyncio.to_thread(pair.follows)
 
         await gone(pair.primary)
-        # The standby answers, but cannot be written to: nobody may settle there.
+        # The standby answers but is read-only: no client may stay connected to it.
         starting = asyncio.create_task(note.start(n=100))
         await asyncio.sleep(2)
         assert not starting.done()
@@ -129,7 +129,10 @@ async def test_after_a_failover_everybody_finds_the_new_primary(
 async def test_a_start_whose_answer_was_lost_is_not_sent_again(
     rota_dsn: str, db: AsyncConnection[Any]
 ) -> None:
-    """It has been made; the caller hears that this is not known, and nobody makes it twice."""
+    """The start was committed.
+
+    The caller gets an error that the result is unknown, and the start is not repeated.
+    """
     with Proxy(rota_dsn) as proxy:
         async with starter(proxy.dsn, outage_timeout=5) as (_, note):
             proxy.cut("answered", matching="rota.jobs")

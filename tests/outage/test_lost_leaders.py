@@ -1,4 +1,4 @@
-"""The database goes away, comes back, or is another: who led does not lead, and then somebody does."""
+"""Leaders in outages and failovers: a leader without its server stops, and a new term begins later."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def a_seat_there_is_not_enough(pair: Pair) -> None:
         same.instance = voter.instance
         term = await voter.wins()
         await asyncio.to_thread(pair.follows)
-        # All else is as it should be: a session there, with the seat, and a row that says so.
+        # Everything else is correct: the standby has a session with the session lock and the leader's row.
         assert await same.sits()
         asked = "select term from rota.leaders where name = %s"
         assert await ask(pair.standby_dsn, asked, SOMEBODY) == [(term,)]

@@ -1,6 +1,6 @@
-"""A real PgBouncer in transaction mode, before whatever server the tests use.
+"""PgBouncer in transaction mode in front of the test server.
 
-It has few connections to share, so that whoever relies on keeping one is soon found out.
+It shares few connections, so that code which depends on keeping one soon fails.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ query_wait_timeout = 20
 server_login_retry = 1
 logfile = {log}
 """
-PORT = 6432  # names the socket; nothing listens on it
+PORT = 6432  # only names the socket; no port is opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Bouncer:
     process: subprocess.Popen[bytes]
 
     def before(self, dsn: str) -> str:
-        """The same database, through the pooler."""
+        """Return a DSN of the same database through the pooler."""
         name = conninfo_to_dict(dsn)["dbname"]
         return f"postgresql://postgres@/{name}?host={self.directory}&port={PORT}"
 
@@ -58,18 +58,18 @@ class Bouncer:
 
 
 def installed() -> str | None:
-    """The program, where there is one; for most users it is not on the way."""
+    """Return the path of PgBouncer, if it is installed; most users do not have its directory in PATH."""
     return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 
 
 @contextmanager
 def bouncer(dsn: str, shared: int = SHARED) -> Iterator[Bouncer]:
-    """A pooler before the server of this DSN."""
+    """Run a pooler in front of the server of this DSN."""
     program = installed()
     if program is None:
         pytest.skip("there is no PgBouncer here; on Debian and Ubuntu: apt install pgbouncer")
     where = conninfo_to_dict(dsn)
-    # As whoever the server runs as: its socket may be for that account only.
+    # Use the account of the server: its socket may be private to that account.
     user = account.choose(Path(str(where.get("host") or "")))
     directory = Path(tempfile.mkdtemp(prefix="rota-pgbouncer-"))
     directory.chmod(0o755)
@@ -92,7 +92,7 @@ def bouncer(dsn: str, shared: int = SHARED) -> Iterator[Bouncer]:
             _await(started, dsn)
             yield started
         finally:
-            process.kill()  # its clients have gone; there is nothing to wind up
+            process.kill()  # its clients are gone, so it needs no graceful shutdown
             process.wait()
     finally:
         shutil.rmtree(directory, ignore_errors=True)

@@ -1,8 +1,7 @@
-"""The tests of jobs, recovery and coordination once more, through a real PgBouncer in transaction mode.
+"""Tests of jobs, recovery and coordination, run again through PgBouncer in transaction mode.
 
-`make proofs` has all of them, `make test` those in which connections matter most.
-
-Poll-only: there is no way past the pooler. What is left out is named, with the reason.
+`make proofs` runs all of them, `make test` those in which connections matter most. Rota only polls here,
+because there is no direct connection past the pooler. Excluded tests are listed with the reason.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ SUITE = [
     "store/test_timers.py",
 ]
 
-# What a pooler does not change, and takes long.
+# Slow tests that a pooler does not affect.
 APART = {
     "engine/test_large_flows.py": "about size",
     "engine/test_processes.py": "about processes beside a worker; they have no connection",
@@ -126,7 +125,7 @@ def test_the_tests_of_jobs_and_recovery_pass_through_a_pooler(rota_server: Datab
     left_out = [f"--deselect=tests/{name}" for name in EXEMPT]
     left_out += [f"--ignore=tests/{name}" for name in APART]
     done = subprocess.run(
-        # Most of the time is spent waiting, so several go side by side.
+        # The tests mostly wait, so several run in parallel.
         [
             sys.executable,
             "-m",

@@ -1,4 +1,4 @@
-"""A pooler in between is recognised, and nothing of a session is relied on or left behind there."""
+"""A pooler is detected, and Rota neither depends on session state nor leaves any behind."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_every_transaction_says_what_it_relies_on(
 ) -> None:
     relied_on = SAID | (SAID_BY_ENGINES if engine else {})
     contrary = {name: contrary for name, (_, contrary) in relied_on.items()}
-    # It counts from the begin on, until we have said ours.
+    # This timeout applies from `begin` until the transaction sets its own.
     await change(db, contrary | {"idle_in_transaction_session_timeout": "5s"})
     wanted = {name: said for name, (said, _) in relied_on.items()}
     shown = "select name, current_setting(name) from unnest(%(names)s::text[]) as name"
@@ -92,7 +92,7 @@ async def test_every_transaction_says_what_it_relies_on(
 async def test_it_leaves_nothing_of_ours_to_others(
     pooler: Bouncer, pooled_dsn: str, database: Database
 ) -> None:
-    """Others may share these connections, who would miss their search path."""
+    """Other clients may share these connections and depend on their search path."""
     shown = ["search_path", "enable_seqscan", "lock_timeout", "default_transaction_isolation"]
     asked = "select array_agg(current_setting(name)) from unnest(%s::text[]) as name"
     plain = {"autocommit": True, "prepare_threshold": None}
@@ -108,7 +108,7 @@ async def test_it_leaves_nothing_of_ours_to_others(
 
 
 async def test_no_connection_is_kept_by_whoever_does_nothing(database: Database) -> None:
-    """Ten sessions on two connections: each has them for the length of a transaction."""
+    """Ten sessions share two connections; each holds one only for the length of a transaction."""
     sessions = [await database.connect(engine=True) for _ in range(10)]
     segments: list[list[Query[Any]]] = [
         [jobs.start(job(), notify=True), jobs.reserve_ids(1)],
@@ -120,7 +120,7 @@ async def test_no_connection_is_kept_by_whoever_does_nothing(database: Database)
             await pipeline(session, segments, "rota")
 
     async with asyncio.timeout(60):
-        # One kind after the other: each has to let go by itself.
+        # One kind after the other: each must release its connection by itself.
         for _ in range(2):
             for session in sessions:
                 await pipeline(session, segments, "rota")
@@ -151,7 +151,7 @@ async def test_an_error_leaves_the_session_usable_and_what_came_before_committed
 
 
 async def test_values_arrive_as_they_were_sent(database: Database) -> None:
-    """As literals in a text they pass through other code than as parameters."""
+    """Values sent as literals in the text take another code path than parameters."""
     at = datetime(2031, 3, 29, 1, 30, 0, 250000, tzinfo=UTC)
     [started] = await database.run(jobs.start(job(at=at, key="it's \\ %s"), notify=False))
     [again] = await database.run(jobs.start(job(at=at, key="it's \\ %s"), notify=False))
@@ -166,7 +166,7 @@ async def test_values_arrive_as_they_were_sent(database: Database) -> None:
 async def test_times_are_read_whatever_the_session_writes_by_then(
     db: AsyncConnection[Any], database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The settings have gone with the transaction when its answer is read."""
+    """The settings end with the transaction, before its answer is read."""
     await change(db, {"datestyle": "German, DMY", "timezone": "Pacific/Apia"})
     text = b"select %(at)s::timestamptz, array[%(at)s::timestamptz, null]"
     monkeypatch.setattr("rota.store.database.encoded", lambda statement, schema: text)
@@ -179,7 +179,7 @@ async def test_times_are_read_whatever_the_session_writes_by_then(
 async def test_a_key_in_an_open_transaction_is_busy_after_two_seconds(
     database: Database, direct_dsn: str
 ) -> None:
-    """Not after as long as the server's own defaults would have it: for ever."""
+    """The server's own default would wait for ever."""
     async with await Database(direct_dsn, Settings()).connect() as other, other.transaction():
         await run(other, jobs.start(job(key="k"), notify=False), "rota")
         with pytest.raises(KeyBusy):
@@ -209,7 +209,7 @@ async def test_an_app_says_once_that_it_polls_and_is_quiet(
 
     said = [record.getMessage() for record in caplog.records if "pooler" in record.getMessage()]
     assert [text.split(":")[0] for text in said] == [
-        "a pooler is in between, so nothing can be heard"
+        "connected through a pooler, so notifications are not received"
     ]
 
 

@@ -1,4 +1,4 @@
-"""Services behind a pooler: who runs one holds a lease, and who dies is missed when it has run out."""
+"""Services behind a pooler: the running instance holds a lease, and after a crash it must expire first."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_one_that_dies_is_replaced_when_its_lease_has_run_out(
             await asyncio.sleep(0.02)
     with psycopg.connect(direct_dsn) as connection:
         [expires] = connection.execute("select expires from rota.leaders").fetchone() or [None]
-        assert expires is not None  # it is a lease, and no seat
+        assert expires is not None  # a lease, not a session lock
     victim = fleet.runner()
     assert victim is not None
     kill = (victim.pid, fleet.kill(victim))
@@ -76,6 +76,6 @@ async def test_one_that_leaves_is_replaced_long_before_that(
         while fleet.look()[-1].pid == runner.pid:
             await asyncio.sleep(0.02)
     assert fleet.look()[-1].began - left < 2
-    # A second signal would find it on its way out, where nobody listens any more.
+    # A second signal during its shutdown would meet no handler.
     assert await asyncio.to_thread(runner.process.wait, 10) == 0
     assert set(fleet.stop()) == {0}

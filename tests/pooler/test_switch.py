@@ -1,4 +1,4 @@
-"""With ROTA_TEST_POOLER=1 the tests go through a pooler, and without it they do not."""
+"""With ROTA_TEST_POOLER=1 the tests use a pooler, and without it they do not."""
 
 from __future__ import annotations
 

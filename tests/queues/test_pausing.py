@@ -1,4 +1,4 @@
-"""A paused queue: nobody claims from it, wherever he runs and whenever he came, until it is resumed."""
+"""Paused queues: no worker claims from them until they are resumed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def counted(db: Database, query: str) -> int:
 async def test_what_runs_ends_and_what_is_ready_waits_until_it_is_resumed(
     direct_dsn: str, db: Database
 ) -> None:
-    # It looks once a minute unless it is told, which no pooler lets through.
+    # It polls once a minute. The test needs notifications, which do not pass a pooler.
     async with Rota(direct_dsn, poll_interval=60) as app:
         gate, ran = asyncio.Event(), list[str]()
         began = asyncio.Event()
@@ -76,7 +76,7 @@ async def test_a_worker_that_comes_later_takes_nothing_either(rota_app: Rota, db
     async with rota_app.worker():
         for _ in range(3):
             await (await after.start()).result(timeout=60)
-        # It has claimed more than once by now, and looked for those that were lost.
+        # By now the worker has claimed several times, including suspects.
         assert [await each.status() for each in ready] == ["queued"] * 3
         await rota_app.queues.resume("mail")
         for each in ready:
@@ -186,9 +186,9 @@ def test_on_the_command_line(
 
     assert main.run(["queues"]) == OK
     said = capfd.readouterr().out
-    assert "queue 'mail' is paused" in said
-    assert "smtp is down: nobody takes from it until `rota queues resume mail`" in said
-    assert "no worker is there" not in said
+    assert "queue 'mail' has been paused for" in said
+    assert "smtp is down; resume it with `rota queues resume mail`" in said
+    assert "no worker serves" not in said
     assert main.run(["queues", "--json"]) == OK
     [line] = json.loads(capfd.readouterr().out)
     assert line["paused"] is not None

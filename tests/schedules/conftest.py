@@ -1,4 +1,4 @@
-"""An app whose task and flow write down what they were started with."""
+"""An app whose task and flow record their input and scheduled time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that webhooks are sent to, and that answers as a test wants it to."""
+"""HTTP server that receives webhooks, with answers that a test configures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 CERTIFICATE = Path(__file__).with_name("tls") / "localhost.pem"
-"""Of `localhost`, with its key; whoever trusts it trusts nothing else."""
+"""Self-signed certificate of `localhost`, with its key."""
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,16 @@ class Receiver:
     port: int
     requests: list[Request] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
-    """What to answer, one after the other; 204 when there is no other."""
+    """Statuses of the answers, in order; 204 when the list is empty."""
     headers: dict[str, str] = field(default_factory=dict)
     head: bytes | None = None
-    """Said instead of an answer."""
+    """Raw bytes to send instead of an answer."""
     names: list[str | None] = field(default_factory=list)
-    """Whom clients asked for when they said hello."""
+    """Server names (SNI) that clients sent in the TLS handshake."""
     hold: threading.Event | None = None
-    """Answers wait for it."""
+    """If set, answers are held back until this event."""
     left: threading.Event = field(default_factory=threading.Event)
-    """Somebody who waited has hung up."""
+    """Set when a waiting client has closed its connection."""
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def receiving(*, tls: bool = False) -> Iterator[Receiver]:
                         receiver.left.set()
                         return
                 except TimeoutError:
-                    self.wfile.write(b"H")  # it drips: each letter is in time
+                    self.wfile.write(b"H")  # one byte at a time, each within the read timeout
                 except OSError:
                     receiver.left.set()
                     return
@@ -104,7 +104,7 @@ def receiving(*, tls: bool = False) -> Iterator[Receiver]:
 
 
 def no_one_listens() -> int:
-    """A port at which nobody is."""
+    """Return a port on which no server listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Scheduled actions: rows made at run time that dispatch to handlers, and those that nobody knows."""
+"""Scheduled actions: schedules created at run time that call handlers, and actions without a handler."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_a_type_that_nobody_knows_is_kept_and_told_of_once(
 
     told = [each.getMessage() for each in caplog.records if "fax" in each.getMessage()]
     assert told == [
-        "schedule 'fax' is due, and nobody knows action 'fax': it starts nothing until a worker does"
+        "schedule 'fax' is due, but no worker knows action 'fax'; it starts no runs until one does"
     ]
     found = await app.schedules.get("fax")
     assert (found.state, found.has_worker, found.failures, found.missed) == ("active", False, 0, 0)
@@ -93,7 +93,7 @@ async def test_a_type_that_nobody_knows_is_kept_and_told_of_once(
 
 
 async def test_one_that_nobody_knows_keeps_nobody_else_waiting(rota_app: Rota) -> None:
-    """A poll hears that something is due, all the time, and it is never for us."""
+    """Every poll reports the unknown action as due, and no worker can run it."""
 
     @rota_app.task
     async def beat() -> None: ...
@@ -108,7 +108,7 @@ async def test_one_that_nobody_knows_keeps_nobody_else_waiting(rota_app: Rota) -
     assert late[len(late) // 2] < 0.2, late
 
 
-# Those that come with Rota
+# Built-in actions
 
 
 async def test_they_are_there_only_where_the_app_says_so(rota_app: Rota) -> None:
@@ -150,9 +150,7 @@ async def test_one_runs_a_task_and_comes_to_what_that_comes_to(rota_harness: Har
     await rota_harness.run_until_idle()
 
     assert await good.result() == 42
-    assert (
-        await bad.status() == "failed"
-    )  # and is not tried again: the task decides how often it is
+    assert await bad.status() == "failed"  # no retry: the task's own policy applies
 
 
 async def test_one_runs_a_flow(rota_harness: Harness) -> None:

@@ -1,4 +1,4 @@
-"""`app.schedules`: make, change, pause, resume, delete, and see how they stand. The clock is the test's."""
+"""`app.schedules`: create, update, pause, resume, delete and list schedules. The test sets the clock."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def test_failures_in_a_row_are_counted(app: Rota, rota_harness: Harness) -
     await app.schedules.create("bad", "report", every=HOUR, input={"day": "broken"})
     for _ in range(2):
         await rota_harness.clock.advance(HOUR)
-        for _ in range(3):  # its three attempts
+        for _ in range(3):  # three attempts
             await rota_harness.run_until_idle()
             await rota_harness.clock.advance(timedelta(minutes=1))
     await rota_harness.clock.advance(HOUR)
@@ -135,11 +135,11 @@ async def test_failures_in_a_row_are_counted(app: Rota, rota_harness: Harness) -
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        ({}, "a task or a flow, or of an action"),
-        ({"task": "report", "action": "x", "every": 1}, "or of an action"),
+        ({}, "starts a task or flow, or runs an action"),
+        ({"task": "report", "action": "x", "every": 1}, "or runs an action"),
         ({"task": "raport", "every": 1}, "no task and no flow called 'raport'"),
-        ({"task": "report"}, "say when"),
-        ({"task": "report", "every": 1, "cron": "@daily"}, "say when"),
+        ({"task": "report"}, "pass one of a cron"),
+        ({"task": "report", "every": 1, "cron": "@daily"}, "pass one of a cron"),
         ({"task": "report", "cron": "0 25 * * *"}, "hour"),
         ({"task": "report", "cron": "0 0 30 2 *"}, "never comes"),
         ({"task": "report", "cron": "@daily", "tz": "Mars/Olympus"}, "Mars/Olympus"),
@@ -197,7 +197,7 @@ async def test_nobody_knows_a_schedule_that_is_not_there(app: Rota) -> None:
             await asked
 
 
-# Changing
+# Updates
 
 
 async def test_other_times_move_the_next_tick_and_other_input_does_not(
@@ -246,9 +246,9 @@ async def test_a_change_that_cannot_be_changes_nothing(app: Rota) -> None:
         ({"at_most": 0}, "at_most"),
         ({"cron": "* * *"}, "cron"),
         ({"tz": "Nowhere"}, "Nowhere"),
-        ({"cron": None, "every": None}, "say when"),
+        ({"cron": None, "every": None}, "pass one of a cron"),
         ({"config": {}}, "config is an action's"),
-        ({"input": {}, "config": {}}, "the same thing"),
+        ({"input": {}, "config": {}}, "are the same field"),
     ]
     for changes, reason in wrong:
         with pytest.raises(ArgumentError, match=reason):

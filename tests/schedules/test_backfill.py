@@ -1,4 +1,4 @@
-"""Runs that somebody starts for ticks of the past that had none. No tick has two."""
+"""Backfill: runs for past ticks that had none. No tick gets two runs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_what_has_had_a_run_gets_no_other_and_what_was_missed_gets_one(
     await app.schedules.create("x", "report", cron="0 * * * *", catch_up="none")
     await clock.advance(HOUR)
     await rota_harness.run_until_idle()
-    await clock.advance(4 * HOUR + 10 * MINUTE)  # nobody is there, and then it is too late
+    await clock.advance(4 * HOUR + 10 * MINUTE)  # no worker runs until the ticks are too late
     await rota_harness.run_until_idle()
     assert len(seen) == 1
 
@@ -143,13 +143,13 @@ async def test_a_long_one_tells_how_far_it_is(
 
     told.clear()
     runs = await app.schedules.backfill("y", NOON - HOUR, NOON, on_progress=tell)
-    assert (len(runs), told) == (60, [(40, 60), (60, 60)])  # each has two jobs
+    assert (len(runs), told) == (60, [(40, 60), (60, 60)])  # two jobs in each run
 
 
 @pytest.mark.parametrize(
     ("start", "end", "reason"),
     [
-        (NOON - HOUR, NOON + HOUR, r"goes up to now \(2026-03-02 12:00:00"),
+        (NOON - HOUR, NOON + HOUR, r"ends at now \(2026-03-02 12:00:00"),
         (NOON - 9000 * HOUR, NOON, r"more than 10,000 ticks.*backfill a shorter one: up to 20"),
         (NOON.replace(tzinfo=None), NOON, "has no time zone"),
     ],
@@ -168,13 +168,13 @@ async def test_what_cannot_be_backfilled_is_refused(
 async def test_of_ticks_that_are_forgotten_nobody_says_that_they_had_no_run(
     app: Rota, rota_harness: Harness, rota_dsn: str
 ) -> None:
-    """Only the last thousand are kept: what was before may have run."""
+    """Only the last thousand ticks are stored: earlier ticks may have had a run."""
     await rota_harness.clock.set(NOON)
     await app.schedules.create("x", "report", cron="* * * * *", overlap="allow", catch_up="all")
     runs = await app.schedules.backfill("x", NOON - HOUR, NOON)
     assert len(runs) == 60
     with psycopg.connect(rota_dsn, autocommit=True) as connection:
-        # As if 2000 ticks had come since, one a minute, up to NOON + 2000 minutes.
+        # As after 2000 more ticks, one a minute, up to NOON + 2000 minutes.
         connection.execute(
             "insert into rota.ticks (schedule, tick, number, state, at, host, pid, run)"
             " select 'x', %(noon)s + n * interval '1 minute', n, 'started',"
@@ -192,7 +192,7 @@ async def test_of_ticks_that_are_forgotten_nobody_says_that_they_had_no_run(
         return len(await app.schedules.backfill("x", start, end))
 
     with pytest.raises(
-        ArgumentError, match=r"known from 2026-03-03 04:41:00.* on: the last thousand"
+        ArgumentError, match=r"last thousand ticks, back to 2026-03-03 04:41:00.*; backfill a later"
     ):
         await filled(NOON, NOON + 1500 * MINUTE)
     assert await filled(NOON + 1002 * MINUTE, NOON + 2000 * MINUTE) == 0
@@ -209,7 +209,7 @@ async def test_what_the_clock_refused_and_somebody_backfilled_was_not_forgotten(
     with psycopg.connect(rota_dsn, autocommit=True) as connection:
         connection.execute("update rota.ticks set state = 'refused', run = null where number <= 5")
     assert len(await app.schedules.backfill("x", NOON, NOON + 9 * MINUTE)) == 6
-    # Of the time before there was none, so none of it is forgotten.
+    # There were no earlier ticks, so none were pruned.
     assert len(await app.schedules.backfill("x", NOON - 5 * MINUTE, NOON + 9 * MINUTE)) == 5
 
 
@@ -219,7 +219,7 @@ async def test_one_whose_run_is_open_says_nothing_about_those_that_are_forgotten
     await rota_harness.clock.set(NOON)
     await app.schedules.create("x", "report", cron="* * * * *", overlap="allow")
     with psycopg.connect(rota_dsn, autocommit=True) as connection:
-        # All is kept of 2000 ticks but what became of those before the last thousand; the first still runs.
+        # Of 2000 ticks, the last thousand are stored, and the first, because its run is still open.
         connection.execute(
             "insert into rota.ticks (schedule, tick, number, state, at, host, pid, run)"
             " select 'x', %(noon)s + n * interval '1 minute', n, 'started',"
@@ -229,16 +229,16 @@ async def test_one_whose_run_is_open_says_nothing_about_those_that_are_forgotten
         )
         connection.execute("update rota.schedules set ticks = 2000, due = null, next = null")
     await rota_harness.clock.set(NOON + 2000 * MINUTE)
-    with pytest.raises(ArgumentError, match="the last thousand are kept"):
+    with pytest.raises(ArgumentError, match="stores its last thousand ticks"):
         await app.schedules.backfill("x", NOON + 2 * MINUTE, NOON + 1500 * MINUTE)
 
 
 @pytest.mark.parametrize(
     ("start", "first"),
     [
-        # The clock goes from 02:00 to 03:00, which is 01:00 in UTC.
+        # The local time goes from 02:00 to 03:00, which is 01:00 in UTC.
         (datetime(2026, 3, 29, 3, 0, tzinfo=PARIS), datetime(2026, 3, 29, 1, 0, tzinfo=UTC)),
-        # It goes from 03:00 back to 02:00: the second 02:00 is 01:00 in UTC.
+        # The local time goes from 03:00 back to 02:00: the second 02:00 is 01:00 in UTC.
         (datetime(2026, 10, 25, 2, 0, tzinfo=PARIS, fold=1), datetime(2026, 10, 25, 1, tzinfo=UTC)),
     ],
 )

@@ -1,4 +1,4 @@
-"""A run that somebody starts himself, now, besides those of the clock."""
+"""Trigger: a run that an operator starts now, in addition to the scheduled runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_a_trigger_starts_a_run_besides_those_of_the_clock(
     assert seen == [("friday", NOON + MINUTE, False)]
     [tick] = await app.schedules.ticks("x")
     assert (tick.run, tick.reason, tick.backfilled) == (run.id, "by hand", False)
-    # It is none of those that the clock may start.
+    # A triggered run does not count towards `max_runs`.
     assert (await app.schedules.get("x")).next == [NOON + HOUR]
     assert (await app.schedules.get("x")).last == tick
 

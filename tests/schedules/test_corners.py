@@ -1,4 +1,4 @@
-"""Where two things are done to one schedule that each by itself is easy. The clock is the test's."""
+"""Combinations of operations on one schedule. The test sets the clock."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def app(rota_harness: Harness) -> Rota:
 
 
 async def fire(app: Rota) -> FireResult:
-    """What a worker would start now; nobody is there to do it."""
+    """Fire the due schedules as a worker would, without a worker."""
     client = await app.open()
     return await scheduling_fire.fire(
         client.database, run_factories(app), ("here", 1), DeferredSchedules()
@@ -54,7 +54,7 @@ async def told(app: Rota, name: str = "x") -> list[tuple[datetime, str, str | No
     return sorted((each.planned, each.state, each.reason) for each in found)
 
 
-# A tick that waits for the run before it
+# A tick that waits for the previous run
 
 
 async def test_a_tick_that_was_backfilled_before_it_was_seen_to_has_one_run(
@@ -116,7 +116,7 @@ async def test_one_that_waits_when_the_schedule_pauses_itself_starts_nothing_lat
     assert skipped in await told(app)
 
 
-# Runs besides those of the clock
+# Triggered and backfilled runs
 
 
 async def test_a_run_by_hand_hides_none_that_is_open(app: Rota, rota_harness: Harness) -> None:
@@ -160,7 +160,7 @@ async def test_one_that_has_had_all_its_runs_is_not_woken_by_other_times(
         await app.schedules.resume("x")
 
 
-# The same again, or not
+# Equal and changed declarations
 
 
 async def declare(app: Rota, **how: Any) -> None:
@@ -179,7 +179,7 @@ async def test_one_and_true_are_not_the_same_input(app: Rota, db: DB) -> None:
 async def test_a_start_at_an_hour_that_comes_twice_is_the_same_when_it_is_declared_again(
     app: Rota, rota_harness: Harness
 ) -> None:
-    """Else every deploy would pass over what is due."""
+    """Otherwise every deploy would skip the due ticks."""
     starts = datetime(2025, 10, 26, 2, 30, tzinfo=PARIS)
     await declare(app, cron="0 * * * *", starts=starts)
     await rota_harness.clock.advance(HOUR + MINUTE)
@@ -187,7 +187,7 @@ async def test_a_start_at_an_hour_that_comes_twice_is_the_same_when_it_is_declar
     assert list((await fire(app)).started) == [("x", NOON + HOUR)]
 
 
-# What cannot be
+# Refused values
 
 
 FAR = datetime(9999, 12, 31, 23, 59, tzinfo=NEW_YORK)

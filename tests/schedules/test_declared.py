@@ -1,4 +1,4 @@
-"""Schedules that code declares: workers say so when they start, any number of them at once."""
+"""Schedules declared in code: any number of workers declare them at the same time when they start."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Define = Callable[[Rota], None]
 
 
 async def deploy(dsn: str, define: Define) -> None:
-    """A worker of this code starts, as far as schedules are concerned."""
+    """Declare the schedules of this code, as a worker does when it starts."""
     async with Rota(dsn, connections=2) as app:
         define(app)
         await app._declare_schedules(await app.open())
@@ -94,7 +94,7 @@ async def test_32_workers_that_start_at_once_declare_each_schedule_once(
 async def test_old_and_new_code_that_start_at_once_come_to_one_of_the_two(
     rota_dsn: str, rota_app: Rota
 ) -> None:
-    """Each knows ten schedules of its own, which the other disables, and ten in other words."""
+    """Each version has ten own schedules, which the other disables, and ten with another interval."""
 
     def define(version: int) -> Define:
         both = ({"every": 60 + version, "name": f"both{number}"} for number in range(10))
@@ -133,11 +133,11 @@ async def test_what_the_code_drops_is_disabled_and_not_forgotten(
 
     seen = await app.schedules.get("hourly")
     assert (seen.state, seen.reason) == ("active", None)
-    assert seen.next[0] == NOON + 11 * HOUR  # it was not there when ten of them came
+    assert seen.next[0] == NOON + 11 * HOUR  # the ticks of the disabled time are skipped
 
 
 def quickly(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """It is seen to that they are as declared after so long, not after a minute."""
+    """Let workers repeat their declarations after `seconds` instead of a minute."""
     for name in ("FIRST_DECLARE_SECONDS", "DECLARE_SECONDS"):
         monkeypatch.setattr(scheduler, name, seconds)
 
@@ -154,7 +154,7 @@ async def until(app: Rota, name: str, **wanted: object) -> None:
 async def test_who_started_and_is_gone_has_changed_nothing_for_good(
     rota_dsn: str, rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A deploy that was given up after its first instance."""
+    """The case of a deploy that is abandoned after its first instance."""
     quickly(monkeypatch, 0.2)
     report(rota_app, HOURLY, DAILY)
     async with rota_app.worker():
@@ -168,7 +168,7 @@ async def test_who_started_and_is_gone_has_changed_nothing_for_good(
 async def test_of_those_that_are_there_the_youngest_has_the_say(
     rota_dsn: str, rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The older worker declares its own on and on, and changes nothing once it knows of the new one."""
+    """The older worker repeats its declarations, but changes nothing once it observes the new worker."""
     quickly(monkeypatch, 0.1)
     report(rota_app, HOURLY)
     declared: dict[int, int] = {}
@@ -188,7 +188,7 @@ async def test_of_those_that_are_there_the_youngest_has_the_say(
                     await asyncio.sleep(0.01)
 
         async with new.worker():
-            await declared_again(2)  # one of them began after the new worker was there
+            await declared_again(2)  # one of them began after the new worker's start
             await until(new, "hourly", every=7200)
             await declared_again(3)
             assert (await new.schedules.get("hourly")).every == 7200
@@ -316,7 +316,7 @@ async def test_the_code_takes_over_one_that_was_made_at_run_time(
 
 
 async def test_a_worker_whose_schedules_stand_locks_nothing(rota_dsn: str) -> None:
-    """Else a fleet that starts would queue up at the rows that its scheduler is about to fire."""
+    """Otherwise starting workers would wait for locks on the rows that the scheduler fires."""
     await deploy(rota_dsn, code(HOURLY, DAILY))
 
     with psycopg.connect(rota_dsn) as connection:
@@ -328,7 +328,7 @@ async def test_a_worker_whose_schedules_stand_locks_nothing(rota_dsn: str) -> No
 async def test_a_worker_waits_for_somebody_who_has_a_schedule_in_hand(
     rota_dsn: str, rota_app: Rota
 ) -> None:
-    """Longer than the server lets anybody wait for a lock."""
+    """The wait is longer than the server's lock timeout."""
     await deploy(rota_dsn, code(HOURLY))
 
     with psycopg.connect(rota_dsn) as connection:
@@ -341,7 +341,7 @@ async def test_a_worker_waits_for_somebody_who_has_a_schedule_in_hand(
     assert (await rota_app.schedules.get("hourly")).every == 60
 
 
-# What is wrong with one is said early
+# Invalid declarations are refused early
 
 
 def test_two_schedules_of_a_task_have_names_of_their_own() -> None:
@@ -353,7 +353,7 @@ def test_two_schedules_of_a_task_have_names_of_their_own() -> None:
     ("said", "reason"),
     [
         ({"input": {"dey": "x"}}, "task 'greet' takes no argument 'dey'; it takes whom, times"),
-        ({}, r"task 'greet' needs 'whom'; say it with @app.schedule\(…, input=\{'whom': …\}\)"),
+        ({}, r"task 'greet' needs 'whom'; pass it with @app.schedule\(…, input=\{'whom': …\}\)"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused_where_they_are_written(

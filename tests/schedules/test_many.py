@@ -1,7 +1,7 @@
-"""Ten thousand schedules: while none is due they cost nothing, and two hundred of them due at one instant
-are started within the second.
+"""Ten thousand schedules: while none is due they cost nothing, and two hundred that are due at the same
+time are started within a second.
 
-A worker in a process of its own is watched from outside; `pytest -s` prints the figures.
+The tests measure a worker in a separate process; `pytest -s` prints the figures.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ SCHEDULES = 10_000
 DUE = 200
 WATCHED = 20.0 if LONG else 5.0
 NOISE = 0.4 if LONG else 1.0
-"""Transactions a second: polls come by chance a little sooner or later, and the server cleans up after us.
-That a scheduler asks nothing at all, `test_ticks` sees from inside."""
+"""Tolerance in transactions a second: the times of polls vary, and autovacuum runs. `test_ticks` asserts
+inside the worker that the scheduler runs no query."""
 
 MODULE = """
 from rota import Context, Rota
@@ -53,7 +53,7 @@ update rota.schedules
  where name in (select 's' || n * 50 from generate_series(1, %s) as n)
 """
 
-# From the tick until the job's code begins.
+# Seconds from the tick until the job's code begins.
 LATE = """
 select percentile_cont(array[0.5, 0.99, 1.0]) within group (order by late)
   from (select extract(epoch from outcomes.at - ticks.tick)::float8 - outcomes.seconds as late
@@ -79,7 +79,7 @@ async def test_ten_thousand_that_are_not_due_cost_as_much_as_none(
     rota_dsn: str, db: AsyncConnection[Any], tmp_path: Path
 ) -> None:
     async with sleepers.worker(rota_dsn, tmp_path) as pid:
-        await asyncio.sleep(7)  # what a worker does when it has started is over
+        await asyncio.sleep(7)  # the worker's start-up queries have ended
         costs: dict[int, Cost] = {}
         await db.execute(LAY, (1, SCHEDULES))
         costs[SCHEDULES] = await sleepers.cost(db, pid)

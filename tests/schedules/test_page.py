@@ -1,4 +1,4 @@
-"""The page on schedules, and the example: they do what they say they do."""
+"""The guide on schedules and the example program work as shown."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGE = (ROOT / "docs" / "guides" / "schedules.md").read_text("utf-8")
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A directory with a short name that other users can enter: root cannot run PostgreSQL itself."""
+    """Yield a directory with a short path that other users can enter: root cannot run PostgreSQL."""
     base = Path(tempfile.mkdtemp(prefix="rota-page-", dir="/tmp")).resolve()
     base.chmod(0o755)
     yield base

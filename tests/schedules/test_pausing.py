@@ -1,4 +1,4 @@
-"""Schedules that are paused, listed and forgotten. The clock is the test's."""
+"""Schedules that are paused, listed and deleted. The test sets the clock."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ async def test_one_that_a_clock_ahead_has_moved_on_comes_again_when_it_is_resume
 
     await app.schedules.resume("x")
 
-    for _ in range(2):  # a second time there is nothing to mend
+    for _ in range(2):  # a second resume changes nothing
         assert (await app.schedules.get("x")).next[0] == NOON + HOUR
         await app.schedules.resume("x")
 
 
-# Listing and forgetting
+# List and delete
 
 
 async def test_they_are_listed_by_tenant_and_by_state(app: Rota) -> None:

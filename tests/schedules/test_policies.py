@@ -1,5 +1,5 @@
-"""What a schedule does while its last run is open, after an absence, and when its runs fail: with a worker,
-and with a clock that is set."""
+"""Schedule policies: overlap, catch-up, end and pause after failures, with a worker. The tests set the
+clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOON = datetime(2031, 3, 30, 12, tzinfo=UTC)
 STEP = timedelta(minutes=10)
 
 MANY = 14 * 24 * 6
-"""Ticks in two weeks."""
+"""Number of ticks in two weeks."""
 
 TOLD = "select tick, state, outcome::text from rota.ticks order by tick"
 
@@ -46,12 +46,12 @@ def nth(n: float) -> datetime:
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs that have ended are noted at once."""
+    """Let the scheduler record ended runs within 0.3 seconds."""
     monkeypatch.setattr(scheduler, "SWEEP_SECONDS", 0.3)
 
 
 class Bell:
-    """A schedule every ten minutes from noon on, whose runs last until they are let go."""
+    """A schedule every ten minutes from noon on, whose runs wait for the event `go`."""
 
     def __init__(self, harness: Harness, db: DB, **how: Any) -> None:
         self.app, self.clock, self.db = harness.app, harness.clock, db
@@ -93,7 +93,7 @@ async def bell(rota_harness: Harness, db: DB, soon: None) -> MakeBell:
     return make
 
 
-# While the last run is open
+# Overlap with an open run
 
 
 async def test_a_tick_is_skipped_while_the_last_run_is_open(bell: MakeBell) -> None:
@@ -116,12 +116,12 @@ async def test_one_waits_for_the_last_run_and_begins_when_it_has_ended(bell: Mak
         for n in range(4):
             await ring.at(n)
             await ring.told((0, "started", None), *waiting[:n])
-        # Asked for now and then by the database's clock; it stands, so we help.
+        # The scheduler polls by the database's clock, which the test has stopped and must advance.
         ring.go.set()
         await ring.told((0, "started", "succeeded"), *waiting)
         await ring.at(3.03)
         await ring.began_at(0, 1)
-        # A tick that finds the run before it open waits, and the clock stands.
+        # Wait for the end of the run: the next tick would be queued behind an open run.
         await ring.told((0, "started", "succeeded"), (1, "started", "succeeded"), *waiting[1:])
         await ring.at(4)
         await ring.began_at(0, 1, 4)
@@ -152,7 +152,7 @@ async def test_the_last_run_is_cancelled_for_the_next(bell: MakeBell) -> None:
         for n in range(3):
             await ring.at(n)
             await ring.began_at(*range(n + 1))
-        # Who holds one hears of the wish, through a pooler with the next beat.
+        # Through a pooler, the worker receives the cancel request with its next heartbeat.
         cancelled = [(0, "started", "cancelled"), (1, "started", "cancelled")]
         await ring.told(*cancelled, (2, "started", None))
         ring.go.set()
@@ -171,7 +171,7 @@ async def test_runs_may_go_on_beside_each_other(bell: MakeBell) -> None:
         await ring.told(*((n, "started", "succeeded") for n in range(3)))
 
 
-# After an absence
+# Catch-up after an outage
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ async def test_after_an_absence_as_many_are_caught_up_with_as_it_says(
     async with ring.app.worker():
         await ring.at(0)
         await ring.began_at(0)
-    await ring.at(100.5)  # five minutes late for the last of them
+    await ring.at(100.5)  # five minutes after the last tick
     async with ring.app.worker():
         await eventually(ring.db, "select next from rota.schedules", [(nth(101),)])
         await ring.at(101)
@@ -205,7 +205,7 @@ async def test_two_weeks_of_ticks_are_not_replayed(bell: MakeBell) -> None:
     ring.go.set()
     async with ring.app.worker():
         await ring.at(0)
-        # A tick that finds the run before it open is skipped.
+        # Wait for the end of the run: a tick during an open run is skipped.
         await ring.told((0, "started", "succeeded"))
         await ring.at(MANY)
         await ring.told((0, "started", "succeeded"), (MANY, "started", "succeeded"))
@@ -216,7 +216,7 @@ async def test_two_weeks_of_ticks_are_not_replayed(bell: MakeBell) -> None:
     ]
 
 
-# When it is over
+# End and pause
 
 
 async def test_it_has_ended_after_its_last_run_and_after_its_end(
@@ -235,7 +235,7 @@ async def test_it_has_ended_after_its_last_run_and_after_its_end(
     async with app.worker():
         for n, many in ((0, 2), (1, 4), (2, 5)):
             await clock.set(nth(n))
-            # Recorded, too: a tick that finds the run before it open is skipped.
+            # Wait until the outcomes are recorded: a tick during an open run is skipped.
             await eventually(db, "select count(*) from rota.outcomes", [(many,)])
         await eventually(db, "select name, state::text from rota.schedules order by 1", ENDED)
         await clock.set(nth(10))
@@ -264,7 +264,7 @@ async def test_it_is_paused_after_so_many_failures_and_starts_nothing_more(
         await clock.set(nth(0))
         await eventually(db, "select failures from rota.schedules", [(1,)])
         await clock.set(nth(1))
-        # Without another tick to look at it.
+        # The pause does not need another tick.
         await eventually(db, "select state::text, reason from rota.schedules", [PAUSED])
         await clock.set(nth(5))
         await asyncio.sleep(0.4)

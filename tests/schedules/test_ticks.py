@@ -1,4 +1,4 @@
-"""Schedules in a running worker: each tick starts one run, in time, whatever else the worker does."""
+"""Schedules in a running worker: each tick starts one run, in time, also in a busy worker."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def until(ran: Counter[Any], count: int, within: float = 60) -> None:
 
 
 def check(ran: Ran, every: float = 0.2) -> None:
-    """Each once, and none left out."""
+    """Assert that each tick ran once and none is missing."""
     assert set(ran.values()) == {1}
     ticks = sorted(tick for tick in ran if tick is not None)
     assert len(ticks) == len(ran)
@@ -98,7 +98,7 @@ async def test_a_flow_and_a_schedule_made_at_run_time(rota_harness: Harness) -> 
     assert seen == [("monday", at, False)]
 
 
-# In time
+# Punctuality
 
 
 async def test_a_worker_that_is_full_and_asks_for_no_jobs_fires_all_the_same(
@@ -138,7 +138,7 @@ async def test_one_that_is_full_looks_by_itself_for_what_nobody_has_told_it(
     await long.start()
     async with rota_app.worker(concurrency=1):
         await asyncio.wait_for(there.wait(), 60)
-        await asyncio.sleep(1.2)  # what the last poll has said is over
+        await asyncio.sleep(1.2)  # the last poll's information has expired
         await db.execute(FOREIGN.replace("'elsewhere'", "'long'").encode())
         async with asyncio.timeout(60):
             while not await ask(db, "select count(*) from rota.ticks"):
@@ -170,7 +170,7 @@ async def test_one_that_hears_nothing_and_polls_seldom_fires_in_time(rota_dsn: s
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What schedulers ask of the database."""
+    """Return the list to which the schedulers' queries are appended."""
     asked: list[str] = []
     fire, ask = scheduling_fire.fire, scheduler.Scheduler._query
 
@@ -194,7 +194,7 @@ async def test_what_a_poll_says_of_others_does_not_put_our_own_off(rota_app: Rot
     one._misses, one._missed_at = 10, time.monotonic()
     one.on_next_schedule(-60.0)
     assert one._poll_at == ours
-    # Nothing is due at all: that is news.
+    # No schedule is due any more, so the next poll is later.
     one.on_next_schedule(30.0)
     assert one._poll_at > ours
 
@@ -211,7 +211,7 @@ async def test_what_nobody_here_knows_neither_hides_our_own_nor_keeps_us_busy(
         looks.clear()
         began = time.monotonic()
         await asyncio.sleep(2)
-        # Later each time, up to five seconds; the polls, ten a second, see it every time.
+        # The claim polls report it ten times a second; the scheduler backs off, up to five seconds.
         assert len(looks) <= 5 * (time.monotonic() - began), looks
     check(ran, 0.5)
 
@@ -246,7 +246,7 @@ async def test_what_another_has_in_hand_is_looked_for_again_soon_and_not_at_once
     check(ran, 0.3)
 
 
-# Comings and goings
+# Workers that start and stop
 
 
 async def test_who_leaves_fires_no_more_and_who_stays_goes_on(rota_dsn: str, db: DB) -> None:
@@ -299,7 +299,7 @@ async def test_commits_of_which_nobody_knows_are_neither_lost_nor_repeated(rota_
     check(ran)
 
 
-# What has become of runs
+# Outcomes of runs
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Webhooks: what is sent, to whom it is not, and what an answer means. The receivers are real."""
+"""Webhooks: requests, refused targets, and the meaning of answers. The tests use real HTTP servers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 async def sent(receiver: Receiver, hook: WebhookRequest | None = None, **how: Any) -> int:
-    """To a receiver on this machine, which is allowed on purpose."""
+    """Send a webhook to a receiver on this machine, which is explicitly allowed."""
     hook = hook or WebhookRequest(
         f"http://localhost:{receiver.port}/hook?token=sesame", {"hello": "world"}
     )
@@ -43,7 +43,7 @@ async def sent(receiver: Receiver, hook: WebhookRequest | None = None, **how: An
     return await send(hook, hosts, key=17, now=NOW, **how)
 
 
-# What is sent
+# Requests
 
 
 async def test_the_body_goes_as_json_with_a_key_that_stays_the_same(receiver: Receiver) -> None:
@@ -100,7 +100,7 @@ def test_what_cannot_be_sent_is_refused(said: dict[str, Any], reason: str) -> No
         WebhookRequest("https://hooks.example.com/", **said)
 
 
-# To whom it is not
+# Refused targets
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ async def test_a_name_with_an_address_within_is_not_connected_to(
     tried: list[Any] = []
     monkeypatch.setattr(socket, "create_connection", lambda *where: tried.append(where))
 
-    with pytest.raises(WebhookRefused, match="not out in the world"):
+    with pytest.raises(WebhookRefused, match="not a public address"):
         await send(
             WebhookRequest("https://hooks.example.com/"),
             WebhookHosts.parse("hooks.example.com"),
@@ -136,7 +136,7 @@ async def test_a_name_with_an_address_within_is_not_connected_to(
 async def test_a_name_is_looked_up_once_and_what_was_judged_is_connected_to(
     monkeypatch: pytest.MonkeyPatch, receiver: Receiver
 ) -> None:
-    """A resolver that says something else the second time: nobody asks it then."""
+    """The resolver would answer differently the second time, but it is called only once."""
     answers = [["93.184.216.34"], ["127.0.0.1"], ["127.0.0.1"]]
     connected: list[Any] = []
     monkeypatch.setattr(
@@ -160,7 +160,7 @@ async def test_a_name_is_looked_up_once_and_what_was_judged_is_connected_to(
 def _real(
     where: tuple[str, int], receiver: Receiver, connected: list[Any], rest: tuple[Any, ...]
 ) -> socket.socket:
-    """As if the receiver were out in the world."""
+    """Connect to the receiver as if it had a public address."""
     connected.append(where)
     sock = socket.socket()
     sock.settimeout(rest[0])
@@ -187,7 +187,7 @@ async def test_an_error_says_the_host_and_nothing_that_is_secret(receiver: Recei
     assert str(caught.value) == "localhost answered 500"
 
 
-# Under its own name
+# TLS and server names
 
 
 async def test_the_receiver_is_who_its_certificate_says(
@@ -227,7 +227,7 @@ async def test_a_receiver_that_nobody_vouches_for_is_told_nothing() -> None:
         assert receiver.requests == []
 
 
-# What an answer means
+# Answers
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204])
@@ -275,7 +275,7 @@ async def test_one_that_asks_for_time_is_given_an_hour_at_most(receiver: Receive
 async def test_one_that_is_not_there_is_a_failure() -> None:
     port = no_one_listens()
 
-    with pytest.raises(WebhookFailed, match="localhost could not be told: ConnectionRefused"):
+    with pytest.raises(WebhookFailed, match="the request to localhost failed: ConnectionRefused"):
         await send(
             WebhookRequest(f"http://localhost:{port}/"),
             WebhookHosts.parse(f"localhost:{port}"),
@@ -344,7 +344,7 @@ async def test_what_is_no_answer_is_a_failure(receiver: Receiver) -> None:
         await sent(receiver)
 
 
-# As a scheduled action
+# Scheduled webhooks
 
 
 @pytest.fixture
@@ -376,7 +376,7 @@ async def test_one_that_fails_is_sent_again_under_the_same_key(
     assert first.headers["Idempotency-Key"] == second.headers["Idempotency-Key"] == str(run.id)
     assert (
         first.headers["Rota-Signature"] != second.headers["Rota-Signature"]
-    )  # it is a minute later
+    )  # the timestamp differs by a minute
 
 
 async def test_one_that_is_not_wanted_is_not_sent_again(

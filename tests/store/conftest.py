@@ -1,4 +1,7 @@
-"""One database for all tests here, emptied before each: a copy a test would cost more than the tests."""
+"""One database for all tests of this folder, emptied before each test.
+
+A copy of the database for each test would take longer than the tests.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,14 @@ def store_dsn(rota_server: DatabaseServer, way: Callable[[str], str]) -> Iterato
 
 @pytest.fixture
 async def stage(store_dsn: str) -> AsyncIterator[Stage]:
-    """A stage in the shared database."""
+    """Stage in the shared database."""
     async for each in _stage(store_dsn):
         yield each
 
 
 @pytest.fixture
 async def own_stage(rota_dsn: str) -> AsyncIterator[Stage]:
-    """A stage in a database of its own, for tests that change more than rows."""
+    """Stage in its own database, for tests that change more than rows."""
     async for each in _stage(rota_dsn):
         yield each
 
@@ -51,7 +54,7 @@ def polls_dsn(rota_server: DatabaseServer) -> Iterator[str]:
 
 @pytest.fixture
 async def polls(polls_dsn: str) -> AsyncIterator[Polls]:
-    """Where nobody leads, with nothing in between."""
+    """Election without a leader, on connections without a pooler."""
     async with polls_at(polls_dsn) as polls:
         await polls.clear()
         yield polls

@@ -1,6 +1,6 @@
-"""What the code of jobs comes to, straight in the store: kept, waited for, said, begun anew.
+"""Journal entries, signals and restarts of jobs, directly in the store.
 
-A job lies down in the engine's own transaction, `record.suspend`, at once or a statement at a time.
+A job suspends in the engine's own transaction, `outcomes.suspend`, at once or one statement at a time.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .stage import Batch, Connection, Stage
 
 
 def step(name: str = "a", number: int = 1, position: int = 1, **more: Any) -> JournalEntry:
-    """A step that came to something, unless more is said."""
+    """Return a finished step, unless `more` overrides it."""
     return JournalEntry(
         "step", name, number, position, in_main_branch=True, **{"result": "1", **more}
     )
 
 
 def wait(name: str = "go", number: int = 1, position: int = 1, **more: Any) -> JournalEntry:
-    """A wait that has just begun; with `seconds`, for so long."""
+    """Return a wait that has just begun; `seconds` is its timeout."""
     return JournalEntry(
         "wait", name, number, position, in_main_branch=True, **{"is_open": True, **more}
     )
@@ -38,17 +38,17 @@ def sleep(seconds: float, number: int = 1, position: int = 1) -> JournalEntry:
 
 
 def heard(name: str = "go", payload: str = "1", position: int = 1) -> JournalEntry:
-    """A wait that is over."""
+    """Return a wait that received its signal."""
     return JournalEntry("wait", name, 1, position, in_main_branch=True, result=payload)
 
 
 def missed(name: str = "go") -> JournalEntry:
-    """A wait in vain."""
+    """Return a wait that timed out."""
     return JournalEntry("wait", name, 1, 1, in_main_branch=True, error='{"type": "SignalTimeout"}')
 
 
 def under(batch: Batch, claimed: ClaimedJob) -> ClaimedJob:
-    """A job as the batch holds it, whatever claim it came with."""
+    """Return the job with the claim of the batch."""
     if claimed.claim != batch.id:
         claimed.claim = batch.id
     return claimed
@@ -57,22 +57,24 @@ def under(batch: Batch, claimed: ClaimedJob) -> ClaimedJob:
 async def keep(
     stage: Stage, batch: Batch, *entries: JournalEntry, on: Connection | None = None
 ) -> list[UnwrittenEntry]:
-    """Keep steps of the first job of a batch. Answers those that were not."""
+    """Record steps of the first job of a batch; return the entries that were not written."""
     job = under(batch, batch.members[0])
     found = await stage.run(steps.record(batch.worker, [(job, each) for each in entries]), on)
     return sorted(found, key=lambda each: each.index)
 
 
 async def known(stage: Stage, batch: Batch) -> list[StoredEntry]:
-    """What the first job of a batch is given when it runs again."""
+    """Return the journal entries that the first job of a batch gets when it runs again."""
     return [each.entry for each in await stage.run(steps.read(batch.members[:1]))]
 
 
 def lying(
     batch: Batch, *waits: JournalEntry, kept: Sequence[JournalEntry] | None = None
 ) -> list[Query[Any]]:
-    """The statements with which the first job of a batch lies down: expect, if it waits for a signal; hold,
-    record, suspend, release."""
+    """Return the statements that suspend the first job of a batch.
+
+    They are expect (if it waits for a signal), hold, record, suspend and release.
+    """
     job = under(batch, batch.members[0])
     asleep = Suspended(tuple(waits if kept is None else kept), tuple(waits))
     return outcomes.suspend(batch.worker, [(job, asleep)])
@@ -85,21 +87,21 @@ async def lie_down(
     kept: Sequence[JournalEntry] | None = None,
     on: Connection | None = None,
 ) -> MoveResult:
-    """Let the first job of a batch wait. Answers whether it was accepted."""
+    """Suspend the first job of a batch; return the accepted moves."""
     *_, [moved], _ = await stage.together(*lying(batch, *waits, kept=kept), on=on)
     answer: MoveResult = moved
     return answer
 
 
 async def asleep(stage: Stage, *waits: JournalEntry, **more: Any) -> Batch:
-    """A job that waits, and the batch it was in."""
+    """Suspend a new job; return the batch it was in."""
     batch = await stage.held(1, **more)
     assert (await lie_down(stage, batch, *waits)).jobs == batch.jobs
     return batch
 
 
 async def come_due(stage: Stage) -> None:
-    """Let the time of everything that waits come."""
+    """Make every timer due now."""
     await stage.sql("update rota.steps set wake_at = rota.clock() where wake_at is not null")
     await stage.sql("update rota.sleeping set wake_at = rota.clock() where wake_at < 'infinity'")
 
@@ -111,7 +113,7 @@ async def say(
     payload: str = "1",
     on: Connection | None = None,
 ) -> str | None:
-    """Send a signal, from somebody else's session."""
+    """Send a signal from another session."""
     [answer] = await stage.run(signals.send(run, name, payload), on or stage.watch)
     return answer
 
@@ -124,7 +126,7 @@ async def said(stage: Stage, run: int, name: str = "go") -> str | None:
 async def begin_anew(
     stage: Stage, batch: Batch, args: str = '{"n": 2}', on: Connection | None = None
 ) -> MoveResult:
-    """Let the first job of a batch begin anew, as the engine does."""
+    """Restart the first job of a batch, as the engine does."""
     job = under(batch, batch.members[0])
     _, [moved], _ = await stage.together(
         claims.lock(batch.worker, [batch.id]),
@@ -137,7 +139,7 @@ async def begin_anew(
 
 
 async def again(stage: Stage, tasks: Sequence[str] = ("work",)) -> Batch:
-    """Whatever is ready, claimed by somebody new."""
+    """Claim all queued jobs with a new worker."""
     return await stage.claim(await stage.worker(), tasks=tasks)
 
 

@@ -1,7 +1,7 @@
-"""Runs of many jobs, built and moved straight in the store.
+"""Runs of many jobs, started and moved directly in the store.
 
-A graph is said as names and the names each waits for. Jobs are of tasks `f.<name>`, so that a run can be
-forked from one of them; whatever nothing waits for is waited for by the run.
+A graph is a mapping of names to the names of their predecessors. Jobs have tasks `f.<name>`, so that a
+run can be forked from one of them. The run itself waits for all jobs without successors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DIAMOND: Parents = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
 
 @dataclass(frozen=True)
 class Laid:
-    """A run as it was started: its id, and its jobs by name."""
+    """Started run: its id, and its jobs by name."""
 
     run: int
     jobs: dict[str, int]
@@ -39,7 +39,7 @@ class Laid:
 def run_of(
     parents: Parents, rules: Mapping[str, str] | None = None, *, flow: str | None = "f", **how: Any
 ) -> StartRun:
-    """A graph as the store takes it. Names come after those they wait for."""
+    """Return the graph as the store expects it. A name must follow its predecessors."""
     numbers = {name: number for number, name in enumerate(parents, 1)}
     children: dict[str, list[int]] = {name: [] for name in parents}
     for name, waits_for in parents.items():
@@ -88,8 +88,8 @@ async def call(
     number: int = 0,
     on: Connection | None = None,
 ) -> list[StartedJob]:
-    """Let the first job of a batch start calls, as the engine does: so many tasks, and flows that are parts
-    of it."""
+    """Start calls of the first job of a batch, as the engine does: `many` tasks, and flows as parts of
+    the run."""
     names = [f"call{each}" for each in range(many)]
     whole = run_of(dict.fromkeys(names, ()), flow=None, open=many + len(parts))
     job = batch.members[0]
@@ -106,7 +106,7 @@ async def call(
 async def claim(
     stage: Stage, worker: int, limit: int = 100, on: Connection | None = None, names: Any = None
 ) -> Batch:
-    """Claim jobs of these graphs, whatever they are called."""
+    """Claim jobs of these graphs, of any task."""
     tasks = await stage.sql("select distinct task from rota.jobs")
     wanted = tasks if names is None else [f"f.{name}" for name in names]
     return await stage.claim(worker, limit, tasks=wanted, on=on)
@@ -125,7 +125,7 @@ async def end(
     given: Sequence[int] | None = None,
     on: Connection | None = None,
 ) -> MoveResult:
-    """Let jobs of a batch end, as the engine does."""
+    """Finish jobs of a batch, as the engine does."""
     which = list(batch.jobs if given is None else given)
     many = len(which)
     moved: MoveResult
@@ -151,12 +151,12 @@ async def end(
 
 
 async def run_one(stage: Stage, worker: int, name: str, state: str = "succeeded") -> MoveResult:
-    """Let the one ready job of this name run to an end."""
+    """Run the one queued job of this name to its end."""
     return await end(stage, await claim_only(stage, worker, name), state)
 
 
 async def settle(stage: Stage, on: Connection | None = None) -> list[ReleaseResult]:
-    """Pass on whatever could not be passed on before, until nothing is left."""
+    """Release pending successors until none is left."""
     found = []
     while True:
         [settled] = await stage.run(runs.release_pending(1000), on)
@@ -166,7 +166,7 @@ async def settle(stage: Stage, on: Connection | None = None) -> list[ReleaseResu
 
 
 async def outcomes(stage: Stage, run: Laid) -> dict[str, str]:
-    """What each job came to, by name; where it is if it has not ended. The run's own under "run"."""
+    """Return the state of each job by name, and of the run under "run"."""
     ids = {id: name for name, id in run.jobs.items()}
     found = await stage.sql(
         "select job, state from rota.job_state where job = any(%s)", list(run.jobs.values())
@@ -177,12 +177,12 @@ async def outcomes(stage: Stage, run: Laid) -> dict[str, str]:
 
 
 async def waiting(stage: Stage) -> dict[int, tuple[int, int, int, int]]:
-    """Who waits: open, failed, cancelled and skipped parents of each."""
+    """Return the counts of open, failed, cancelled and skipped predecessors of each waiting job."""
     rows = await stage.sql("select job, open, failed, cancelled, skipped from rota.waiting")
     return {job: tuple(rest) for job, *rest in rows}
 
 
-# What should come of it: the rules as they are written down, not as they are programmed
+# Expected results: the rules as they are documented, not as they are programmed
 
 GOOD = {"succeeded"}
 ON_PURPOSE = {"skipped"}
@@ -191,7 +191,7 @@ BY_CANCEL = {"cancelled", "skipped by cancel"}
 
 
 def runs_by(rule: str, parents: Sequence[str]) -> bool:
-    """Whether a job runs, from what those it waits for came to."""
+    """True if a job runs, given the states of its predecessors."""
     came_to = set(parents)
     match rule:
         case "all_succeeded":
@@ -206,7 +206,7 @@ def runs_by(rule: str, parents: Sequence[str]) -> bool:
 
 
 def skipped_as(parents: Sequence[str]) -> str:
-    """What a job that does not run came to."""
+    """Return the state of a job that does not run."""
     if BY_FAILURE & set(parents):
         return "skipped by failure"
     return "skipped by cancel" if BY_CANCEL & set(parents) else "skipped"
@@ -223,7 +223,7 @@ def run_comes_to(jobs: Sequence[str], wished_cancelled: bool) -> str:
 
 
 def runs_again(parents: Parents, came_to: Mapping[str, str]) -> set[str]:
-    """What `retry` has run once more: what ended badly, and everything that waits for it."""
+    """Return the jobs that `retry` runs again: those that did not succeed, and all their successors."""
     found = {name for name, state in came_to.items() if state not in GOOD | ON_PURPOSE}
     for name, waits_for in parents.items():
         if found & set(waits_for):
@@ -232,7 +232,7 @@ def runs_again(parents: Parents, came_to: Mapping[str, str]) -> set[str]:
 
 
 async def in_words(stage: Stage, run: Laid) -> dict[str, str]:
-    """What each job came to, with skips told apart."""
+    """Return the state of each job by name, with the cause of a skip."""
     rows = await stage.sql(
         "select job, case when state = 'skipped' and error is not null then"
         " case when error->>'message' like '%% failed' then 'skipped by failure'"

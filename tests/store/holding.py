@@ -1,4 +1,4 @@
-"""Locks as two processes see them that know nothing of each other."""
+"""Locks held by two instances that know nothing of each other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from .stage import Connection, Stage
 
 NAME = "invoices"
 ME, OTHER = uuid4(), uuid4()
-"""Two instances."""
 
 PAST = "update rota.locks set expires = rota.clock() - interval '1 ms' where name = %s"
 
@@ -42,7 +41,7 @@ async def take(stage: Stage, on: Connection | None = None, **more: Any) -> LockA
 
 
 async def taken(stage: Stage, on: Connection | None = None, **more: Any) -> int:
-    """The token of a lock that was to be had."""
+    """Acquire a free lock; return its token."""
     answer = await take(stage, on, **more)
     assert answer.token is not None, f"held by {answer.host}"
     return answer.token
@@ -61,7 +60,7 @@ async def release(stage: Stage, token: int, on: Connection | None = None) -> Rel
 
 
 async def take_away(stage: Stage, on: Connection | None = None, name: str = NAME) -> Any:
-    """As an operator does. Answers who had it."""
+    """Release the lock by force, as an operator does; return its former holder."""
     [holder] = await stage.sql("select rota.release_lock(%s, 0, 'me')", name, on=on)
     return holder and json.loads(holder)
 
@@ -71,7 +70,7 @@ async def run_out(stage: Stage, name: str = NAME) -> None:
 
 
 async def pin(stage: Stage, token: int, on: Connection) -> None:
-    """Rely on it in a transaction that stays open."""
+    """Assert the lock in a transaction that stays open."""
     await stage.sql("begin", on=on)
     await stage.run(locks.assert_lock(NAME, token), on)
 

@@ -1,4 +1,4 @@
-"""The three things of which each keeps a tick from being started twice, and how to do without them."""
+"""Three safeguards, each of which prevents a tick from being started twice, and how to disable them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ LAYERS: dict[str, dict[str, tuple[str, str]]] = {
 }
 
 NO_KEY = "alter table rota.ticks drop constraint ticks_pkey"
-"""In a database of one's own."""
+"""For a test with its own database."""
 
 
 def take_away(layers: Sequence[str]) -> Callable[[], None]:
-    """Have this process do without these. Answers what puts them back."""
+    """Disable these safeguards in this process; return a function that restores them."""
     load = query.load
     changes = {name: change for layer in layers for name, change in LAYERS[layer].items()}
 

@@ -1,4 +1,4 @@
-"""Workers that are gone, and what is done about what they held, straight in the store."""
+"""Lost workers, and the recovery of their jobs, directly in the store."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ NOTHING = MoveResult([], [], [], False)
 
 
 async def seen(stage: Stage, worker: int, on: Connection | None = None) -> ObservedWorker:
-    """What somebody who looks sees of a worker."""
+    """Return the observation of a worker by another one."""
     [beats] = await stage.sql("select beats from rota.workers where id = %s", worker, on=on)
     return ObservedWorker(worker, beats, None)
 
 
 async def bury(stage: Stage, *dead: int, on: Connection | None = None) -> list[DeclaredDead]:
-    """Declare workers dead, as somebody does who has not heard of them."""
+    """Declare workers dead, as a worker does that no longer observes their heartbeats."""
     return await stage.run(workers.mark_dead([await seen(stage, each, on) for each in dead]), on)
 
 
@@ -38,13 +38,13 @@ async def orphans(stage: Stage, after: int = 0, limit: int = 1000) -> list[int]:
 
 
 async def die(stage: Stage, batch: Batch) -> MoveResult:
-    """The worker of a batch dies, and somebody takes back what is in the batch."""
+    """Declare the worker of a batch dead, and take back its jobs."""
     await bury(stage, batch.worker)
     return await reap(stage, batch.id)
 
 
 async def lost(stage: Stage, count: int, **more: Any) -> list[int]:
-    """So many jobs that were lost with a worker, together."""
+    """Start jobs and lose them together with one worker; return their ids."""
     batch = await stage.held(count, **more)
     await die(stage, batch)
     return batch.jobs
@@ -60,25 +60,25 @@ async def suspects(
     queues: Sequence[str] = ("default",),
     on: Connection | None = None,
 ) -> list[Batch]:
-    """Claim jobs that were lost, as a worker does: each is a batch of its own."""
+    """Claim suspects, as a worker does: each in its own batch."""
     query = jobs.claim_suspects(worker, uuid4(), list(tasks), list(queues), limit, grave=grave)
     return [Batch(worker, each.claim, [each.job], [each]) for each in await stage.run(query, on)]
 
 
 async def suspect(stage: Stage, worker: int) -> Batch:
-    """The one that a worker gets if it asks for one."""
+    """Claim one suspect."""
     [batch] = await suspects(stage, worker, 1)
     return batch
 
 
 async def ready(stage: Stage, *columns: str) -> dict[int, Any]:
-    """Of each job in ready, these columns, or the one."""
+    """Return the given columns of each queued job; a single column as a plain value."""
     rows = await stage.sql(f"select job, {', '.join(columns)} from rota.queued")
     return {job: rest[0] if len(columns) == 1 else tuple(rest) for job, *rest in rows}
 
 
 async def put_in_ready(stage: Stage, mark: int, count: int = 1, attempt: int = 1) -> list[int]:
-    """Jobs that are ready, with this mark in `lost`."""
+    """Start jobs, with this mark in the column `lost` of `queued`."""
     ids = await stage.start_several(count)
     await stage.sql(
         "update rota.queued set lost = %s, attempt = %s where job = any(%s)", mark, attempt, ids
@@ -87,7 +87,7 @@ async def put_in_ready(stage: Stage, mark: int, count: int = 1, attempt: int = 1
 
 
 async def quarantine(stage: Stage, batch: Batch, on: Connection | None = None) -> MoveResult:
-    """Put the jobs of a batch away, as the engine does. Answers those accepted."""
+    """Quarantine the jobs of a batch, as the engine does; return those accepted."""
     many = len(batch.jobs)
     moved: MoveResult
     _, [moved], _ = await stage.together(
@@ -102,7 +102,7 @@ async def quarantine(stage: Stage, batch: Batch, on: Connection | None = None) -
 async def judge(
     stage: Stage, batch: Batch, state: str = "failed", on: Connection | None = None
 ) -> MoveResult:
-    """End the jobs of a batch because they were lost, as the engine does. Answers those accepted."""
+    """Finish the jobs of a batch as lost, as the engine does; return those accepted."""
     many = len(batch.jobs)
     moved: MoveResult
     _, [moved], _ = await stage.together(
@@ -123,7 +123,7 @@ async def split(
     seconds: float | None = None,
     on: Connection | None = None,
 ) -> Batch:
-    """Give a job of a batch a claim of its own, as the engine does. It is number 0 where there is none."""
+    """Move a job of a batch to its own claim, as the engine does. The claim's id is 0 if there is none."""
     _, _, found = await stage.together(
         claims.lock(batch.worker, [batch.id]),
         claims.split(batch.worker, batch.id, job, uuid4(), seconds),
@@ -135,14 +135,15 @@ async def split(
 
 
 async def run_out(stage: Stage, claim: int) -> None:
-    """Let the time of a claim be over."""
+    """Let a claim expire."""
     await stage.sql(
         "update rota.claims set expires = rota.clock() - interval '1 s' where id = %s", claim
     )
 
 
 async def deadlocks(stage: Stage) -> int:
-    """How many the server has had to end in this database; sessions must be closed, or have said so."""
+    """Return the number of deadlocks in this database; sessions must be closed, or have flushed
+    statistics."""
     found: int = await stage.one(
         "select deadlocks from pg_stat_database where datname = current_database()"
     )

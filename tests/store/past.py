@@ -1,4 +1,4 @@
-"""Runs that have ended some time ago, laid down as they would be found, and how they are removed."""
+"""Runs that ended some time ago, inserted directly, and their removal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TABLES = (
     *("checkpoints", "steps", "signals", "progress", "logs"),
 )
 
-# What code comes to, and what it says, as if it had.
+# Rows that the code of a job would have written.
 LIVED = (
     "insert into rota.checkpoints (job, state) select each, '1' from unnest(%s::bigint[]) as each",
     "insert into rota.steps (job, kind, name, number, position, main_branch)"
@@ -33,7 +33,7 @@ LIVED = (
 
 
 class Past:
-    """Ages are days: how long ago a run ended. It was created a minute before, unless it is said."""
+    """Runs that ended `days` ago. They were created a minute before, unless `created` is given."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -48,7 +48,7 @@ class Past:
         key: str | None = None,
         run: int | None = None,
     ) -> int:
-        """A job that has ended, alone unless it is one of a run's."""
+        """Insert a finished job, as its own run unless `run` is given."""
         job: int = await self.stage.one(
             "insert into rota.jobs (run, created, task, queue, args, key, rule, successors)"
             " values (%s, rota.clock() - %s, 'work', %s, '{}', %s, %s, %s) returning id",
@@ -71,8 +71,7 @@ class Past:
         key: str | None = None,
         open: bool = False,
     ) -> tuple[int, list[int]]:
-        """A flow's run with a job for each queue, all of which have succeeded; in an open one the last
-        is ready."""
+        """Insert a flow's run with a succeeded job for each queue; with `open`, the last job is queued."""
         run: int = await self.stage.one("select nextval('rota.ids')")
         jobs = [await self.ended(days, queue=queue, run=run) for queue in queues]
         await self.stage.sql(
@@ -107,11 +106,11 @@ class Past:
         )
 
     async def lived(self, *ids: int) -> None:
-        """Let jobs have come to something, and have said and heard something."""
+        """Insert checkpoints, steps, signals, progress and logs of these jobs."""
         for statement in LIVED:
             await self.stage.sql(statement, list(ids))
 
-    # Removing
+    # Removal
 
     @staticmethod
     def rules(keep: str) -> Retention:
@@ -129,7 +128,7 @@ class Past:
     async def prune(
         self, keep: str = "7d", after: int = 0, most: int = 100, on: Connection | None = None
     ) -> PrunableRuns:
-        """A batch as the engine does it. Answers what was found."""
+        """Prune one batch as the engine does; return the found runs."""
         connection = on or self.stage.engine
         async with connection.transaction():
             [ours] = await self.stage.run(retention.try_lock(self.stage.schema), connection)
@@ -138,13 +137,13 @@ class Past:
             await self.remove(found, connection)
         return found
 
-    # What is left
+    # Remaining rows
 
     async def jobs(self) -> list[int]:
         return await self.stage.sql("select id from rota.jobs order by id")
 
     async def mentions(self, *ids: int) -> dict[str, int]:
-        """How many rows of each table are about these, where there are any."""
+        """Return the number of rows about these ids in each table that has some."""
         columns = {"jobs": "id", "runs": "id", "keys": "run", "signals": "run"}
         found: dict[str, Any] = {}
         for table in TABLES:

@@ -1,4 +1,4 @@
-"""Sessions that stand for election, straight by the statements, one step at a time."""
+"""Candidates of an election that run its statements directly, one step at a time."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class Voter:
         return found[0] if found else None
 
     async def wins(self, lease: float | None = None) -> int:
-        """Its term; one without a lease takes a seat for it."""
+        """Return the won term; without a lease, acquire the session lock first."""
         assert lease is not None or await self.sits()
         won = await self.elect(lease)
         assert won is not None
         return won.term
 
     async def loses(self, lease: float | None = None) -> bool:
-        """Whether it is refused, at once."""
+        """True if the election is refused, without waiting."""
         return await self.elect(lease) is None
 
     async def stands(self, term: int) -> bool | None:
@@ -92,7 +92,7 @@ class Polls:
         return Voter(connection, self._database.schema, name)
 
     async def row(self) -> tuple[Any, ...]:
-        """The term, who leads in it, and until when."""
+        """Return the term, its leader, and its expiry."""
         asked = "select term, instance, expires from rota.leaders where name = %s"
         [row] = await self.sql(asked, NAME)
         found: tuple[Any, ...] = row
@@ -107,13 +107,13 @@ class Polls:
             return await cursor.fetchall() if cursor.description else []
 
     async def clear(self) -> None:
-        """Nobody leads, nor sits."""
+        """Remove the leader, and wait until no session lock is held."""
         await self.sql("delete from rota.leaders")
         while await self.sql(
             "select from pg_locks where locktype = 'advisory' and database ="
             " (select oid from pg_database where datname = current_database())"
         ):
-            await asyncio.sleep(0.005)  # the server has not noticed yet that a session has gone
+            await asyncio.sleep(0.005)  # until the server has noticed the closed session
 
     async def close(self) -> None:
         for connection in self._opened:
@@ -132,7 +132,7 @@ async def polls_at(dsn: str) -> AsyncIterator[Polls]:
 
 @contextmanager
 def mistake(statement: str, right: str, wrong: str) -> Iterator[None]:
-    """A statement with a mistake in it, for as long as this lasts."""
+    """Run the block with a mistake in one statement."""
     load = query.load
 
     def changed(name: str, schema: str) -> str:

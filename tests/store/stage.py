@@ -1,7 +1,7 @@
-"""A database to try statements in, straight, without the engine.
+"""Stage: a database in which tests run statements directly, without the engine.
 
-The stage has one connection set up as the engine's are, and as many more as a test asks for, to let two
-sessions meet. When a test is over every job must be in exactly one place, whatever was tried with it.
+It has one connection with the engine's settings, and as many more as a test opens to let two sessions
+meet. After each test, every job must be in exactly one place.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ select job, array_agg(place order by place)
  group by job
 """
 
-# Whoever waits counts its open parents as they are; nobody waits for nothing.
+# A waiting row counts its open predecessors correctly, and has at least one.
 MISCOUNTED = """
 select waiting.job, waiting.open, count(parent.id) as parents
   from rota.waiting
@@ -56,7 +56,7 @@ select id from rota.claims
     or cardinality(jobs) <> all(array[cardinality(attempts), cardinality(lost), cardinality(seqs)])
 """
 
-# Truncating would take ten times as long: it makes files.
+# `truncate` would take ten times as long, because it creates files.
 EMPTY = """
 with a as (delete from rota.jobs), b as (delete from rota.queued), c as (delete from rota.sleeping),
      d as (delete from rota.claims), e as (delete from rota.outcomes), f as (delete from rota.attempts),
@@ -85,7 +85,7 @@ select exists (select from pg_stat_activity as session
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A claim as its worker has it."""
+    """Claim, as its worker knows it."""
 
     worker: int
     id: int
@@ -122,7 +122,7 @@ class Stage:
         return await run(on or self.engine, query, self.schema)
 
     async def sql(self, text: str, *params: Any, on: Connection | None = None) -> list[Any]:
-        """Rows of a statement; those of one column as plain values."""
+        """Return the rows of a statement; those with one column as plain values."""
         cursor = await (on or self.watch).execute(text.encode(), params)
         if cursor.description is None:
             return []
@@ -133,7 +133,7 @@ class Stage:
         [row] = await self.sql(text, *params)
         return row
 
-    # Jobs on their way
+    # Moves of jobs
 
     async def start(self, task: str = "work", queue: str = "default", **more: Any) -> int:
         start = StartJob(task=task, queue=queue, **{"args": "{}", **more})
@@ -159,7 +159,7 @@ class Stage:
         nonce: UUID | None = None,
         on: Connection | None = None,
     ) -> Batch:
-        """Claim as a worker does that reads every lane of some queues."""
+        """Claim as a worker does that reads every lane of these queues."""
         places = [(queue, lane) for lane in range(9, -1, -1) for queue in queues]
         query = jobs.claim(
             worker,
@@ -174,17 +174,17 @@ class Stage:
         return Batch(worker, found[0].claim if found else 0, [each.job for each in found], found)
 
     async def unwanted(self, worker: int) -> list[int]:
-        """Jobs a worker hears that somebody wished to cancel."""
+        """Return the jobs for which a worker's heartbeat reports a cancel request."""
         [told] = await self.run(workers.beat(worker, None))
         return told.jobs_to_cancel
 
     async def held(self, count: int, **more: Any) -> Batch:
-        """So many jobs, started and claimed in one batch."""
+        """Start jobs and claim them in one batch."""
         await self.start_several(count, **more)
         return await self.claim(await self.worker(), count)
 
     async def together(self, *queries: Query[Any], on: Connection | None = None) -> list[Any]:
-        """Run queries in one transaction, or in the one that is open. Answers each one's rows."""
+        """Run queries in one transaction, or in the open one; return the rows of each."""
         connection = on or self.engine
         if connection.info.transaction_status:
             return [await self.run(query, connection) for query in queries]
@@ -194,7 +194,7 @@ class Stage:
     async def give_back(
         self, batch: Batch, given: Sequence[int] | None = None, on: Connection | None = None
     ) -> list[str]:
-        """Hand jobs of a batch back, as the engine does. Answers the queues that have news."""
+        """Return jobs of a batch to the queue, as the engine does; return the queues with queued jobs."""
         which = batch.jobs if given is None else given
         _, [moved], _ = await self.together(
             claims.lock_exclusive(batch.worker, [batch.id]),
@@ -208,7 +208,7 @@ class Stage:
     async def finish(
         self, batch: Batch, state: str, given: Sequence[int] | None = None
     ) -> list[int]:
-        """End jobs of a batch badly, as the engine does. Answers those accepted."""
+        """Finish jobs of a batch without success, as the engine does; return those accepted."""
         which = batch.jobs if given is None else given
         many = len(which)
         query = jobs.finish(
@@ -230,7 +230,7 @@ class Stage:
         delay: float = 60.0,
         on: Connection | None = None,
     ) -> MoveResult:
-        """Have jobs of a batch fail with attempts left, as the engine does. Answers those accepted."""
+        """Fail jobs of a batch with attempts left, as the engine does; return those accepted."""
         which = batch.jobs if given is None else given
         many = len(which)
         query = jobs.retry(
@@ -249,7 +249,7 @@ class Stage:
     async def complete(
         self, batch: Batch, given: Sequence[int] | None = None, on: Connection | None = None
     ) -> list[int]:
-        """Complete jobs of a batch. Answers those refused."""
+        """Complete jobs of a batch; return those refused."""
         which = batch.jobs if given is None else given
         return await self.complete_all(batch.worker, [batch.id] * len(which), which, on)
 
@@ -260,7 +260,7 @@ class Stage:
         given: Sequence[int],
         on: Connection | None = None,
     ) -> list[int]:
-        """Complete jobs, each under its claim."""
+        """Complete jobs, each under its claim; return those refused."""
         many = len(given)
         [moved] = await self.run(
             jobs.complete(worker, claims, given, [None] * many, [0.25] * many, [True] * many),
@@ -268,10 +268,10 @@ class Stage:
         )
         return moved.jobs
 
-    # Where things are
+    # Places of jobs
 
     async def place(self, job: int) -> str:
-        """Where a job is, by the view."""
+        """Return the state of a job, from the view `job_state`."""
         state: str = await self.one("select state from rota.job_state where job = %s", job)
         return state
 
@@ -280,7 +280,7 @@ class Stage:
         return found[0] if found else []
 
     async def everything(self, on: Connection | None = None) -> list[Any]:
-        """All that statements can change, to see that one changed nothing."""
+        """Return all rows that statements can change, to show that a statement changed none."""
         return [
             await self.sql(f"select each::text from rota.{table} as each order by 1", on=on)
             for table in (
@@ -305,7 +305,7 @@ class Stage:
         ]
 
     async def check(self) -> None:
-        """Every job is in one place, and claims are in shape."""
+        """Check that every job is in one place, and that the arrays of claims agree."""
         assert await self.sql(MISSHAPEN) == []
         lost = {
             job: places
@@ -318,12 +318,12 @@ class Stage:
     # Two sessions that meet
 
     async def waits(self, waiting: Connection, holding: Connection, within: float = 60) -> None:
-        """Return when the server says that one session waits for a lock the other one holds."""
+        """Return when the server reports that one session waits for a lock of the other."""
         waiter, holder = waiting.info.backend_pid, holding.info.backend_pid
         async with asyncio.timeout(within):
             while True:
                 if getattr(waiting, "pooled", False):
-                    # Who that is on the server, the pooler does not say.
+                    # A pooler does not disclose the server's session, so any blocked session counts.
                     blocked = await self.one(SOMEBODY_WAITS)
                 else:
                     blocked = holder in await self.one("select pg_blocking_pids(%s)", waiter)
@@ -332,7 +332,7 @@ class Stage:
                 await asyncio.sleep(0.002)
 
     def meanwhile(self, doing: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Let something go on beside the test; it ends with the test, whatever happens."""
+        """Run a coroutine beside the test; it is cancelled at the end of the test."""
         task = asyncio.create_task(doing)
         self._beside.append(task)
         return task

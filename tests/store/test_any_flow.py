@@ -1,4 +1,4 @@
-"""Any graph, any ends, any order: what comes of it is what the rules say."""
+"""Any graph, with any outcomes in any order, has the result that the rules define."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ ENDS = ["succeeded"] * 6 + ["failed", "skipped", "expired", "again"]
 
 @dataclass
 class Story:
-    """A graph, and what is to happen in it."""
+    """Graph, and the events to happen in it."""
 
     parents: dict[str, list[str]]
     rules: dict[str, str]
     ends: dict[str, str]
     cancels: list[tuple[int, str]]
-    """After so many ends, cancel this job; "run": all of it."""
+    """Pairs of a number and a job: cancel the job, or "run" for all, after this many jobs have ended."""
     seed: int
     ran: list[str] = field(default_factory=list)
 
@@ -71,7 +71,7 @@ def stories(draw: some.DrawFn, most: int = 60) -> Story:
 
 
 class Telling:
-    """Plays a story with several sessions, and notes what it sees."""
+    """Execution of a story by several sessions, with a record of their observations."""
 
     def __init__(self, stage: Stage, story: Story, run: Laid, sessions: list[Connection]) -> None:
         self.stage, self.story, self.run, self.sessions = stage, story, run, sessions
@@ -95,7 +95,7 @@ class Telling:
             if not batch.jobs:
                 await flows.settle(self.stage, on)
                 await self.stage.run(timers.wake(100), on)
-                # Somebody else may be about to commit what makes more.
+                # Another session may be about to commit more queued jobs.
                 idle = 0 if await self._is_open() else idle + 1
                 await asyncio.sleep(0.001)
                 continue
@@ -138,7 +138,7 @@ class Telling:
                         else:
                             await end(self.stage, batch, state, which, on=on)
                         if self.chance.random() < 0.3:
-                            await asyncio.sleep(0.002)  # the window, held open
+                            await asyncio.sleep(0.002)  # keep the transaction open
                     break
                 except OperationalError as error:
                     if pg_errors.sqlstate(error) == "40P01" or not pg_errors.is_transient(error):
@@ -160,7 +160,7 @@ class Telling:
                 self.wished.add(name)
 
     async def compare(self, kept: dict[str, str]) -> dict[str, str]:
-        """Every outcome against the rules; `kept` ended in an earlier time and did not run now."""
+        """Compare every outcome with the rules; `kept` ended in an earlier round and did not run now."""
         story, found = self.story, await in_words(self.stage, self.run)
         assert found.keys() == story.parents.keys(), "each has ended"
         for name, waits_for in story.parents.items():
@@ -204,7 +204,7 @@ async def tell(stage: Stage, story: Story, sessions: list[Connection]) -> None:
         assert answer is not None
         await stage.check()
         kept = {name: state for name, state in found.items() if name not in again}
-        # It goes better each time, and well the last time.
+        # More jobs succeed in each round, and all of them in the last.
         for name in again:
             if time >= 1 or telling.chance.random() < 0.6:
                 story.ends[name] = "skipped" if story.ends[name] == "skipped" else "succeeded"
@@ -229,7 +229,7 @@ async def fork(
 
 
 EXAMPLES = 120 if os.environ.get("ROTA_TEST_LONG") == "1" else 12
-"""How many graphs are tried."""
+"""Number of generated graphs."""
 
 
 @pytest.mark.slow

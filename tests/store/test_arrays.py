@@ -1,4 +1,4 @@
-"""Array literals say to PostgreSQL exactly what was meant."""
+"""PostgreSQL reads array literals as the values they were made from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from psycopg import Connection
 from rota.store.array_literals import int_array, microsecond_array, text_array
 
 Text = some.text(some.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
-# One connection for all examples is the point: what is sent leaves nothing behind.
+# All examples share one connection on purpose: a value must leave no state behind.
 relaxed = settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

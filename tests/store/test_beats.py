@@ -1,4 +1,4 @@
-"""What a beat costs the table of workers: no more than the row itself."""
+"""Cost of a heartbeat in the table of workers: one row update."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .stage import Stage
 
 
 async def test_a_beat_is_an_update_in_place(own_stage: Stage) -> None:
-    """Nothing that changes is indexed, and there is room on the page: no index grows with it."""
+    """No changing column is indexed, and the page has room, so no index grows."""
     stage = own_stage
     many = [f"task{number}" for number in range(100)]
     found: list[tuple[int, int]] = []
@@ -20,7 +20,7 @@ async def test_a_beat_is_an_update_in_place(own_stage: Stage) -> None:
         await stage.run(workers.mark_draining(worker))
         after = await _updates(stage)
         found.append((after[0] - before[0], after[1] - before[1]))
-        # Whoever holds a snapshot meanwhile, such as autovacuum, keeps room from being made, and costs one.
+        # Another snapshot, such as autovacuum's, keeps old row versions alive and costs one HOT update.
         if found[-1] == (301, 301):
             size = await stage.one("select pg_relation_size('rota.workers')")
             assert size <= 2 * 8192 * len(found)

@@ -1,4 +1,4 @@
-"""Beginning anew: a run that restarts, with nothing of what it came to, and one forked from a step."""
+"""Restart of a run without its journal, and a fork from a step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .losses import NOTHING, bury, die, put_in_ready, reap, suspect
 from .past import Past
 from .stage import Batch, Stage
 
-# The same run, from its beginning
+# Restart of the same run
 
 
 async def test_it_begins_with_other_arguments_and_nothing_of_what_it_came_to(stage: Stage) -> None:
@@ -121,7 +121,7 @@ async def test_the_next_life_waits_for_the_next_signal(stage: Stage) -> None:
 
 
 async def test_a_job_of_a_flow_leaves_the_run_its_signals(stage: Stage) -> None:
-    """Others of the run may have yet to wait for them."""
+    """Other jobs of the run may still wait for them."""
     laid = await flows.start(stage, {"a": [], "b": []})
     await say(stage, laid.run)
     batch = await flows.claim_only(stage, await stage.worker(), "a")
@@ -198,11 +198,11 @@ async def test_beginning_anew_twice_because_the_answer_was_lost_is_beginning_onc
     assert await stage.sql("select name from rota.steps") == ["a"]
 
 
-# A run of its own, from a step on
+# Fork from a step
 
 
 async def lived(stage: Stage) -> int:
-    """A run that has come to a value, three steps, a sleep and a wait, and is over."""
+    """Complete a run that has a value, steps, a sleep and waits in its journal."""
     batch = await stage.held(1)
     run = batch.jobs[0]
     await say(stage, run, "go", '"yes"')

@@ -1,7 +1,7 @@
-"""Cancelling: found wherever the job is, and whatever it is on its way to.
+"""Cancelling finds a job in any place, and during any move.
 
-The wish is written first, then the job is looked for place by place (finding 6). The two-session tests
-stop in the middle of the other move and go on once the server says that one waits for the other.
+The cancel request is written first, then each place is searched (finding 6). The two-session tests stop
+in the middle of the other move, and continue once the server reports that one session waits.
 """
 
 from __future__ import annotations
@@ -102,11 +102,11 @@ async def test_a_job_that_succeeds_although_it_was_to_be_cancelled_leaves_no_wis
     assert await stage.sql("select job from rota.cancels") == []
 
 
-# Meeting the other moves
+# Meeting other moves
 
 
 Move = Callable[[Stage], Awaitable[tuple[int, Callable[[], Awaitable[object]]]]]
-"""Prepares a job; answers it, and a move of it on the engine's connection."""
+"""Prepares a job; returns it, and a move of it on the engine's connection."""
 
 
 async def _claiming(stage: Stage) -> tuple[int, Callable[[], Awaitable[object]]]:

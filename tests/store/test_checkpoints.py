@@ -1,4 +1,4 @@
-"""How far a job has come, by its own account: kept under its fence, given to whoever tries it next."""
+"""Checkpoints of jobs: stored under the fence, and given to the next attempt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .stage import Batch, Connection, Stage
 
 
 async def keep(stage: Stage, batch: Batch, state: str, on: Connection | None = None) -> list[int]:
-    """As the engine does, in a claim of the job's own."""
+    """Store a checkpoint as the engine does, in a claim of the job's own."""
     [job] = batch.jobs
     _, kept = await stage.together(
         claims.lock_shared(batch.worker, batch.id, job),
@@ -89,7 +89,7 @@ async def test_who_has_lost_the_job_keeps_nothing(stage: Stage) -> None:
 
 
 async def test_one_that_meets_the_reaper_is_refused_or_comes_first(stage: Stage) -> None:
-    """Never does the old holder write over what the next one was given."""
+    """The former holder never overwrites the checkpoint that the next holder was given."""
     batch = await stage.held(1)
     await bury(stage, batch.worker)
     reaping, keeping = await stage.connect(engine=True), await stage.connect(engine=True)

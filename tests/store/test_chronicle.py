@@ -1,5 +1,5 @@
-"""What became of a run: told as the view of all jobs tells it, in the order in which it happened, without
-reading the jobs of others."""
+"""History of a run: states as in the view `job_state`, in order of time, without reading other runs'
+jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GRAPH = {
 
 
 async def everywhere(stage: Stage) -> flows.Laid:
-    """A run whose jobs are in every place a job can be in."""
+    """Start a flow and move its jobs to every place a job can be in."""
     laid = await flows.start(stage, GRAPH)
     worker = await stage.worker()
     await flows.run_one(stage, worker, "good")
@@ -163,7 +163,7 @@ async def test_jobs_of_others_are_not_read(own_stage: Stage) -> None:
         deeds,
     )
     for query in queries:
-        # As pages ask, not as the engine does, whose connections read no whole tables.
+        # On an ordinary connection, as pages use it; the engine's connections do not scan tables.
         read = await read_by(stage, query, await stage.connect())
         assert sum(read.values()) < 300, (query.statement, read)
     await stage.sql(EMPTY)

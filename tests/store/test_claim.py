@@ -1,4 +1,4 @@
-"""Claiming: ready → claims. By priority, then age; what one session takes no other gets."""
+"""Claim: queued → claims. By priority, then age; no job is claimed by two sessions."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ async def test_a_claim_that_is_rolled_back_leaves_its_jobs_to_others(stage: Stag
 
 
 async def test_no_two_of_many_sessions_get_the_same_job(stage: Stage) -> None:
-    """The window is widened: each session holds its claim open for a moment before it commits."""
+    """Each session keeps its transaction open for a moment before it commits, to widen the race."""
     ids = await stage.start_several(120)
     sessions = [await stage.connect(engine=True) for _ in range(6)]
     taken: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""Completing: claims → outcomes. Accepted only from whoever holds the job, and only once."""
+"""Completion: claims → outcomes. Accepted only from the job's holder, and only once."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_completing_some_leaves_the_rest_side_by_side(stage: Stage) -> Non
 
 
 async def test_a_job_counts_only_under_its_own_claim(stage: Stage) -> None:
-    """Both claims are the worker's and both are named, but each for the other's job."""
+    """Both claims belong to the worker and both are named, but each for the other claim's job."""
     await stage.start_several(2)
     worker = await stage.worker()
     first, second = await stage.claim(worker, 1), await stage.claim(worker, 1)
@@ -132,7 +132,7 @@ async def test_completing_twice_is_refused_and_the_first_outcome_stands(stage: S
 
 
 async def test_what_was_recorded_under_a_claim_can_be_asked_afterwards(stage: Stage) -> None:
-    """A completion whose answer was lost is sent again; refused then means accepted already."""
+    """A completion with a lost answer is sent again; a refusal then means that it was accepted before."""
     batch = await stage.held(3)
     done, failed, open_ = batch.jobs
     await stage.run(complete(batch, [done]))
@@ -149,7 +149,7 @@ async def test_what_was_recorded_under_a_claim_can_be_asked_afterwards(stage: St
 async def test_the_old_holder_of_a_job_handed_back_is_refused_and_the_new_one_is_not(
     stage: Stage,
 ) -> None:
-    """Finding 2: a claim that only counts down would do the opposite."""
+    """Finding 2: a claim that only counts its open jobs would do the opposite."""
     batch = await stage.held(2)
     moved, kept = batch.jobs
     await stage.give_back(batch, [moved])
@@ -167,7 +167,7 @@ async def test_the_old_holder_of_a_job_handed_back_is_refused_and_the_new_one_is
 async def test_a_completion_that_waited_for_a_hand_back_sees_the_claim_as_it_is_then(
     stage: Stage,
 ) -> None:
-    """Findings 1 and 3: its snapshot is older than the lock it waited for."""
+    """Findings 1 and 3: the completion's snapshot is older than the lock it waited for."""
     batch = await stage.held(3)
     moved, kept, left = batch.jobs
     other = await stage.connect(engine=True)
@@ -197,7 +197,7 @@ async def test_a_claim_emptied_while_a_completion_waited_is_gone_for_it(stage: S
 
 
 async def test_two_completions_of_one_claim_that_meet_both_count(stage: Stage) -> None:
-    """Finding 3: what is left of the claim is decided from the row as it was locked."""
+    """Finding 3: the remaining jobs of the claim are computed from the locked row."""
     batch = await stage.held(4)
     other = await stage.connect(engine=True)
 
@@ -214,7 +214,7 @@ async def test_two_completions_of_one_claim_that_meet_both_count(stage: Stage) -
 async def test_a_hand_back_that_waited_for_a_completion_puts_nothing_finished_back(
     stage: Stage,
 ) -> None:
-    """Finding 1: 2,337 of 10,356 jobs put back were already done when `outcomes` was asked instead."""
+    """Finding 1: 2,337 of 10,356 returned jobs were already done when `outcomes` was read instead."""
     batch = await stage.held(4)
     other = await stage.connect(engine=True)
 
@@ -245,8 +245,8 @@ async def test_completions_naming_the_same_claims_in_any_order_do_not_deadlock(
         up = stage.meanwhile(refused(stage, both(one, two, 0)))
         await stage.waits(stage.engine, holder)
         down = stage.meanwhile(refused(stage, both(two, one, 1), other))
-        await stage.waits(other, stage.engine)  # the next in the queue for the lower claim
-        # The lower claim first, whoever asks: neither of the two holds the higher one yet.
+        await stage.waits(other, stage.engine)  # next in line for the lower claim
+        # The lower claim is always locked first, so neither statement holds the higher one yet.
         [free] = await stage.sql(
             "select id from rota.claims where id = %s for update nowait", two.id
         )

@@ -1,4 +1,4 @@
-"""The few connections a program has: opened when needed, used again, never lent broken."""
+"""The connections of a process: opened on demand, reused, never handed out broken."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_a_failed_query_costs_no_place(database: Database) -> None:
 
 
 async def test_a_database_that_is_not_there_is_said_at_once(rota_server: DatabaseServer) -> None:
-    """Insisting on it would only take longer to say the same."""
+    """A retry would fail with the same error, only later."""
     nowhere = Database(
         with_database(rota_server.dsn, "rota_test_nowhere"), Settings(outage_timeout=30)
     )
@@ -116,13 +116,13 @@ async def test_a_server_that_is_away_is_insisted_on_for_a_while(tmp_path: object
         await away.run_with_retry(runs.state_counts())
 
 
-# Connections that are of no more use
+# Broken connections
 
 
 async def test_a_silent_server_is_given_up_and_the_next_call_goes_through(
     store_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line that died without a word gives no error; the kernel would wait for minutes."""
+    """A silently lost connection gives no error; the kernel would wait for minutes."""
     monkeypatch.setattr("rota.store.database.ANSWER_GRACE_SECONDS", 0.2)
     with Proxy(store_dsn) as proxy:
         database = Database(proxy.dsn, Settings(statement_timeout=0.5))
@@ -150,7 +150,7 @@ async def test_a_server_that_says_nothing_from_the_start_is_given_up(store_dsn: 
 async def test_a_connection_whose_user_was_interrupted_is_closed(
     database: Database, store_dsn: str
 ) -> None:
-    """There may be an answer to somebody else's question on its way."""
+    """The answer to the interrupted statement may still arrive on it."""
     before = await pid(database)
 
     async def sleep() -> None:
@@ -170,7 +170,7 @@ async def test_a_connection_whose_user_was_interrupted_is_closed(
 
 
 async def test_when_one_finds_its_server_read_only_all_are_made_anew(database: Database) -> None:
-    """After a failover the old primary may be there still, as a standby."""
+    """After a failover the old primary may still be there, as a standby."""
     async with database.connection() as one, database.connection() as two:
         before = {one.info.backend_pid, two.info.backend_pid}
     with pytest.raises(ReadOnlySqlTransaction):

@@ -1,7 +1,7 @@
-"""Steps, signals and sleepers are read by index, and no more of them than are asked for, whatever there is.
+"""Statements on steps, signals and sleeping jobs use indexes and read no more rows than they need.
 
-A signal is one among those of all runs, and a job may sleep among a hundred thousand. What counts is what
-was read, by the server's own count, also in functions; see test_reap_plans.py.
+The tables contain the signals of all runs and a hundred thousand sleeping jobs. The server's own counters
+are checked, which include reads in functions; see test_reap_plans.py.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ select relname, seq_tup_read, coalesce(idx_tup_fetch, 0)
 
 
 async def read_by(stage: Stage, query: Query[Any], on: Connection) -> dict[str, int]:
-    """Rows read of each table, by scans and by indexes. What it changed is undone."""
+    """Return the rows read of each table, by scans and by indexes. Changes are rolled back."""
     async with on.transaction(force_rollback=True):
         before = {table: a + b for table, a, b in await stage.sql(READ, list(LARGE), on=on)}
         await stage.run(query, on)
@@ -61,7 +61,7 @@ async def read_by(stage: Stage, query: Query[Any], on: Connection) -> dict[str, 
 async def crowd(
     own_stage: Stage, request: pytest.FixtureRequest
 ) -> AsyncIterator[tuple[Stage, Connection]]:
-    """A stage where sessions have worked while there was next to nothing, and now there is much."""
+    """Stage with connections used while the tables were nearly empty; the tables are large now."""
     stage = own_stage
     rows: int = request.node.callspec.params["rows"]
     for table in (*TABLES, *LARGE[4:]):
@@ -80,7 +80,7 @@ async def crowd(
 
 
 async def held(stage: Stage) -> tuple[int, list[ClaimedJob]]:
-    """Jobs that have come to a few things each, in one claim."""
+    """Claim a batch of jobs, with a few journal entries each."""
     worker = await stage.worker()
     started = await stage.start_several(BATCH)
     batch = await stage.claim(worker, BATCH, floor=started[0])
@@ -98,8 +98,7 @@ async def held(stage: Stage) -> tuple[int, list[ClaimedJob]]:
 
 
 async def excess(stage: Stage, ordinary: Connection) -> dict[tuple[str, str], int]:
-    """Run each statement often enough for its plan to be kept. Answers which read too much of which
-    table."""
+    """Run each statement often enough for its plan to be cached; return those that read too many rows."""
     worker, members = await held(stage)
     ids = [each.job for each in members]
     wrong: dict[tuple[str, str], int] = {}
@@ -121,7 +120,7 @@ async def excess(stage: Stage, ordinary: Connection) -> dict[tuple[str, str], in
         ),
         "log": steps.write_logs([(each, 0.0, "so") for each in members]),
     }
-    # One at a time, as users and a step's own transaction do.
+    # Single rows, as users and a step's own transaction send them.
     first = members[0]
     await stage.sql(
         "insert into rota.sleeping (job, wake_at, priority, queue, task, signals)"
@@ -144,7 +143,7 @@ async def excess(stage: Stage, ordinary: Connection) -> dict[tuple[str, str], in
         for scan in await explain(stage, query):
             if scan.kind == "Seq Scan":
                 wrong[name, scan.table] = -1
-    # The engine's plans are generic from the start, others become so.
+    # The engine's plans are generic from the start; those of ordinary connections become so.
     for statements, on, most, often in (
         (many, stage.engine, 4 * BATCH, 1),
         (few, ordinary, 20, 7),

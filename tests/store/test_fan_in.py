@@ -1,4 +1,4 @@
-"""The fan-in race with its window held open: parents that end together strand nobody."""
+"""The fan-in race, with commits delayed: predecessors that end together always release their successor."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NO_LOCK = (
     "for update offset 0",
     "offset 0",
 )
-"""The counter without the lock: which of two last parents reads which value is anybody's guess."""
+"""The counter without the row lock: two last predecessors may both read an old value."""
 
 ASKS_THE_PARENTS = """
 create or replace function rota.release_successors(
@@ -55,11 +55,11 @@ begin
     select job, 'succeeded', 1 from through where rule is null;
 end $$
 """
-"""No counter at all: are all the parents done, by what this transaction can see?"""
+"""No counter: checks if all predecessors are done, as far as this transaction's snapshot shows."""
 
 
 async def mutate(stage: Stage, mutant: str) -> None:
-    """Put a version of `pass_on` in place that is wrong on purpose."""
+    """Replace `release_successors` by a version that is wrong on purpose."""
     match mutant:
         case "without the lock":
             text = await stage.one("select pg_get_functiondef('rota.release_successors'::regproc)")
@@ -70,7 +70,8 @@ async def mutate(stage: Stage, mutant: str) -> None:
 
 
 async def race(stage: Stage, many: int) -> list[Batch]:
-    """Runs whose eight parents end in eight sessions at the same time. Answers who got which child."""
+    """End the eight predecessors of each run in eight sessions at once; return the claims of the
+    successors."""
     parents = [f"p{number}" for number in range(WIDTH)]
     graph = {**dict.fromkeys(parents, ()), "child": parents}
     await stage.run(store.start([flows.run_of(graph) for _ in range(many)], notify=False))
@@ -80,7 +81,7 @@ async def race(stage: Stage, many: int) -> list[Batch]:
 
     async def session(batch: Batch, on: Connection) -> list[Batch]:
         found = []
-        # Two runs at a time: sessions meet at both rows.
+        # Two runs at a time, so that sessions meet at both rows.
         for at in range(0, many, 2):
             await together.wait()
             await end(stage, batch, given=batch.jobs[at : at + 2], on=on)
@@ -115,7 +116,7 @@ async def test_parents_that_end_together_strand_nobody_and_start_each_child_once
 
 @pytest.mark.parametrize("mutant", ["without the lock", "asks the parents"])
 async def test_the_race_is_one_that_a_wrong_pass_on_loses(rota_dsn: str, mutant: str) -> None:
-    """So that the test above is known to see it."""
+    """Shows that the test above detects the race."""
     stage, many = Stage(rota_dsn), 30
     await stage.open()
     try:

@@ -1,4 +1,4 @@
-"""Every statement that takes a fence refuses a wrong one: nothing is written, and the caller is told.
+"""Every statement that takes a fence refuses a wrong one: it writes nothing and reports the refusal.
 
 A worker that was presumed dead can change nothing, because each write names its claim (promise 3).
 """
@@ -23,11 +23,11 @@ from .durably import sleep, step
 from .stage import Batch, Stage
 
 Make = Callable[[int, int, list[int]], Query[Any]]
-"""A statement, from a worker, a claim and jobs."""
+"""Builds a statement from a worker, a claim and jobs."""
 
 
 def held(claim: int, given: list[int]) -> list[ClaimedJob]:
-    """Jobs as somebody has them who was given this claim."""
+    """Return jobs as the holder of this claim has them."""
     return [
         ClaimedJob(claim, job, 1, 0, 1, job, "work", "default", "{}", None, None, None, None)
         for job in given
@@ -87,11 +87,11 @@ READS = {"job/recorded"}
 """Statements that name claims and change nothing."""
 
 OTHERS = {"claim/assert_held", "claim/reap", "flow/start", "step/write_progress"}
-"""Statements that name a claim and have tests of their own: they raise, take away, start, or tell."""
+"""Statements that name a claim and have their own tests: they raise, take back, start, or notify."""
 
 
 def refused(statement: str, answer: list[Any], given: list[int]) -> bool:
-    """Whether this is how the statement says no."""
+    """True if this answer is the statement's refusal."""
     match statement:
         case "job/complete":
             return sorted(answer[0].jobs) == sorted(given)
@@ -170,7 +170,7 @@ async def test_a_job_in_somebody_elses_claim_is_refused(stage: Stage, statement:
 
 @pytest.mark.parametrize("statement", FENCED)
 async def test_the_right_fence_is_accepted(stage: Stage, statement: str) -> None:
-    """Lest the others pass because nothing is ever accepted."""
+    """Otherwise the refusal tests would also pass if every statement were always refused."""
     batch = await stage.held(2)
     before = await stage.everything()
 

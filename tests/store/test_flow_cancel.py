@@ -1,4 +1,5 @@
-"""Cancelling runs of many jobs: what has not begun never does, what runs is told, nobody is stranded."""
+"""Cancelling runs of many jobs: waiting jobs never start, running ones get a request, no job is left
+over."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from . import flows
 from .flows import DIAMOND, cancel, claim_only, end, is_free, outcomes, run_one, start
 from .stage import Stage
 
-# Wherever its jobs are
+# Jobs in any place
 
 
 async def test_a_run_nobody_has_begun_is_over_at_once(stage: Stage) -> None:
@@ -143,7 +144,8 @@ async def test_cancelling_a_run_that_is_over_changes_nothing(stage: Stage) -> No
 
 
 async def test_cancelling_a_job_cancels_all_that_it_has_called(stage: Stage) -> None:
-    """Two levels deep, tasks and flows: what waits goes at once, what runs is asked."""
+    """Calls are nested two levels deep, tasks and flows: waiting jobs end at once, running ones are
+    requested to."""
     job, worker = await stage.start(), await stage.worker()
     held = await stage.claim(worker)
     started = await flows.call(stage, held, 2, [flows.run_of({"x": [], "y": ["x"]}, part_of=1)])
@@ -271,7 +273,7 @@ async def test_a_job_that_is_just_let_go_is_found_by_its_cancel(stage: Stage) ->
     assert await outcomes(stage, run) == {"a": "succeeded", "b": "cancelled", "run": "cancelled"}
 
 
-# The second look at a job stops here until somebody lets it go on.
+# The second write to rota.cancels for a job blocks until the advisory lock is released.
 STOP_AT_THE_SECOND_LOOK = [
     "create sequence public.looks",
     """
@@ -289,8 +291,8 @@ STOP_AT_THE_SECOND_LOOK = [
 async def test_a_cancel_that_has_locked_what_waits_does_not_wait_for_a_claim(
     own_stage: Stage,
 ) -> None:
-    """The job slips through between two looks: woken, claimed, and failing just now. Whoever ends it waits
-    for us; if we waited for it, both would for ever."""
+    """Between two searches the job is woken, claimed, and about to fail. The session that ends it waits
+    for the cancel, so a cancel that waited for its claim would deadlock."""
     stage = own_stage
     run, worker = await start(stage, {"a": [], "b": ["a"]}), await stage.worker()
     await stage.retry(await claim_only(stage, worker, "a"), delay=0.0)
@@ -376,7 +378,7 @@ async def test_calls_that_are_being_started_are_cancelled_with_their_job(stage: 
 
 
 async def test_a_cancel_while_a_run_is_retried_cancels_it_or_comes_too_early(stage: Stage) -> None:
-    """Never: nothing is known of such a run, or a wish that stays behind."""
+    """The cancel must neither report an unknown run nor leave a request behind."""
     run, worker = await start(stage, {"a": [], "b": ["a"]}), await stage.worker()
     await run_one(stage, worker, "a", "failed")
     canceller = await stage.connect()

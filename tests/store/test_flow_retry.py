@@ -1,4 +1,4 @@
-"""Trying runs again, forking them, and what comes of any graph whatever happens in it."""
+"""Retry and fork of runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import flows
 from .flows import DIAMOND, claim_only, end, outcomes, retry, run_one, start
 from .stage import Stage
 
-# Trying again
+# Retry
 
 
 async def test_what_failed_and_what_came_of_it_runs_again_and_the_rest_keeps_its_result(
@@ -107,7 +107,7 @@ async def test_a_cancelled_run_can_be_tried_again_and_is_no_longer_cancelled(sta
 async def test_a_wish_that_came_too_late_the_last_time_does_not_count_the_next(
     stage: Stage,
 ) -> None:
-    """The job succeeded although it was to be cancelled, and nobody has forgotten the wish yet."""
+    """The job succeeded in spite of a cancel request, and the request is not deleted yet."""
     run = await start(stage, {"a": [], "b": ["a"]}, {"b": "all_done"})
     worker = await stage.worker()
     await run_one(stage, worker, "a", "failed")
@@ -122,7 +122,7 @@ async def test_a_wish_that_came_too_late_the_last_time_does_not_count_the_next(
 
 
 async def test_a_run_is_not_tried_again_while_one_of_its_jobs_still_runs(stage: Stage) -> None:
-    """Nothing of it starts before what it waits for has ended."""
+    """No job starts before its predecessors have ended."""
     run, worker = await start(stage, {"a": [], "b": ["a"]}), await stage.worker()
     batch = await claim_only(stage, worker, "a")
     await stage.run(runs.cancel(run.run), stage.watch)
@@ -157,7 +157,7 @@ async def test_a_job_of_a_run_is_not_tried_again_by_itself(stage: Stage) -> None
 async def test_a_flow_among_a_jobs_calls_is_not_tried_again_while_the_others_are_open(
     stage: Stage,
 ) -> None:
-    """Else the calls as a whole would count it twice."""
+    """Otherwise the run of the calls would count this flow twice."""
     await stage.start()
     worker = await stage.worker()
     held = await stage.claim(worker)
@@ -207,7 +207,7 @@ async def test_of_two_who_try_again_at_once_one_does(stage: Stage) -> None:
     assert await stage.one("select count(*) from rota.attempts") == 2
 
 
-# Forking
+# Fork
 
 
 async def test_a_fork_runs_a_task_and_all_behind_it_anew_and_copies_the_rest(stage: Stage) -> None:

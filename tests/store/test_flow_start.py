@@ -1,4 +1,5 @@
-"""Starting runs of many jobs: all of a run or nothing, and a job's calls only while it is held."""
+"""Starting runs of many jobs: a run is started whole or not at all, and calls only while the job is
+held."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ async def start_all(
     return await stage.run(store.start(given, notify=False), on)
 
 
-# Where they go
+# Places
 
 
 async def test_jobs_that_wait_for_nobody_are_ready_and_the_others_wait(stage: Stage) -> None:
@@ -54,7 +55,7 @@ async def test_jobs_that_wait_for_nobody_are_ready_and_the_others_wait(stage: St
 
 
 async def test_ids_rise_from_the_run_to_those_who_wait(stage: Stage) -> None:
-    """Locks are taken in the order of ids, and ready jobs queue under theirs."""
+    """Locks are acquired in the order of ids, and queued jobs use their id as position."""
     first, second = await start(stage, DIAMOND), await start(stage, DIAMOND)
 
     ids = [first.run, *first.jobs.values(), second.run, *second.jobs.values()]
@@ -111,7 +112,7 @@ async def test_an_expiry_goes_for_all_jobs_of_a_run(stage: Stage) -> None:
 
 
 async def test_inputs_name_jobs_of_the_same_run(stage: Stage) -> None:
-    """The second of two runs in one statement: numbers are counted from its own first job."""
+    """In the second of two runs in one statement, numbers count from that run's own first job."""
     given = run_of({"a": [], "b": ["a"]})
     given = msgspec.structs.replace(
         given, jobs=msgspec.structs.replace(given.jobs, input_jobs='NULL,"{\\"x\\":1}"')
@@ -254,7 +255,7 @@ async def test_who_holds_only_other_jobs_of_the_claim_starts_nothing(stage: Stag
 
 
 async def test_a_start_of_calls_keeps_the_claim_until_it_is_through(stage: Stage) -> None:
-    """Nobody takes the job away in between; who tries waits, and finds the calls."""
+    """Until then the job cannot be taken back: such a session waits, and then finds the calls."""
     held = await stage.held(1)
     other = await stage.connect(engine=True)
 

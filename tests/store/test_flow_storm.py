@@ -1,4 +1,4 @@
-"""Ends, cancels and retries of flows, all at once: no deadlock, nobody stranded, everything consistent."""
+"""Ends, cancels and retries of flows at once: no deadlock, no stranded job, a consistent state."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ SHAPES: list[tuple[dict[str, list[str]], dict[str, str]]] = [
 
 
 class Storm:
-    """Sessions that start, work, cancel and retry as they like, for a while."""
+    """Sessions that start, run, cancel and retry flows at random for a while."""
 
     def __init__(self, stage: Stage, seed: int) -> None:
         self.stage = stage
         self.chance = random.Random(seed)
         self.laid: list[Laid] = []
-        self.early: list[int] = []  # jobs that began before a parent had ended
+        self.early: list[int] = []  # jobs that began before a predecessor had ended
         self.moves = 0
 
     async def session(self, on: Connection, until: float) -> None:
@@ -64,7 +64,7 @@ class Storm:
                 await self.stage.run(timers.wake(100), on)
 
     async def work(self, worker: int, on: Connection, *, kindly: bool = False) -> int:
-        """Claim a few jobs and let them end in several ways, as the engine records it."""
+        """Claim a few jobs and finish them in several ways, as the engine records it."""
         stage, chance = self.stage, self.chance
         batch = await flows.claim(stage, worker, chance.randint(1, 6), on=on)
         if not batch.jobs:

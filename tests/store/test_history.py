@@ -1,4 +1,5 @@
-"""What became of jobs over time: every stretch, each count once; what nobody saw is not nothing."""
+"""Statistics over time: every interval has a row, each count counts once, and a missing sample is not
+zero."""
 
 from __future__ import annotations
 
@@ -122,7 +123,7 @@ async def test_for_how_long_there_are_counts(stage: Stage) -> None:
     assert 180 <= age <= 241
 
 
-# How deep it was
+# Depth
 
 
 async def deep(stage: Stage, step: float, many: int) -> list[int | None]:
@@ -147,7 +148,7 @@ async def test_what_is_empty_stays_empty_until_something_comes(stage: Stage) -> 
 
 @pytest.mark.parametrize("first", [4, 9])
 async def test_minutes_in_which_nobody_looked_are_not_known(stage: Stage, first: int) -> None:
-    """Also where the last look was before all that is shown."""
+    """Also if the last sample is older than all intervals shown."""
     await sample(stage, first, 6)
     await sample(stage, 1, 2)
     await sample(stage, 0, 0)
@@ -180,7 +181,7 @@ async def test_a_queue_has_its_past(stage: Stage) -> None:
     [past] = await stage.run(metrics.queue_history(["a"], 60.0, 4))
 
     assert past == QueueHistoryRow("a", [0, 4, 0, 3], [0, 3, 0, 1], [0, 10, 7, 0])
-    # 10 came though none was taken; of 4 that were taken 3 had been there; 7 went nowhere; 3 came and went.
+    # Arrived = growth of the depth + claims, at least 0: 10 - 0 + 0, 7 - 10 + 4, 0 - 7 + 0, 2 - 0 + 3.
     assert past.arrived(queued_now=2) == [10, 1, 0, 5]
 
 
@@ -217,7 +218,7 @@ async def test_what_no_worker_would_take_is_found_however_many_wait_behind_it(st
 
 
 async def finish(stage: Stage, run: int, state: str, seconds: float) -> None:
-    """Say that a run is over, straight: how it came to that is tested elsewhere."""
+    """Insert the outcome of a run directly."""
     await stage.sql("delete from rota.waiting where job = %s", run)
     await stage.sql(
         "insert into rota.outcomes (job, state, attempt, at) select id, %s, 1,"

@@ -40,6 +40,6 @@ async def test_beat_leaves_out_an_instance_whose_worker_died_since(stage: Stage)
     await bury(stage, worker)
     assert (await report(stage, one, pid=1)).keys() == {one}
 
-    # A report after that: another process has the same pid.
+    # Another process may have the same pid, so a new report counts again.
     await report(stage, other, pid=2)
     assert (await report(stage, one, pid=1)).keys() == {one, other}

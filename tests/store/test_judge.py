@@ -1,4 +1,4 @@
-"""Ending jobs that were lost and are not to be tried again: what is recorded, and who may."""
+"""Finishing lost jobs that are not retried: the recorded outcome, and the required claim."""
 
 from __future__ import annotations
 

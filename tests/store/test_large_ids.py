@@ -1,6 +1,6 @@
-"""Ids beyond what 32 bits and beyond what a JavaScript number can hold, through every move.
+"""Ids above 32 bits, and above the integers of a JavaScript number, through every move.
 
-graphile/worker#617 and pgqueuer#671 fell over at 2,147,483,648, one of them only at shutdown.
+graphile/worker#617 and pgqueuer#671 failed at 2,147,483,648, one of them only at shutdown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .stage import Stage
 
 @pytest.fixture(params=[2**31 + 5, 2**53 + 5], ids=["above 2^31", "above 2^53"])
 async def large(own_stage: Stage, request: pytest.FixtureRequest) -> Stage:
-    """A stage where every number is large and odd, so that rounding to a double would show."""
+    """Stage with large, odd ids, so that rounding to a double would be visible."""
     first: int = request.param
     for sequence in ("rota.ids", "rota.claims_id_seq", "rota.workers_id_seq"):
         await own_stage.sql("select setval(%s::regclass, %s)", sequence, first)

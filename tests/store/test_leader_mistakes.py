@@ -1,4 +1,4 @@
-"""Known mistakes in the statements of an election: each must be found by the test that is about it."""
+"""Known mistakes in the statements of an election: the test of each statement must detect them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_a_known_mistake_is_found(
     polls: Polls, statement: str, right: str, wrong: str, check: Check
 ) -> None:
     with mistake(statement, right, wrong):
-        # A statement that waits for a lock is refused by the server after its lock timeout.
+        # The server refuses a statement that waits for a lock after its lock timeout.
         with pytest.raises((AssertionError, TimeoutError, LockNotAvailable)):
             await check(polls)
 

@@ -1,4 +1,4 @@
-"""Elections, one step at a time: seats and leases keep each other away, and a pinned term keeps both."""
+"""Elections, one step at a time: session locks and leases exclude each other; asserted terms block both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .polls import LEASE, NAME, Polls, polls_at
 LEADER = advisory_locks.LEADER
 
 
-# Seats and leases
+# Session locks and leases
 
 
 async def test_a_seat_keeps_seats_and_leases_away(polls: Polls) -> None:
@@ -36,7 +36,7 @@ async def test_a_lease_keeps_seats_and_leases_away(polls: Polls) -> None:
     assert not await second.sees_it_vacant()
     assert await direct.sits()
     assert await direct.loses()
-    # Who cannot be elected may have the seat for a moment: that takes nothing from who leads.
+    # A candidate that cannot be elected may hold the session lock for a moment; the leader keeps its term.
     assert await first.renews(term)
 
 
@@ -64,7 +64,7 @@ async def test_without_a_seat_nobody_is_elected_to_one(polls: Polls) -> None:
     await first.wins()
     assert await second.loses()
     await first.resigns(1)
-    # The seat is still somebody else's.
+    # The first candidate still holds the session lock.
     assert await second.loses()
 
 
@@ -100,7 +100,7 @@ async def test_the_server_ends_a_session_that_has_been_silent(polls: Polls) -> N
     first, second = await polls.voter(), await polls.voter()
     await first.ask(leaders.set_idle_timeout(0.2))
     await first.wins()
-    for _ in range(4):  # who speaks is heard
+    for _ in range(4):  # an active session is not ended
         await asyncio.sleep(0.1)
         assert await first.stands(1)
     async with asyncio.timeout(60):
@@ -201,7 +201,7 @@ async def test_elections_are_remembered_but_not_for_ever(polls: Polls) -> None:
     assert await polls.sql("select cardinality(elections) from rota.leaders") == [(10,)]
 
 
-# What a transaction relies on
+# Asserted terms
 
 
 async def test_a_term_that_a_transaction_relies_on_keeps_elections_away(polls: Polls) -> None:
@@ -217,7 +217,7 @@ async def test_a_term_that_a_transaction_relies_on_keeps_elections_away(polls: P
             assert await waiting.loses()
         await waiting.rises()
         assert await waiting.loses(LEASE)
-        # What is asserted once more still holds.
+        # A second assertion in the same transaction still holds.
         await user.ask(leaders.assert_term(NAME, term))
     assert await waiting.wins() == term + 1
 
@@ -273,12 +273,14 @@ async def test_an_assertion_is_refused_when_the_term_is_over(polls: Polls) -> No
     assert not await holds(term)
 
 
-# Looking at the seat
+# Checks of the session lock
 
 
 async def put_in_its_place(polls: Polls, lock: str) -> tuple[bool | None, bool]:
-    """Whether a term is thought to stand whose seat is gone, and what looks like it is there; and whether
-    somebody else thinks that it does."""
+    """Replace the session lock of an elected candidate by another lock.
+
+    Return if the candidate's own probe, and another candidate's check, take it for the session lock.
+    """
     voter, other = await polls.voter(), await polls.voter()
     term = await voter.wins()
     assert await voter.stands(term)
@@ -328,12 +330,12 @@ async def test_somebody_elses_seat_is_not_ours(polls: Polls) -> None:
     await voter.rises()
     assert await other.sits()
     assert not await voter.stands(term)
-    # Before he has been elected: who else could tell that he will be?
+    # The other candidate is not elected yet, but its session lock already counts.
     assert not await voter.sees_it_vacant()
 
 
 async def test_the_seat_is_not_enough(polls: Polls) -> None:
-    """The term must be ours, too: somebody may have put the row right by hand."""
+    """The term must match, too: an operator may have changed the row by hand."""
     voter = await polls.voter()
     term = await voter.wins()
     assert await voter.stands(term)

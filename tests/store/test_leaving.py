@@ -1,4 +1,4 @@
-"""Other ways out of a claim: ended badly, to be tried again, handed back, released."""
+"""Other ways out of a claim: failure, retry, return to the queue, release."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rota.store import claims, jobs, runs
 
 from .stage import Stage
 
-# Ended badly
+# Failure
 
 
 @pytest.mark.parametrize("state", ["failed", "cancelled", "expired"])
@@ -49,7 +49,7 @@ async def test_finishing_fulfils_a_wish_to_cancel(stage: Stage) -> None:
 
 
 async def test_each_job_is_finished_under_its_own_claim(stage: Stage) -> None:
-    """Jobs and claims are paired: naming both claims does not let one stand in for the other."""
+    """Jobs and claims are paired: naming both claims does not accept one in place of the other."""
     await stage.start_several(2)
     worker = await stage.worker()
     one, two = await stage.claim(worker, 1), await stage.claim(worker, 1)
@@ -62,7 +62,7 @@ async def test_each_job_is_finished_under_its_own_claim(stage: Stage) -> None:
     assert moved.jobs == []
 
 
-# To be tried again
+# Retry
 
 
 async def test_a_retry_keeps_the_attempt_and_puts_the_job_to_sleep(stage: Stage) -> None:
@@ -107,7 +107,7 @@ async def test_a_retry_obeys_a_wish_to_cancel_written_before_the_hold(stage: Sta
 
 
 async def test_a_retry_that_waited_for_a_wish_to_cancel_obeys_it(stage: Stage) -> None:
-    """The hold is a statement of its own, so what follows sees what was written while it waited."""
+    """The lock is its own statement, so the next one sees the request that was written during the wait."""
     batch = await stage.held(1)
     other = await stage.connect()
 
@@ -120,7 +120,7 @@ async def test_a_retry_that_waited_for_a_wish_to_cancel_obeys_it(stage: Stage) -
     assert await stage.place(batch.jobs[0]) == "cancelled"
 
 
-# Handed back
+# Return to the queue
 
 
 async def test_a_job_handed_back_is_as_it_was(stage: Stage) -> None:
@@ -136,7 +136,7 @@ async def test_a_job_handed_back_is_as_it_was(stage: Stage) -> None:
 
 
 async def test_a_job_handed_back_keeps_its_place_in_the_queue(stage: Stage) -> None:
-    """Finding 8: with a fresh number a reaped job went behind 199,999 others."""
+    """Finding 8: with a new sequence number a reaped job was queued behind 199,999 other jobs."""
     batch = await stage.held(1)
     later = await stage.start_several(3)
     await stage.give_back(batch)
@@ -176,7 +176,7 @@ async def test_handing_back_only_what_is_unwanted_is_no_news(stage: Stage) -> No
     assert await stage.give_back(batch) == []
 
 
-# Released
+# Release
 
 
 async def test_releasing_keeps_the_arrays_side_by_side(stage: Stage) -> None:
@@ -184,7 +184,7 @@ async def test_releasing_keeps_the_arrays_side_by_side(stage: Stage) -> None:
     await stage.sql("update rota.queued set attempt = job * 2, lost = job * 3, seq = job * 5")
     batch = await stage.claim(await stage.worker())
 
-    # Where they went does not matter here: they are out of the claim.
+    # The destination does not matter here: these jobs only have to be out of the claim.
     await stage.sql(
         "insert into rota.outcomes (job, state, attempt) values (3, 'failed', 1), (6, 'failed', 1)"
     )
@@ -195,7 +195,7 @@ async def test_releasing_keeps_the_arrays_side_by_side(stage: Stage) -> None:
     ]
 
 
-# Tried again by hand
+# Retry by an operator
 
 
 @pytest.mark.parametrize("state", ["failed", "cancelled", "expired"])

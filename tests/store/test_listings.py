@@ -1,4 +1,4 @@
-"""What pages list of the fleet is what there is, in its order, and is found without looking through all."""
+"""Listings of the fleet are complete and ordered, and are found without scanning whole tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ insert into rota.audit (operator, action, subject)
 select 'ada', 'cancel run', n::text from generate_series(1, %(rows)s) as n
 """
 
-# What somebody else did, here and there among it.
+# A few entries of other operators and actions among them.
 FEW = """
 insert into rota.audit (operator, action, subject)
 select operator, action, subject
@@ -80,7 +80,7 @@ async def test_a_few_deeds_among_many_are_not_looked_for_through_all(
         await own_stage.sql("analyze rota.audit")
     for who, action, subject in QUESTIONS:
         if (who, action) == ("ada", "drain worker") and subject is None:
-            continue  # of all that she did; two things are not looked for at once
+            continue  # reads all of ada's entries: no index has both columns
         asked = audit.entries(51, operator=who, action=action, subject=subject)
         async with own_stage.watch.transaction(force_rollback=True):
             await own_stage.run(ticks.set_short_timeouts(), own_stage.watch)

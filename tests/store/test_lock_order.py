@@ -1,7 +1,7 @@
-"""In which order locks are taken, and how strong they are.
+"""Order and strength of row locks.
 
 Finding 5: the order within one statement is not the textual one, and changed when a `returning` was
-added. So it is probed: while a statement waits at one lock, `nowait` says which others it holds already.
+added. So it is probed: while a statement waits at one lock, `nowait` shows which other locks it holds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def three_claims(stage: Stage) -> tuple[int, list[int], list[int]]:
 
 
 async def hold_one(stage: Stage, claim: int) -> Connection:
-    """A session that keeps one claim locked until it is closed."""
+    """Open a session that keeps one claim locked until it is closed."""
     holder = await stage.connect()
     await stage.sql("begin", on=holder)
     await stage.sql("select from rota.claims where id = %s for update", claim, on=holder)
@@ -75,7 +75,7 @@ async def test_completing_locks_the_claim_before_it_writes_an_outcome(stage: Sta
     completing = stage.meanwhile(stage.complete_all(worker, ids, members))
     await stage.waits(stage.engine, holder)
 
-    # Were the outcome written already, this would wait for it: with nothing to wait for, it is not.
+    # This insert would block if the outcome were already written. It does not block.
     probe = await stage.connect()
     await stage.sql("set lock_timeout = '100ms'", on=probe)
     async with probe.transaction(force_rollback=True):
@@ -89,7 +89,7 @@ async def test_completing_locks_the_claim_before_it_writes_an_outcome(stage: Sta
 
 
 async def test_completing_is_not_stopped_by_a_transaction_that_pins_the_claim(stage: Stage) -> None:
-    """Finding 4: the user's own transaction holds `for key share`; its neighbours go on."""
+    """Finding 4: the user's own transaction holds `for key share`; other jobs of the claim can complete."""
     batch = await stage.held(2)
     pinning = await stage.connect()
 
@@ -99,13 +99,13 @@ async def test_completing_is_not_stopped_by_a_transaction_that_pins_the_claim(st
 
 
 async def test_handing_back_waits_for_a_transaction_that_pins_the_claim(stage: Stage) -> None:
-    """Finding 4: while the user's own transaction is under way nobody may take the job away."""
+    """Finding 4: a job must not be taken back while the user's own transaction is open."""
     batch = await stage.held(2)
     pinning = await stage.connect()
 
     async with pinning.transaction():
         await stage.sql("select from rota.claims for key share", on=pinning)
-        # Only one of the two: the claim itself stays, and is merely changed.
+        # Only one of the two jobs: the claim remains, and is only updated.
         giving = stage.meanwhile(stage.give_back(batch, batch.jobs[:1]))
         await stage.waits(stage.engine, pinning)
 
@@ -113,7 +113,7 @@ async def test_handing_back_waits_for_a_transaction_that_pins_the_claim(stage: S
 
 
 async def test_cancelling_does_not_wait_for_a_transaction_that_pins_the_claim(stage: Stage) -> None:
-    """It is a wish; a job's own transaction may take its time."""
+    """A cancel is only a request; the job's own transaction may take its time."""
     batch = await stage.held(1)
     pinning, canceller = await stage.connect(), await stage.connect()
 
@@ -134,12 +134,12 @@ async def test_a_claim_that_is_held_is_not_completed_meanwhile(stage: Stage) -> 
     assert await completing == []
 
 
-# Workers that are gone
+# Lost workers
 
 
 async def test_reaping_holds_the_claim_against_everybody_before_it_goes_on(stage: Stage) -> None:
-    """It stops where it passes an end on: by then the claim is locked, also against a pin, and what waits
-    further on is not."""
+    """The reaper stops where it releases successors. By then the claim is locked, also against a pin, and
+    later waiting rows are not."""
     laid = await flows.start(stage, {"a": [], "b": ["a"]})
     batch = await flows.claim(stage, await stage.worker())
     await flows.cancel(stage, laid["a"])
@@ -152,7 +152,7 @@ async def test_reaping_holds_the_claim_against_everybody_before_it_goes_on(stage
         await stage.waits(stage.engine, holder)
 
         assert not await is_free(stage, batch.id, "key share")
-        # Rows of those who wait are locked in the order of ids: the run came first.
+        # Waiting rows are locked in the order of ids: the run's row came first.
         assert not await flows.is_free(stage, laid.run)
 
     assert (await reaping).runs == [laid.run]

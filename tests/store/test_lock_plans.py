@@ -1,7 +1,7 @@
-"""Statements about locks read the rows they are about, however many there are, and renewing makes no mess.
+"""Lock statements read only the rows they concern, and renewals do not bloat the table.
 
-All but renewing run on ordinary connections, where the planner does as it likes, and are prepared: a plan
-may be older than most of the rows. So what counts is what was read, by the server's own count.
+All but renewals run on ordinary connections and are prepared, so a plan may be older than most of the
+rows. The server's own counters of rows read are checked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .stage import Connection, Stage
 LONG = os.environ.get("ROTA_TEST_LONG") == "1"
 MANY = 100_000 if LONG else 30_000
 HELD = 50
-"""Locks that are renewed at once."""
+"""Locks renewed by one statement."""
 
 READ = """
 select coalesce(sum(seq_tup_read), 0)::int, coalesce(sum(idx_tup_fetch), 0)::int
@@ -39,7 +39,7 @@ select 'lock ' || number, 0, nextval('rota.tokens'), gen_random_uuid(), gen_rand
 
 
 async def read_by(stage: Stage, query: Query[Any], on: Connection) -> tuple[int, int]:
-    """Rows read by going through the table, and through its index. What was changed is undone."""
+    """Return the rows read by scans of the table and by its index. Changes are rolled back."""
     async with on.transaction(force_rollback=True):
         [before] = await stage.sql(READ, on=on)
         await stage.run(query, on)
@@ -48,7 +48,7 @@ async def read_by(stage: Stage, query: Query[Any], on: Connection) -> tuple[int,
 
 
 async def excess(stage: Stage, on: Connection, keeper: Connection) -> dict[str, tuple[int, int]]:
-    """Run each statement often enough for its plan to be kept; answers which read too much."""
+    """Run each statement often enough for its plan to be cached; return those that read too many rows."""
     token = await taken(stage)
     held = [(f"mine {number}", number, 30.0) for number in range(HELD)]
     await stage.sql(
@@ -75,7 +75,7 @@ async def excess(stage: Stage, on: Connection, keeper: Connection) -> dict[str, 
                 stage, query, keeper if name.startswith("renew") else on
             )
         few = 3 * HELD if name == "renew" else 12
-        # To go through a table of a page or two is no mistake, but for who renews.
+        # Scanning a table of a page or two is acceptable, except for renewals.
         little = 0 if name.startswith("renew") else 10 * HELD
         if scanned > little or fetched > few:
             wrong[name] = (scanned, fetched)
@@ -107,15 +107,15 @@ async def test_they_read_what_they_are_about(own_stage: Stage, rows: int, analys
     if analysed != "empty":
         assert await excess(stage, on, stage.engine) == {}, "with plans from before"
         return
-    # Plans that were made when there was next to nothing are kept until statistics say that there is more;
-    # renewing does not rely on that.
+    # Plans made for a nearly empty table are kept until the table is analysed; renewals do not depend on
+    # that.
     assert not {"renew", "renew one"} & {*await excess(stage, on, stage.engine)}
     await stage.sql("analyze rota.locks")
     assert await excess(stage, on, stage.engine) == {}
 
 
 async def test_a_thousand_renewals_are_updates_in_place(own_stage: Stage) -> None:
-    """No index entry is made, and the table stays as small as it was."""
+    """No index entry is added, and the table does not grow."""
     stage = own_stage
     on = await stage.connect()
     await stage.sql("alter table rota.locks set (autovacuum_enabled = off)")
@@ -127,7 +127,7 @@ async def test_a_thousand_renewals_are_updates_in_place(own_stage: Stage) -> Non
     for _ in range(100):
         answers = await stage.run(locks.renew(ME, held), on)
         assert all(answer.renewed for answer in answers)
-    await on.close()  # it tells what it did when it ends
+    await on.close()  # a session reports its statistics when it ends
 
     async with asyncio.timeout(60):
         updated, in_place = 0, 0

@@ -1,4 +1,4 @@
-"""Locks that many want at the same moment: one has it, and whoever had it before knows."""
+"""Many sessions compete for a lock: one holds it, and the former holder detects the loss."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_one_of_many_has_it(stage: Stage, sessions: list[Connection], stat
 async def test_it_is_renewed_or_taken_but_not_both(
     stage: Stage, sessions: list[Connection]
 ) -> None:
-    """Both come as it runs out, give or take a few milliseconds."""
+    """A renewal and several acquisitions arrive within milliseconds of the expiry."""
     chance = random.Random(1)
     renewing, *taking = sessions
     met: Counter[str] = Counter()
@@ -83,7 +83,7 @@ async def test_it_is_renewed_or_taken_but_not_both(
         got = [other for other in others if other is not None]
         assert len(got) + bool(kept) <= 1, "two have it"
         met["kept" if kept else "taken" if got else "neither"] += 1
-        # How long it takes to get there is up to the machine.
+        # The delay adapts to the speed of the machine.
         delay += 0.0005 if kept else -0.0005
         assert await stage.sql("select token from rota.locks") == (got or [token])
         await stage.sql("update rota.locks set instance = null")
@@ -93,7 +93,7 @@ async def test_it_is_renewed_or_taken_but_not_both(
 async def test_renewing_many_and_taking_away_several_do_not_deadlock(
     stage: Stage, sessions: list[Connection]
 ) -> None:
-    """An operator takes away two locks in one transaction, in either order; what is left is renewed."""
+    """An operator releases two locks by force in one transaction, in either order; the rest are renewed."""
     names = [f"lock {number:02}" for number in range(20)]
     tokens = {name: await taken(stage, name=name) for name in names}
     renewing, by_hand = sessions[:2]
@@ -125,9 +125,9 @@ async def test_renewing_many_and_taking_away_several_do_not_deadlock(
 async def test_a_transaction_that_relies_on_it_is_alone(
     stage: Stage, sessions: list[Connection]
 ) -> None:
-    """The lock runs out all the time; each who has it relies on it in a transaction that lasts.
+    """The lock expires again and again; each holder asserts it in a transaction that takes a while.
 
-    On a machine so busy that it always has run out before, those who take it take it for longer.
+    On a machine so busy that the lock always expires first, holders acquire it for longer.
     """
     await stage.sql(
         "create table if not exists public.effects (token bigint, began float8, ended float8)"
@@ -151,7 +151,7 @@ async def test_a_transaction_that_relies_on_it_is_alone(
             if token is None:
                 await asyncio.sleep(0.005)
                 continue
-            await asyncio.sleep(chance.uniform(0.0, 0.05))  # beyond its time, every other time
+            await asyncio.sleep(chance.uniform(0.0, 0.05))  # often beyond the expiry
             try:
                 async with on.transaction():
                     await stage.run(locks.assert_lock(NAME, token), on)

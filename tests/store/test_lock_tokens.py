@@ -1,4 +1,4 @@
-"""Fencing tokens, and the rows they are in: they rise and stay, whatever becomes of the lock."""
+"""Fencing tokens and their rows: tokens only rise, through any change of the lock."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ async def test_tokens_only_rise_whatever_becomes_of_the_lock(stage: Stage) -> No
     assert (await take_away(stage))["token"] == tokens[-1]
     tokens += await stage.sql("select token from rota.locks")
     tokens.append(await taken(stage))
-    await stage.sql("delete from rota.locks")  # somebody tidies up
+    await stage.sql("delete from rota.locks")  # an operator deletes the rows
     tokens.append(await taken(stage))
 
     assert tokens == sorted(set(tokens))
 
 
 async def test_each_session_draws_tokens_from_one_source(stage: Stage) -> None:
-    """Were some of them cached, they would rise in each session by itself."""
+    """With a sequence cache, tokens would rise only within each session."""
     assert (
         await stage.one("select seqcache from pg_sequence where seqrelid = 'rota.tokens'::regclass")
         == 1
@@ -66,7 +66,7 @@ async def test_rows_stay(stage: Stage) -> None:
 
 
 async def test_sessions_in_different_time_zones_agree(stage: Stage, session: Connection) -> None:
-    """Times without a zone would differ by hours, and a fresh lock would look run out, or eternal."""
+    """Times without a zone would differ by hours, and a fresh lock would be expired, or never expire."""
     await stage.sql("set timezone = 'Pacific/Apia'", on=session)
     await stage.sql("set timezone = 'America/New_York'")
     for one, two in ((session, stage.watch), (stage.watch, session)):

@@ -1,4 +1,4 @@
-"""Locks, statement by statement, between sessions that meet."""
+"""Statements about locks, between sessions that meet."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def refused(stage: Stage, token: int) -> None:
     assert caught.value.sqlstate == "RT004"
 
 
-# Taking
+# Acquire
 
 
 async def test_a_lock_is_taken_once_and_the_second_is_told_who_has_it(stage: Stage) -> None:
@@ -74,7 +74,7 @@ async def test_what_has_run_out_is_taken_under_a_larger_token(stage: Stage) -> N
     "doing", ["takes it", "renews it", "gives it back", "takes it away", "relies on it"]
 )
 async def test_to_take_one_never_waits(stage: Stage, session: Connection, doing: str) -> None:
-    """While somebody does something with it and has not committed."""
+    """Another session changes the lock and has not committed."""
     token = await taken(stage)
     if doing == "takes it":
         await run_out(stage)
@@ -126,7 +126,7 @@ async def test_the_same_call_takes_again_what_it_had_taken_unknowingly(stage: St
 async def test_an_ask_that_arrives_late_takes_nothing_from_the_one_that_was_answered(
     stage: Stage,
 ) -> None:
-    """Its connection was given up while it was on its way, and the call has asked again since."""
+    """The request was sent on a connection that was given up, and the call has been retried since."""
     first, second = uuid4(), uuid4()
     token = await taken(stage, nonce=second, earlier=[first])
 
@@ -149,7 +149,7 @@ async def test_what_was_taken_for_nobody_can_be_let_go_of(stage: Stage) -> None:
     assert await row(stage) == before, "it is somebody else's by now"
 
 
-# Relying on it
+# Assert
 
 
 async def test_a_transaction_that_relies_on_it_keeps_it_from_others_though_it_has_run_out(
@@ -186,7 +186,7 @@ async def test_a_transaction_that_relies_on_it_disturbs_neither_renewing_nor_giv
 async def test_it_is_pinned_still_when_it_was_renewed_meanwhile(
     stage: Stage, session: Connection
 ) -> None:
-    """Renewing makes a new version of the row: the pin passes to it."""
+    """A renewal writes a new version of the row: the pin applies to it, too."""
     token = await taken(stage)
     await pin(stage, token, session)
     for _ in range(3):
@@ -214,7 +214,7 @@ async def test_nobody_takes_it_away_by_hand_while_a_transaction_relies_on_it(
 async def test_who_relies_on_it_waits_for_who_takes_it_away(
     stage: Stage, session: Connection
 ) -> None:
-    """And is refused, or not, by what came of that."""
+    """The assertion is refused only if the forced release commits."""
     token = await taken(stage)
     for end in ("rollback", "commit"):
         await stage.sql("begin", on=session)
@@ -247,7 +247,7 @@ async def test_what_is_not_held_cannot_be_relied_on(stage: Stage, how: str) -> N
     await refused(stage, token)
 
 
-# Renewing
+# Renew
 
 
 async def test_what_has_run_out_is_not_revived(stage: Stage) -> None:
@@ -289,7 +289,8 @@ async def test_only_the_holder_renews(stage: Stage, wrong: str) -> None:
 async def test_a_row_that_somebody_keeps_locked_costs_only_itself(
     stage: Stage, session: Connection
 ) -> None:
-    """By hand, and for long. It is not lost by that, and the others are renewed at once."""
+    """An operator locks one row for a long time. That lock is not lost, and the rest are renewed at
+    once."""
     names = [f"lock {number}" for number in range(5)]
     tokens = [await taken(stage, name=name) for name in names]
     await stage.sql("begin", on=session)
@@ -306,7 +307,7 @@ async def test_a_row_that_somebody_keeps_locked_costs_only_itself(
     assert all(each.renewed for each in await stage.run(locks.renew(ME, held), stage.watch))
 
 
-# Giving back
+# Release
 
 
 async def test_giving_back_twice_is_no_mistake(stage: Stage) -> None:
@@ -351,7 +352,7 @@ async def waiting(stage: Stage) -> AsyncIterator[Connection]:
 async def test_many_waiters_lock_nothing_once_the_holder_knows(
     stage: Stage, waiting: Connection
 ) -> None:
-    """They would be in the way of renewals, and each look would be written to disk."""
+    """Row locks of waiters would block renewals, and each poll would be written to disk."""
     token = await taken(stage)
     assert (await take(stage, by=OTHER, wait=True)).wait_flag_set
     await stage.sql("begin", on=waiting)

@@ -1,4 +1,4 @@
-"""What was counted is kept once, however often it is told; how deep queues are, at a bounded price."""
+"""Statistics by minute are stored once however often they are sent; depths are read at a bounded cost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .stage import Stage
 
 MANY = 1_000_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 120_000
 PAGES = 900
-"""Pages that a look may touch: some hundred for samples, and an index as far as is counted."""
+"""Pages that one measurement may read: some hundred for samples, and the counted part of an index."""
 
 FILL = """
 with given as (
@@ -49,7 +49,7 @@ async def test_what_is_told_again_counts_once(stage: Stage) -> None:
 
 
 async def test_what_comes_late_takes_nothing_away(stage: Stage) -> None:
-    """A statement that was cut off may still be carried out, after those that were sent later."""
+    """A statement that was cut off may still be executed, after those that were sent later."""
     minute = await this_minute(stage)
     await stage.run(metrics.write_minutes(1, [told(minute, 9, seconds=3.0, max_seconds=0.5)]))
     await stage.run(metrics.write_minutes(1, [told(minute, 5, seconds=1.0, max_seconds=0.2)]))
@@ -81,7 +81,7 @@ async def test_folding_keeps_every_count(stage: Stage) -> None:
         ]
         await stage.run(metrics.write_minutes(worker, some))
 
-    # All but this minute; a few rows at a time, so that a minute is folded in parts.
+    # All but the current minute; with a small limit, so that a minute is compacted in parts.
     while (await stage.run(metrics.compact(age=60.0, limit=2)))[0]:
         pass
 
@@ -106,7 +106,7 @@ async def test_what_is_too_old_is_removed(stage: Stage) -> None:
     assert await tallied(stage) == [(1, 1)]
 
 
-# How deep it is
+# Depth
 
 
 async def depths(stage: Stage) -> dict[str, tuple[int, bool, float]]:
@@ -133,7 +133,7 @@ async def test_each_queue_has_its_depth_and_age(stage: Stage) -> None:
 
 
 async def test_a_job_that_came_back_is_as_old_as_its_place_in_the_queue(stage: Stage) -> None:
-    """Not as old as the job, which has slept; the time is that of the next job, or of a sample."""
+    """The job's creation does not count, because it slept. The next job or a sample gives the time."""
     back = await stage.start()
     later = await stage.start(queue="other")
     await stage.sql("update rota.jobs set created = created - interval '1 day' where id = %s", back)
@@ -142,7 +142,7 @@ async def test_a_job_that_came_back_is_as_old_as_its_place_in_the_queue(stage: S
 
     assert 3600 <= (await depths(stage))["default"][2] < 3610
 
-    # Nothing was started since: only what was seen says since when.
+    # No job was started since: only a sample can give the time.
     await stage.sql("update rota.queued set seq = nextval('rota.ids') where job = %s", back)
     assert (await depths(stage))["default"][2] < 5
     await stage.sql(
@@ -153,8 +153,10 @@ async def test_a_job_that_came_back_is_as_old_as_its_place_in_the_queue(stage: S
 
 
 async def _see_all(stage: Stage) -> None:
-    """Vacuum until every page is known to be seen by all: while somebody else, such as autovacuum, holds a
-    snapshot, it is not, and rows are looked up that an index alone would tell of."""
+    """Vacuum until all pages are marked as all-visible, so that index-only scans read no rows.
+
+    Another snapshot, such as autovacuum's, delays this.
+    """
     async with asyncio.timeout(60):
         while True:
             await stage.sql("vacuum rota.queued")

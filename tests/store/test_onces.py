@@ -1,4 +1,4 @@
-"""Calls that are made once, statement by statement."""
+"""Statements of `once` calls."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def keys(stage: Stage) -> list[str]:
     return await stage.sql("select key from rota.once_calls order by key")
 
 
-# Beginning
+# Begin
 
 
 async def test_the_first_begins_and_the_next_is_told_who_did(calls: Stage) -> None:
@@ -100,7 +100,7 @@ async def test_whose_answer_was_lost_begins_again_and_nobody_else(calls: Stage) 
 
 
 async def test_of_two_who_begin_at_once_one_does(calls: Stage) -> None:
-    """Be the row there or not."""
+    """With and without an existing row."""
     connections = [await calls.connect() for _ in range(8)]
     for turn in range(20):
         if turn % 2:
@@ -124,7 +124,7 @@ async def test_a_row_that_somebody_has_locked_is_not_waited_for(calls: Stage) ->
     assert (answer.is_done, answer.lost_race) == (False, True)
 
 
-# Waiting
+# Wait
 
 
 async def test_who_waits_says_so_and_is_told_of_once(calls: Stage) -> None:
@@ -155,7 +155,7 @@ async def test_whoever_begins_anew_is_asked_anew(calls: Stage) -> None:
     assert await calls.run(once_calls.release("k", [nonce])) == [True]
 
 
-# Keeping
+# Finish
 
 
 async def test_who_was_replaced_keeps_nothing_and_frees_nothing(calls: Stage) -> None:
@@ -192,7 +192,7 @@ async def test_a_result_that_is_kept_cannot_be_freed(calls: Stage) -> None:
 async def test_who_begins_while_a_zombie_writes_waits_for_neither_nor_loses_it(
     calls: Stage,
 ) -> None:
-    """Either the late result is there before anybody begins, or it is refused."""
+    """Either the late result is stored before the next call begins, or it is refused."""
     one, other = await calls.connect(), await calls.connect()
     for _ in range(20):
         await calls.sql("delete from rota.once_calls")
@@ -204,7 +204,7 @@ async def test_who_begins_while_a_zombie_writes_waits_for_neither_nor_loses_it(
         assert bool(written) != (answer.token is not None)
 
 
-# What need not be kept
+# Expired results
 
 
 async def test_what_is_over_counts_as_absent_though_it_is_there(calls: Stage) -> None:
@@ -257,7 +257,7 @@ async def test_those_that_somebody_has_locked_are_left_to_others(calls: Stage) -
         assert await keys(calls) == ["k", "over 1"]
 
 
-# Going on
+# Renew
 
 
 async def test_calls_go_on_until_they_are_replaced_or_have_run_out(calls: Stage) -> None:
@@ -303,7 +303,7 @@ async def test_calls_go_on_until_they_are_replaced_or_have_run_out(calls: Stage)
     assert left == ["done", "held"]
 
 
-# Among many others
+# Many rows
 
 READ = """
 select coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0)::int from pg_stat_xact_user_tables
@@ -320,7 +320,7 @@ select 'other ' || number, -number, gen_random_uuid(), gen_random_uuid(), '', 1,
 
 
 async def read_by(stage: Stage, on: Connection, keeper: Connection) -> dict[str, int]:
-    """Run each statement often enough for its plan to be kept; answers what they read at most."""
+    """Run each statement often enough for its plan to be cached; return the most rows that each read."""
     nonce = uuid4()
     key = f"k {nonce}"
     token = await begun(stage, key, nonce=nonce)
@@ -345,8 +345,8 @@ async def read_by(stage: Stage, on: Connection, keeper: Connection) -> dict[str,
 
 @pytest.mark.parametrize("analysed", ["never", "empty", "full"])
 async def test_no_more_is_read_than_is_asked_for(own_stage: Stage, analysed: str) -> None:
-    """An ordinary session keeps a plan that was made when there was next to nothing, until statistics say
-    that there is more; who goes on with a call does not rely on that."""
+    """An ordinary session keeps a plan made for a nearly empty table until the table is analysed.
+    Renewals do not depend on that."""
     stage, old, keeper = own_stage, await own_stage.connect(), own_stage.engine
     await stage.sql("alter table rota.once_calls set (autovacuum_enabled = off)")
     if analysed == "empty":

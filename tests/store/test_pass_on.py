@@ -1,4 +1,5 @@
-"""Passing on: a job has ended, and those who wait for it learn of it, once, whoever else ends meanwhile."""
+"""Release of successors: when a job ends, each successor is updated once, also if other jobs end
+meanwhile."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from . import flows
 from .flows import DIAMOND, claim_only, end, is_free, outcomes, run_one, start
 from .stage import Stage
 
-# One at a time
+# One session
 
 
 async def test_a_job_is_ready_when_the_last_of_its_parents_has_ended(stage: Stage) -> None:
@@ -126,7 +127,7 @@ async def test_ten_thousand_that_wait_for_one_are_skipped_in_one_go(stage: Stage
     assert took < 3, f"it took {took:.1f} s"
 
 
-# Two at a time
+# Two sessions
 
 
 async def test_of_two_last_parents_that_end_together_the_second_sees_the_first(
@@ -149,7 +150,7 @@ async def test_of_two_last_parents_that_end_together_the_second_sees_the_first(
 async def test_what_a_later_round_cannot_lock_is_left_for_later_and_not_waited_for(
     stage: Stage,
 ) -> None:
-    """a fails, so c is skipped, so d is next; somebody has d's row."""
+    """a fails, so c is skipped, so d is next; another session has locked d's row."""
     run = await start(stage, {"a": [], "c": ["a"], "b": [], "d": ["c", "b"], "e": ["d"]})
     worker = await stage.worker()
     one, two = await claim_only(stage, worker, "a"), await claim_only(stage, worker, "b")
@@ -199,7 +200,7 @@ async def test_two_who_settle_at_once_pass_each_end_on_once(stage: Stage) -> Non
 
 
 async def test_the_end_of_a_flow_among_calls_is_passed_on_later_if_need_be(stage: Stage) -> None:
-    """What is left for later may be a run, which a whole waits for."""
+    """A pending release may be that of a run, for which the run of the calls waits."""
     held = await stage.held(1)
     parts = [flows.run_of({name: []}, part_of=1) for name in ("x", "y")]
     whole, one, _ = await flows.call(stage, held, 0, parts)
@@ -217,7 +218,7 @@ async def test_the_end_of_a_flow_among_calls_is_passed_on_later_if_need_be(stage
 
 
 async def test_rows_of_those_who_wait_are_locked_from_the_lowest_id_up(stage: Stage) -> None:
-    """Whatever order the batch and the children come in: probed while a lock in the middle is held."""
+    """For any order of the batch and its successors: probed while a lock in the middle is held."""
     graph = {"a": [], "b": [], "c": [], "x": ["c"], "y": ["a"], "z": ["b"]}
     run, worker = await start(stage, graph), await stage.worker()
     batch = await claim_only(stage, worker, "b", "a", "c")
@@ -257,8 +258,8 @@ async def test_claims_are_locked_before_those_who_wait(stage: Stage) -> None:
 
 
 async def test_ends_and_wishes_recorded_together_take_their_locks_in_order(stage: Stage) -> None:
-    """One batch with a failure and a job that was to be tried again but is wished cancelled, as the engine
-    records it, against a batch whose jobs the same two wait for."""
+    """A batch with a failure and with a retry that has a cancel request, recorded as the engine does. The
+    other batch ends the other predecessors of the same two jobs."""
     from rota.engine.worker.outcomes import statements_for
     from rota.engine.worker.slots import OutcomeBatch as Finished
     from rota.model.outcome import FinalOutcome, Retried
@@ -289,7 +290,7 @@ async def test_ends_and_wishes_recorded_together_take_their_locks_in_order(stage
     assert (await outcomes(stage, run))["run"] == "failed"
 
 
-# Batches that name what is not theirs
+# Jobs that are no longer held
 
 
 async def test_a_job_that_is_no_longer_held_passes_nothing_on(stage: Stage) -> None:
@@ -318,7 +319,7 @@ async def test_a_completion_that_is_sent_twice_is_passed_on_once(stage: Stage) -
 
 
 async def test_a_job_put_back_by_wish_to_cancel_passes_that_on(stage: Stage) -> None:
-    """Given back, or to be tried again, but wished cancelled: it ends, and those who wait learn it."""
+    """A returned or retried job with a cancel request ends, and its successors are skipped."""
     for move in ("give back", "retry"):
         run, worker = await start(stage, {"a": [], "b": ["a"]}), await stage.worker()
         batch = await claim_only(stage, worker, "a")

@@ -1,4 +1,4 @@
-"""A claim asks which queues are paused: what that costs, and what it sees."""
+"""A claim checks which queues are paused: the cost of the check, and its visibility."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def test_what_waits_in_a_paused_queue_is_not_even_read(stage: Stage) -> No
 
     assert sum(each.read for each in found if each.table == "queued") == 0
     [pauses] = [each for each in found if each.table == "pauses"]
-    assert (pauses.rounds, pauses.read) == (1, 1)  # once, however many lanes there are
+    assert (pauses.rounds, pauses.read) == (1, 1)  # read once for all lanes
     assert (await stage.claim(worker)).jobs == []
     await stage.run(queues.resume("default"))
     assert len((await stage.claim(worker)).jobs) == 100
@@ -47,7 +47,7 @@ async def test_a_pause_counts_from_its_commit_on(stage: Stage) -> None:
 
     async with pausing.transaction():
         await stage.run(queues.pause("default", "ada", ""), pausing)
-        assert (await stage.claim(worker, 1)).jobs == [first]  # nobody waits for whoever pauses
+        assert (await stage.claim(worker, 1)).jobs == [first]  # the claim does not wait
 
     assert (await stage.claim(worker, 1)).jobs == []
     await stage.run(queues.resume("default"))

@@ -1,7 +1,7 @@
-"""A transaction of the user's that holds on to its job, against everybody who would take it away.
+"""A user's transaction that holds its job, against every session that would take the job back.
 
-Finding 4: pinned in a claim it shares, one open transaction stops its neighbours, and two of them
-deadlock. So the job has a claim of its own by then.
+Finding 4: in a shared claim, one open transaction blocks the other jobs of the claim, and two of them
+deadlock. So the job has its own claim by then.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ async def pin(stage: Stage, batch: Batch, on: Connection) -> list[int]:
 
 
 async def pinned(stage: Stage, batch: Batch, job: int) -> tuple[Batch, Connection]:
-    """A job split off from its batch, in a transaction that is left open."""
+    """Split a job off its batch and pin it in a transaction that stays open."""
     own = await split(stage, batch, job)
     session = await stage.connect()
     await stage.sql("begin", on=session)
@@ -54,7 +54,7 @@ async def test_neighbours_come_to_their_ends_while_it_is_open(stage: Stage) -> N
         assert await stage.finish(batch, "failed", [failed]) == [failed]
         assert (await stage.retry(batch, [again])).jobs == [again]
         assert await stage.give_back(batch, [back]) == ["default"]
-        # The last one: the claim they shared goes.
+        # The last job: the shared claim is deleted.
         last = Batch(batch.worker, batch.id, [put_away], [])
         assert (await quarantine(stage, last)).jobs == [put_away]
 
@@ -78,7 +78,7 @@ async def test_two_of_one_batch_both_end_in_their_own_transactions(stage: Stage)
 
 
 async def test_many_transactions_of_one_batch_beside_its_completions(own_stage: Stage) -> None:
-    """Splitting, pinning, ending in the transaction and ending outside, all at once: each ends its job
+    """Splits, pins, and ends inside and outside of transactions run at once. Each session ends its job
     before any of them commits."""
     stage = own_stage
     batch = await stage.held(60)
@@ -132,7 +132,7 @@ async def test_a_frozen_one_keeps_its_own_job_and_the_reaper_goes_on(stage: Stag
 
 
 async def test_what_it_wrote_and_that_it_is_done_are_true_together(stage: Stage) -> None:
-    """It outlives its worker's death: nobody has the job until it has ended, and it ends it."""
+    """The transaction outlives its worker's death: the job is not reaped, and completes."""
     batch = await stage.held(2)
     own, session = await pinned(stage, batch, batch.jobs[0])
     await bury(stage, batch.worker)
@@ -184,7 +184,7 @@ async def test_a_wish_to_cancel_is_written_while_it_is_open_and_obeyed_if_it_is_
     assert set((await flows.outcomes(stage, laid)).values()) == {"cancelled"}
 
 
-# For users, in SQL
+# SQL functions for users
 
 
 async def assert_claim(stage: Stage, job: int, claim: int, on: Connection) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Where a job is, in words: the public view, and what the command line asks."""
+"""States of jobs: the public view, and the queries of the command line."""
 
 from __future__ import annotations
 

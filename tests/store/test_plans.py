@@ -1,8 +1,8 @@
-"""The hot statements have one plan, over indexes, whatever the statistics say.
+"""The hot statements have one plan, over indexes, with any statistics.
 
 `outcomes` analysed while it was empty once made every completion read all of it. So each statement is
 explained, as the engine's connection prepares it, on tables that were never analysed, analysed while
-empty and then filled, and analysed full; it may read what it works on and not the rest.
+empty and then filled, and analysed full. It may only read the rows it works on.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TABLES = (
     *("runs", "waiting", "pending_releases"),
 )
 
-# Only what is ready has jobs: where the others come from does not matter here, how many there are does.
+# Only the rows of `queued` have jobs. For the other tables just the number of rows matters.
 FILL = (
     "insert into rota.jobs (id, priority, task, queue, args)"
     " select nextval('rota.ids'), 0, 'work', 'default', '{}' from generate_series(1, %(rows)s)",
@@ -51,7 +51,7 @@ FILL = (
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What one node of a plan read, all its rounds together."""
+    """Rows read by one node of a plan, in all its loops."""
 
     kind: str
     table: str
@@ -72,7 +72,7 @@ def scans(node: dict[str, Any]) -> Iterator[Scan]:
 
 
 async def explain(stage: Stage, query: Query[Any]) -> list[Scan]:
-    """How the engine's connection runs a statement; what it changes is undone."""
+    """Return the scans of a statement on the engine's connection. Changes are rolled back."""
     text, names = positional(query.statement, stage.schema)
     values = sql.SQL(", ").join(
         # Literals of unknown type, as the driver sends them.
@@ -105,7 +105,7 @@ async def fill(stage: Stage, rows: int) -> None:
 
 @pytest.fixture(params=["never analysed", "analysed empty", "analysed full"])
 async def filled(own_stage: Stage, request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
-    """A stage with many jobs in every place, and statistics that know or do not."""
+    """Stage with many jobs in every place, with and without current statistics."""
     rows: int = request.node.callspec.params["rows"]
     for table in TABLES:
         await own_stage.sql(f"alter table rota.{table} set (autovacuum_enabled = off)")
@@ -160,7 +160,7 @@ async def check_all(stage: Stage) -> None:
             assert scan.kind != "Seq Scan", f"{name}: {scan}"
             read[scan.table] += int(scan.read)
         for table, count in read.items():
-            # Twice: once to find it and once to take it. More would be reading what is not asked for.
+            # Twice: once to find a row and once to change it.
             assert count <= 2 * BATCH + PLACES, f"{name} read {count} rows of {table}: {found}"
 
 

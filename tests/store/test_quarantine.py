@@ -1,4 +1,4 @@
-"""Where jobs go that killed their workers too often, and how they come out."""
+"""Quarantine of jobs that crashed their workers too often, and their release."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .stage import Connection, Stage
 
 
 async def put_away(stage: Stage, count: int = 1) -> list[int]:
-    """So many jobs in quarantine."""
+    """Start jobs and quarantine them."""
     batch = await stage.held(count)
     await quarantine(stage, batch)
     return batch.jobs
@@ -129,7 +129,7 @@ async def test_what_was_taken_away_is_not_put_away(stage: Stage) -> None:
     assert await stage.sql("select * from rota.quarantine") == []
 
 
-# Meetings
+# Two sessions that meet
 
 
 async def test_two_who_release_at_once_put_it_back_once(stage: Stage) -> None:
@@ -188,12 +188,12 @@ async def test_cancelling_finds_what_is_being_put_away(stage: Stage) -> None:
 async def test_two_who_let_out_a_run_do_not_deadlock_whatever_the_order_of_its_rows(
     own_stage: Stage, second: str
 ) -> None:
-    """One reads the table, the other an index; one that is locked in the middle makes both wait there."""
+    """One session scans the table, the other an index; a locked row in the middle makes both wait there."""
     stage = own_stage
     laid = await flows.start(stage, {f"n{number}": [] for number in range(6)})
     batch = await flows.claim(stage, await stage.worker())
     await quarantine(stage, batch)
-    # The rows as they would lie after some time: not in the order of their ids.
+    # Store the rows in another order than that of their ids, as after some time.
     await stage.sql(
         "with gone as (delete from rota.quarantine returning *)"
         " insert into rota.quarantine select * from gone order by job desc"

@@ -1,4 +1,4 @@
-"""Taking back what a worker held that is gone: what goes back, as what, and what stays where it is."""
+"""Taking back the jobs of a lost worker: which are queued again, with which marks, and which stay."""
 
 from __future__ import annotations
 
@@ -124,11 +124,11 @@ async def test_an_expiring_job_and_its_lane_come_back_as_they_were(stage: Stage)
     assert await ready(stage, "priority") == {low: 1, high: 9}
 
 
-# What finds it
+# Search for orphans
 
 
 async def test_a_page_found_earlier_is_not_believed(stage: Stage) -> None:
-    """B1: between being found and being taken back, jobs end. Those do not come back."""
+    """B1: jobs may end after their claim was found. Those are not queued again."""
     batch = await stage.held(3)
     await bury(stage, batch.worker)
     [orphan] = await stage.run(claims.orphans(0, 10))
@@ -143,7 +143,7 @@ async def test_a_page_found_earlier_is_not_believed(stage: Stage) -> None:
 async def test_a_claim_made_while_its_worker_was_declared_dead_is_found_by_the_next_look(
     stage: Stage,
 ) -> None:
-    """The claiming statement saw an active worker; it commits after the declaration, and after a look."""
+    """The claiming statement saw an active worker; it commits after the declaration, and after a search."""
     await stage.start_several(2)
     worker = await stage.worker()
     late = await stage.connect(engine=True)
@@ -172,7 +172,7 @@ async def test_orphans_are_found_page_by_page_each_once(stage: Stage) -> None:
     assert found == made
 
 
-# A hold that runs out
+# Expired claims
 
 
 async def test_a_hold_that_ran_out_is_taken_back_from_a_worker_that_lives(stage: Stage) -> None:
@@ -205,7 +205,7 @@ async def test_a_hold_outlives_its_worker_until_it_runs_out(stage: Stage) -> Non
     assert (await reap(stage, own.id)).jobs == own.jobs
 
 
-# A wish to cancel
+# Cancel requests
 
 
 async def test_what_somebody_wished_to_cancel_is_cancelled_and_the_rest_goes_back(
@@ -252,11 +252,11 @@ async def test_one_parent_cancelled_by_the_reaper_releases_who_waits_for_any_end
     assert list(await ready(stage, "seq")) == [laid["z"]]
 
 
-# One that cannot be moved
+# Jobs that cannot be moved
 
 
 async def refuse(stage: Stage, job: int) -> None:
-    """From here on this job cannot become ready."""
+    """Make every insert of this job into `queued` fail."""
     await stage.sql(
         "create function public.refuse() returns trigger language plpgsql as"
         f" $$ begin if new.job = {job} then raise 'not this one'; end if; return new; end $$"
@@ -270,7 +270,7 @@ async def refuse(stage: Stage, job: int) -> None:
 async def test_one_that_cannot_be_moved_undoes_all_and_stops_none_that_is_asked_for(
     own_stage: Stage,
 ) -> None:
-    """B9: the whole claim fails as one; job by job, all but one go back."""
+    """B9: the whole claim fails together; job by job, all but one are queued again."""
     stage = own_stage
     batch = await stage.held(5)
     bad = batch.jobs[2]

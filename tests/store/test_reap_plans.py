@@ -1,8 +1,8 @@
-"""What looks after workers and their claims reads what it works on and not the rest, however much there is.
+"""Statements about workers and their claims read only the rows they work on, in tables of any size.
 
-The heart and the reaper run on ordinary connections, where the planner does as it likes, and functions keep
-the plans they were given while the tables were small. So what counts is what was read, by the server's own
-count: of the tables that grow without bound, no scan, and no more rows than are asked for.
+The heartbeat and the reaper run on ordinary connections, and functions keep the plans they made while the
+tables were small. So the server's own counters are checked: of the tables that grow without bound, no
+scan, and no more rows than needed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .stage import Connection, Stage
 from .test_plans import BATCH, MANY, TABLES, fill
 
 Grown = tuple[Stage, Connection]
-"""A stage, and an ordinary connection to it that has been used."""
+"""Stage, and an ordinary connection to it that has been used."""
 
 LARGE = ("jobs", "queued", "outcomes", "sleeping", "attempts", "waiters", "waiting", "runs")
 
@@ -33,7 +33,7 @@ select relname, seq_scan, seq_tup_read, coalesce(idx_tup_fetch, 0)
 
 
 async def read_by(stage: Stage, query: Query[Any], on: Connection) -> dict[str, tuple[int, int]]:
-    """Rows read of each table: by scans over it, and through its indexes. What it changed is undone."""
+    """Return the rows read of each table, by scans and by indexes. Changes are rolled back."""
     async with on.transaction(force_rollback=True):
         before = {table: each for table, *each in await stage.sql(READ, list(LARGE), on=on)}
         await stage.run(query, on)
@@ -46,7 +46,7 @@ async def read_by(stage: Stage, query: Query[Any], on: Connection) -> dict[str, 
 
 @pytest.fixture(params=["never analysed", "analysed empty", "analysed full"])
 async def grown(own_stage: Stage, request: pytest.FixtureRequest) -> AsyncIterator[Grown]:
-    """A stage where sessions have worked while there was next to nothing, and now there is much."""
+    """Stage with connections used while the tables were nearly empty; the tables are large now."""
     stage = own_stage
     rows: int = request.node.callspec.params["rows"]
     for table in (*TABLES, "workers", "quarantine", "checkpoints"):
@@ -63,8 +63,10 @@ async def grown(own_stage: Stage, request: pytest.FixtureRequest) -> AsyncIterat
 
 
 async def excess(stage: Stage, on_hand: Connection) -> dict[tuple[str, str], tuple[int, int]]:
-    """Run each statement often enough for its plan to be kept, on a connection of the kind it is run on.
-    Answers which read too much of which table."""
+    """Run each statement often enough for its plan to be cached, on its kind of connection.
+
+    Return the tables of which it reads too many rows.
+    """
     worker, dead = await stage.worker(), await stage.worker()
     await stage.start_several(BATCH)
     batch = await stage.claim(dead, BATCH)
@@ -107,7 +109,7 @@ async def excess(stage: Stage, on_hand: Connection) -> dict[tuple[str, str], tup
             for table, (scanned, fetched) in read.items():
                 if scanned > 2 * BATCH or fetched > 4 * BATCH:
                     wrong[name, table] = (scanned, fetched)
-    # Deleted, not truncated: that would have everything planned anew.
+    # `truncate` would discard the cached plans.
     mine = [*batch.jobs, *lost.jobs]
     for table, column in (("queued", "job"), ("cancels", "job"), ("jobs", "id")):
         await stage.sql(f"delete from rota.{table} where {column} = any(%s)", mine)

@@ -1,7 +1,7 @@
-"""The reaper against everybody else who moves jobs, with commits held open to let them meet.
+"""The reaper against all other moves of jobs, with commits delayed to let them meet.
 
-Finding 1: of 10,356 jobs put back by a reaper that asked `outcomes` what was unfinished, in the statement
-that locked the claim, 2,337 were done. What the locked claim holds is the truth.
+Finding 1: a reaper read `outcomes` in the statement that locked the claim, to find unfinished jobs. Of
+the 10,356 jobs it returned, 2,337 were done. Only the jobs in the locked claim are unfinished.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def test_a_claim_that_is_being_completed_is_passed_by_and_the_rest_found_l
 
 
 async def test_the_old_holder_cannot_complete_what_was_taken_back(stage: Stage) -> None:
-    """Finding 2: refused while the reaper has not committed, and when somebody new has it."""
+    """Finding 2: refused while the reaper has not committed, and when a new worker holds the jobs."""
     batch = await stage.held(3)
     await bury(stage, batch.worker)
     reaping = await stage.connect(engine=True)
@@ -63,7 +63,7 @@ async def test_the_old_holder_cannot_complete_what_was_taken_back(stage: Stage) 
 
 
 async def test_the_old_holder_completes_what_a_reaper_left_it_and_no_more(stage: Stage) -> None:
-    """Finding 2, of a claim that stays: a reaper took some of it."""
+    """Finding 2, for a claim that remains: a reaper took back some of its jobs."""
     batch = await stage.held(4)
     await bury(stage, batch.worker)
     reaping = await stage.connect(engine=True)
@@ -108,7 +108,7 @@ async def test_every_other_way_out_of_a_claim_waits_for_the_reaper_and_is_refuse
 
 
 async def test_completing_against_reaping_never_puts_back_what_is_done(stage: Stage) -> None:
-    """Finding 1: many rounds, each with a commit held open on one side or the other."""
+    """Finding 1: many rounds, each with a delayed commit on one side or the other."""
     chance = random.Random(7)
     sides = [await stage.connect(engine=True) for _ in range(3)]
     done: list[int] = []
@@ -143,7 +143,7 @@ async def test_completing_against_reaping_never_puts_back_what_is_done(stage: St
             take_back(batch, sides[2]),
         )
         await stage.check()
-        # Of what was put back none is done: nobody has claimed it since.
+        # No returned job is done, because none was claimed since.
         assert set(done).isdisjoint(back)
         await stage.sql("delete from rota.queued where lost >= 0")
 
@@ -186,7 +186,7 @@ async def test_of_two_reapers_that_meet_one_passes_by(stage: Stage) -> None:
             assert await reap(stage, batch.id) == NOTHING
 
 
-# Cancelling
+# Cancel
 
 
 async def test_cancelling_finds_a_job_that_a_reaper_is_putting_back(stage: Stage) -> None:
@@ -236,11 +236,11 @@ async def test_cancelling_a_flow_finds_every_job_wherever_a_reaper_puts_it(stage
     assert set((await flows.outcomes(stage, laid)).values()) == {"cancelled"}
 
 
-# Recording, when the answer was lost
+# Lost answers
 
 
 async def test_what_a_reaper_wrote_is_not_taken_for_the_workers_own_record(stage: Stage) -> None:
-    """A worker that was cut off asks whether its end was recorded under its claim."""
+    """A worker with a lost connection queries if its outcome was recorded under its claim."""
     charged, cancelled = await stage.held(1), await stage.held(1)
     await stage.run(runs.cancel(cancelled.jobs[0]), stage.watch)
     await die(stage, charged)
@@ -251,7 +251,7 @@ async def test_what_a_reaper_wrote_is_not_taken_for_the_workers_own_record(stage
 
 
 async def test_a_pinned_claim_is_passed_by_and_its_neighbours_taken(stage: Stage) -> None:
-    """Finding 4: a frozen transaction of the user's keeps its own job, and no other."""
+    """Finding 4: a frozen transaction of a user keeps its own job, and no other."""
     batch = await stage.held(5)
     own = await split(stage, batch, batch.jobs[2])
     pinning = await stage.connect()

@@ -1,4 +1,4 @@
-"""The reaper itself, on claims that cannot be taken back: it goes on to those that can."""
+"""The reaper, with claims that cannot be taken back: it continues with the rest."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def reaper(own_stage: Stage, tally: Tally) -> AsyncIterator[Reaper]:
 
 
 async def take_back(reaper: Reaper) -> None:
-    """One look at all there is."""
+    """Run one pass of the reaper."""
     reaper.on_beat(BeatResult(has_orphans=True))
     await reaper.tick()
 
@@ -80,7 +80,7 @@ async def test_a_thousand_claims_it_cannot_have_keep_it_from_none_it_can(
 async def test_one_bad_job_keeps_neither_its_claim_nor_other_claims(
     own_stage: Stage, reaper: Reaper, tally: Tally
 ) -> None:
-    """B9: a row that cannot be written must not be the end of all rescue."""
+    """B9: a row that cannot be written must not stop the recovery of the rest."""
     stage = own_stage
     worker = await stage.worker()
     await stage.start_several(9)
@@ -100,8 +100,8 @@ async def test_one_bad_job_keeps_neither_its_claim_nor_other_claims(
 async def test_one_that_waits_for_a_frozen_transaction_keeps_no_other_claims(
     own_stage: Stage, reaper: Reaper, tally: Tally
 ) -> None:
-    """Passing on a cancelled job needs the rows of those who wait for it. Somebody's transaction has them,
-    and does not end: a process that was stopped just before its commit."""
+    """Ending a cancelled job needs the rows of its successors. A transaction that does not end has locked
+    them: its process was stopped just before its commit."""
     stage = own_stage
     laid = await flows.start(stage, {"a": [], "b": [], "c": ["a", "b"]})
     worker = await stage.worker()

@@ -1,4 +1,4 @@
-"""Which runs go, that they go whole, and how far one batch goes."""
+"""Retention: which runs are removed, with all their rows, and how many in one batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def past(stage: Stage) -> Past:
     return Past(stage)
 
 
-# Who goes
+# Selection
 
 
 async def test_what_ended_longer_ago_than_it_is_kept_goes(past: Past) -> None:
@@ -81,7 +81,7 @@ async def test_what_has_not_ended_stays_however_old_it_is(past: Past, stage: Sta
     assert await stage.everything() == before
 
 
-# With all that belongs to them
+# Related rows
 
 
 async def test_a_run_goes_with_everything_that_is_about_it(past: Past, stage: Stage) -> None:
@@ -180,7 +180,7 @@ async def test_a_flow_is_kept_as_long_as_the_longest_of_its_queues_says(past: Pa
 
 
 async def test_a_run_without_jobs_goes_too(past: Past) -> None:
-    """Of calls that are all flows, none is a job."""
+    """A run of calls that are all flows has no jobs."""
     old, _ = await past.flow(40, queues=())
     young, _ = await past.flow(1, queues=())
 
@@ -251,7 +251,7 @@ async def test_a_run_stays_while_those_who_wait_for_it_have_not_been_told(
     assert run in await stage.sql("select id from rota.runs")
 
 
-# How far a batch goes
+# Size of a batch
 
 
 async def test_a_batch_is_bounded_and_the_next_goes_on_where_it_ended(past: Past) -> None:
@@ -285,7 +285,7 @@ async def test_a_batch_that_ends_because_the_next_run_is_large_is_not_the_last(
 ) -> None:
     first, _ = await past.flow(40, queues=())
     await past.flow(40, queues=())
-    # As heavy as the runs of jobs whose outcomes lie elsewhere.
+    # The weight of a run is its number of jobs, here of jobs without rows.
     await stage.sql("update rota.runs set jobs = '{101, 102, 103}'")
 
     found = await past.prune(most=5)
@@ -309,7 +309,7 @@ async def test_what_is_too_young_for_any_rule_is_where_it_ends(past: Past) -> No
     old = await past.ended(40, "failed")
     for _ in range(6):
         await past.ended(1)
-    await past.ended(40)  # beyond what is looked at: ids rise with time
+    await past.ended(40)  # beyond the scanned range: ids rise with time
 
     found = await past.prune("7d failed=forever", most=3)
     assert (found.position, found.has_more) == (old, True)
@@ -354,7 +354,7 @@ async def test_looking_counts_by_queue_and_outcome_and_changes_nothing(
     assert sorted(await past.remove(found), key=str) == sorted(found.rows, key=str)
 
 
-# What it costs
+# Cost
 
 
 @pytest.mark.parametrize("analysed", ["never", "empty", "full"])

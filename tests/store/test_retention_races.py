@@ -1,4 +1,4 @@
-"""Removing old runs beside everybody else: it waits for nobody, and nobody's run goes from under him."""
+"""Removal of old runs beside other sessions: it never waits, and removes no run that is in use."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from .stage import Connection, Stage
 
 @pytest.fixture
 async def past(stage: Stage) -> Past:
-    # Whoever waited would fail.
+    # A statement that waits for a lock fails.
     await stage.sql("set lock_timeout = '200ms'", on=stage.engine)
     return Past(stage)
 
 
 @pytest.fixture
 async def other(stage: Stage) -> AsyncIterator[Connection]:
-    """Somebody else's session, in a transaction that is still open when the test has ended."""
+    """Another session, with a transaction that is open until the test has ended."""
     connection = await stage.connect()
     await stage.sql("begin", on=connection)
     yield connection
     await stage.sql("rollback", on=connection)
 
 
-# Trying again
+# Retry
 
 
 async def test_a_run_that_is_being_tried_again_stays_whole(
@@ -45,7 +45,7 @@ async def test_a_run_that_is_being_tried_again_stays_whole(
 
     found = await past.prune()
 
-    assert [line.runs for line in found.rows] == [2]  # found, and then not to be had
+    assert [line.runs for line in found.rows] == [2]  # found, but then locked
     assert await past.mentions(alone, run, *members) == before
     await stage.sql("commit", on=other)
     assert await stage.sql("select job from rota.queued order by job") == [alone, members[1]]
@@ -109,13 +109,13 @@ async def test_calls_that_go_hold_the_job_that_made_them_until_they_are_gone(
     assert await past.mentions(run) == {}
 
 
-# Whoever has a hand on it
+# Locked runs
 
 
 async def test_a_run_whose_key_somebody_has_just_asked_for_stays(
     past: Past, stage: Stage, other: Connection
 ) -> None:
-    """He was told that this run has it, and may still want to wait for its result."""
+    """The caller received this run's id, and may still wait for its result."""
     run = await past.ended(40, key="k")
     flow, _ = await past.flow(40, key="k")
     for task in ("work", "etl"):
@@ -149,7 +149,7 @@ async def test_those_who_stop_waiting_for_it_are_not_waited_for(
     assert "jobs" not in await past.mentions(run)
 
 
-# Work goes on
+# Claims and starts
 
 
 async def test_a_claim_or_a_start_does_not_wait_for_a_batch(past: Past, stage: Stage) -> None:
@@ -171,7 +171,7 @@ async def test_a_claim_or_a_start_does_not_wait_for_a_batch(past: Past, stage: S
         assert started.created
 
 
-# One at a time
+# One session at a time
 
 
 async def test_one_at_a_time_and_nobody_queues(past: Past, stage: Stage, other: Connection) -> None:
@@ -186,7 +186,7 @@ async def test_one_at_a_time_and_nobody_queues(past: Past, stage: Stage, other: 
 
 
 async def test_two_that_find_the_same_remove_it_once(past: Past, stage: Stage) -> None:
-    """Were the turn ever given twice, it would still be right."""
+    """The result is also correct if two sessions hold the lock."""
     for _ in range(3):
         await past.ended(40)
     second = await stage.connect(engine=True)
@@ -230,7 +230,7 @@ async def test_a_turn_plans_over_indexes_for_its_transaction_and_no_longer(
     assert await stage.sql(shown, on=other) == [("on", "on")]
 
 
-# Saying something
+# Signals
 
 
 async def test_a_run_that_is_being_removed_is_over_for_who_says_something_to_it(

@@ -1,6 +1,6 @@
-"""Settings of the role or the database change nothing: connections say what they rely on.
+"""Settings of the role or the database have no effect: connections set all they depend on.
 
-One program, with jobs through most of their moves, is run under each and must come to the same.
+One program, with jobs through most of their moves, runs under each setting and must have the same result.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
 
 
 async def change(db: AsyncConnection[Any], settings: Mapping[str, str]) -> None:
-    """Settings of this role in this database: they go with it."""
+    """Change settings of this role in this database; they are dropped with the database."""
     row = await (await db.execute("select current_user, current_database()")).fetchone()
     assert row is not None
     for name, value in settings.items():
         await db.execute(
             sql.SQL("alter role {} in database {} set {} = {}").format(
                 *(sql.Identifier(row[0]), sql.Identifier(row[1]), sql.Identifier(name)),
-                # A list of names is given as a list, or it would be one name with a comma.
+                # A list of names must not be quoted as one name with a comma.
                 sql.SQL(value) if "," in value else sql.Literal(value),
             )
         )

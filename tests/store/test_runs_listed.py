@@ -1,5 +1,7 @@
-"""Runs are found by looking where those of a state are, in windows: the same as looking through all of
-them, and never more than a bound."""
+"""Listing of runs: it scans the tables of each state in windows.
+
+The result equals that of a full scan, and the number of rows read is bounded.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ STATES: list[tuple[str, ...] | None] = [
 ]
 MANY = 20_000
 
-# What the view says of everything.
+# The expected rows, from the view.
 THROUGH_ALL = """
 select state.run, state.name, state.is_flow, state.state
   from rota.run_state as state
@@ -48,7 +50,7 @@ select state.run, state.name, state.is_flow, state.state
 
 
 async def fill(stage: Stage) -> None:
-    """Runs of tasks and of flows in every state, among them jobs of flows in every state."""
+    """Create runs of tasks and of flows in every state, and jobs of flows in every state."""
     one: flows.Parents = {"a": []}
     for queue in ("default", "other"):
         await stage.start_several(3)
@@ -74,7 +76,7 @@ async def fill(stage: Stage) -> None:
 async def pages(
     stage: Stage, matching: RunFilter, limit: int, *, newer: bool = False, **more: Any
 ) -> list[tuple[int, str, bool, str]]:
-    """All that match, page by page, as they are listed."""
+    """Return all matching runs, page by page, as they are listed."""
     told: list[tuple[int, str, bool, str]] = []
     bound = more.pop("after" if newer else "before", 0 if newer else MAX_ID)
     for _ in range(1000):
@@ -84,7 +86,7 @@ async def pages(
         )
         assert len(found.positions) <= limit
         lines = await run_search.load_rows(stage.together, matching, found.positions)
-        # Nothing moves meanwhile: what is found is what is listed.
+        # No run changes meanwhile, so every found run is listed.
         assert [each.run for each in lines] == sorted(
             (each.id for each in found.positions), reverse=True
         )
@@ -153,7 +155,7 @@ async def test_a_text_is_looked_for_in_names_and_keys_and_where_one_may_in_the_r
     by_name = await stage.start("Weigh")
     by_key = await stage.start("work", key="weight-1")
     by_input = await stage.start("work", args='{"what": "WEIGHED"}')
-    # What can be pressed together is not long.
+    # Random bytes: a long text that compresses well would be stored short.
     long = {"what": "weighed", "long": random.randbytes(9000).hex()}
     too_long = await stage.start("work", args=json.dumps(long))
 
@@ -195,7 +197,7 @@ async def test_times_are_kept_exactly_though_they_are_looked_for_by_ids(stage: S
         "insert into rota.queued (seq, job, priority, queue, task)"
         " select id, id, priority, queue, task from rota.jobs"
     )
-    # Two that are a little out of order: ids are given before rows are written.
+    # Two runs slightly out of order: ids are drawn before rows are written.
     await stage.sql("update rota.jobs set created = created - interval '3 min' where id = 100 * 7")
     await stage.sql("update rota.jobs set created = created + interval '3 min' where id = 50 * 7")
     rows = await stage.sql("select id, created from rota.jobs order by id desc")
@@ -221,7 +223,7 @@ async def test_a_moment_is_found_where_there_is_nothing(stage: Stage) -> None:
 
 
 def test_what_is_newer_is_looked_for_as_what_is_older_is() -> None:
-    """But for the direction."""
+    """The statements differ only in the direction."""
 
     def bare(statement: str) -> str:
         text = re.sub(r"--.*", "", load(f"run_list/{statement}", "rota"))

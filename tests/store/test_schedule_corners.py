@@ -1,5 +1,5 @@
-"""Where two things meet in one schedule: a tick that was there already, a run beside the last one, an input
-that does not fit while a run is open, and more jobs than one transaction takes."""
+"""Combinations in one schedule: a repeated tick, overlapping runs, an unsuitable input while a run is
+open, and more jobs than one transaction starts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HOUR = timedelta(hours=1)
 
 
 async def over(stage: Stage) -> None:
-    """All that is ready is done."""
+    """Complete all queued jobs."""
     await stage.complete(await stage.claim(await stage.worker()))
 
 
@@ -43,11 +43,12 @@ async def fails(stage: Stage) -> None:
 
 
 async def due_again(stage: Stage, tick: datetime) -> None:
-    """As after the clock was set back and somebody has resumed it."""
+    """Make a tick due a second time, as after the clock was set back and an operator resumed the
+    schedule."""
     await stage.sql("update rota.schedules set next = %s, due = %s", tick, tick)
 
 
-# A tick that was there already
+# Repeated ticks
 
 
 async def test_a_tick_that_had_its_run_does_not_wait_for_another(stage: Stage) -> None:
@@ -74,7 +75,7 @@ async def test_no_run_is_cancelled_for_a_tick_that_had_its_own(stage: Stage) -> 
     assert await stage.sql("select job from rota.cancels") == []
 
 
-# More jobs than one transaction takes
+# More jobs than one transaction starts
 
 
 def diamond(due: ticks.DueSchedule, tick: datetime, backfilled: bool) -> RunToStart:
@@ -119,7 +120,7 @@ async def test_those_of_others_are_left_for_the_next_transaction(
 async def test_one_over_which_it_takes_too_long_is_put_off_alone(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server has no patience with who holds schedules and does not speak."""
+    """The server ends an idle transaction that holds schedules."""
     plans = scheduling_fire._FireTransaction._plans
 
     async def hurried(self: scheduling_fire._FireTransaction, *args: Any, **more: Any) -> Any:
@@ -138,20 +139,20 @@ async def test_one_over_which_it_takes_too_long_is_put_off_alone(
     assert await seeing.fire()
     assert await runs(stage) == good
     found = "reason is not null, due > rota.clock() + interval '3 s', due > rota.clock() + interval '50 s'"
-    # It may have been the process that stood still, once; not twice.
+    # The first time the process may have been stopped; the second time the schedule is the cause.
     assert await row(stage, found, "slow") == (False, True, False)
     await stage.sql("update rota.schedules set due = rota.clock() where name = 'slow'")
     assert await seeing.fire()
     assert await row(stage, found, "slow") == (True, True, True)
 
 
-# What does not fit
+# Unsuitable inputs
 
 
 async def test_each_tick_that_does_not_fit_is_left_to_others_anew(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others took the one before, so they are there. It is longer ago than they are given."""
+    """Another instance started the tick before, so it is there. That was longer ago than DEFER_SECONDS."""
     monkeypatch.setattr(deferred, "DEFER_SECONDS", 0.0)
     tick = await lay(stage, late=9 * SECOND)
     here = DeferredSchedules()
@@ -181,7 +182,7 @@ async def test_one_that_fits_nobody_is_refused_though_a_run_is_open_that_it_woul
     assert await stage.sql("select state::text from rota.outcomes") == []
 
 
-# What was backfilled
+# Backfilled ticks
 
 
 async def test_what_was_backfilled_says_nothing_about_how_it_is_doing(stage: Stage) -> None:
@@ -205,11 +206,11 @@ async def test_of_its_other_runs_all_count_whatever_was_backfilled_between(stage
     assert await row(stage, "reason") == "2 failures in a row"
 
 
-# Several runs that are open
+# Several open runs
 
 
 async def begun(stage: Stage, many: int, **columns: Any) -> list[Batch]:
-    """A schedule with so many runs, each held by a worker; the last of them is done."""
+    """Create a schedule with this many runs, each held by a worker; only the last is done."""
     batches = []
     await lay(stage, **columns)
     for number in range(1, many + 1):
@@ -235,7 +236,7 @@ async def test_a_run_beside_the_last_one_is_open_too(stage: Stage) -> None:
 
 
 async def test_the_last_run_is_open_though_its_tick_is_forgotten(stage: Stage) -> None:
-    """A thousand were skipped while it went on."""
+    """A thousand ticks were skipped while the run was open."""
     await lay(stage)
     await fire(stage)
     run = await row(stage, "run")
@@ -247,7 +248,7 @@ async def test_the_last_run_is_open_though_its_tick_is_forgotten(stage: Stage) -
 async def test_the_tick_of_an_open_run_is_kept_though_a_thousand_were_skipped_since(
     stage: Stage,
 ) -> None:
-    """Else nobody would note what became of it."""
+    """Otherwise the run's outcome would not be recorded."""
     await lay(stage, every=1.0, pause_after=1)
     await fire(stage)
     run = await row(stage, "run")
@@ -300,7 +301,7 @@ async def test_all_that_are_open_are_cancelled_each_in_a_transaction_of_its_own(
         async with asyncio.timeout(60):
             while await stage.sql(asked) != [*first.jobs, *second.jobs]:
                 await asyncio.sleep(0.01)
-        # Who waits for the third holds neither of the others.
+        # The transaction that waits for the third claim holds neither of the other two.
         for batch in (first, second):
             await stage.sql(f"{lock} nowait", batch.id, on=other)
         assert await runs(stage) == {}
@@ -323,7 +324,7 @@ async def test_one_in_the_way_of_cancelling_another_run_puts_it_off(stage: Stage
         assert await row(stage, "ticks, next = due") == (0, True)
 
 
-# One who does not know whether it is done
+# Lost answers
 
 
 @pytest.mark.parametrize("where", ["before", "sent", "answered"])

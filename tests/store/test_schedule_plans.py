@@ -1,7 +1,7 @@
-"""What looks for due schedules reads those that are due and no others, however many there are.
+"""The search for due schedules reads only those that are due, in tables of any size.
 
 As in `test_plans`: on tables that were never analysed, analysed while empty and then filled, and analysed
-full. What a transaction that fires says is explained as it runs there, on an ordinary connection.
+full. The statements of a firing transaction are explained on an ordinary connection, as they run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ select 's' || n, false, 'task', 'work', '{}', 60, rota.clock(), at, at, n
   from generate_series(1, %(rows)s) as n, lateral (select rota.clock() + n * interval '1 min' as at) as at
 """
 
-# Each with a past; of some the last run is open.
+# Each schedule has past ticks; of some, the last run is open.
 FILL_TICKS = """
 insert into rota.ticks (schedule, tick, number, state, host, pid, run, outcome, ended)
 select 's' || n, timestamptz '2030-01-01' + m * interval '1 min', m, 'started', 'h', 1, n * 10 + m,
@@ -43,7 +43,7 @@ select 's' || n, timestamptz '2030-01-01' + m * interval '1 min', m, 'started', 
        lateral (select m < 3 or n > 50) as past (over)
 """
 
-# The others are over, or somebody else's.
+# These have ended.
 FILL_OTHERS = """
 insert into rota.schedules (name, declared, kind, target, input, every, anchor, next, due, state)
 select 'ended' || n, false, 'task', 'work', '{}', 60, rota.clock(), null, rota.clock() - n * interval '1 s',
@@ -60,7 +60,7 @@ select 'due' || n, false, 'task', 'work', '{}', 60, rota.clock(), at, at
 
 
 async def explain(on: Connection, schema: str, query: Query[Any]) -> list[Scan]:
-    """How a statement runs on this connection the first times, and when it has been planned for good."""
+    """Return the scans of a statement on this connection, with a custom and with a generic plan."""
     text, names = positional(query.statement, schema)
     values = sql.SQL(", ").join(sql.SQL("{}").format(sql.Literal(query.params[n])) for n in names)
     call = sql.SQL(" ({})").format(values) if names else sql.SQL("")
@@ -103,7 +103,7 @@ async def filled(own_stage: Stage, request: pytest.FixtureRequest) -> Stage:
 
 
 def read_by(found: list[Scan]) -> Counter[str]:
-    """Rows read of each table, of two times that it was run."""
+    """Return the rows read of each table, in both executions."""
     read: Counter[str] = Counter()
     for scan in found:
         read[scan.table] += int(scan.read)
@@ -114,7 +114,7 @@ async def check(stage: Stage, rows: int) -> None:
     plain = await stage.connect()
     schema = stage.schema
 
-    # With every poll, and while nothing is due: one row, whatever there is.
+    # With every poll, also while no schedule is due: one row.
     poll = await explain(stage.engine, schema, timers.wake(100))
     assert not any(scan.kind == "Seq Scan" for scan in poll), poll
     assert read_by(poll)["schedules"] <= 2, poll
@@ -148,7 +148,7 @@ async def check(stage: Stage, rows: int) -> None:
             "put off": ticks.postpone({name: None for name in names}, 5.0),
         }
         for name, query in statements.items():
-            # To find it, to take it, and to see what became of it.
+            # One read each to find a row, to lock it, and to read the outcome.
             await _check(plain, schema, name, query, 4 * (DUE + OPEN))
 
 

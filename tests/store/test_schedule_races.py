@@ -1,7 +1,6 @@
-"""Several who fire at once: each tick is started once, and nobody waits for anybody.
+"""Several sessions fire at once: each tick is started once, and no session waits for another.
 
-Windows are held open: one stops between writing its ticks down and moving on, until the others have had
-their turn.
+A session stops between recording its ticks and advancing the schedule, until the other sessions have run.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ MANY = 20
 
 
 class Window:
-    """Whoever fires stops before it moves on, until it is let go; as many may stop here as do."""
+    """Point before the advance of schedules: each process in `whom` stops there until `go` is set."""
 
     def __init__(self) -> None:
         self.there: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
@@ -58,7 +57,7 @@ def window(monkeypatch: pytest.MonkeyPatch) -> Iterator[Window]:
 
 @asynccontextmanager
 async def stopped(stage: Stage, window: Window) -> AsyncIterator[asyncio.Task[FireResult]]:
-    """Somebody who fires and has come to the window."""
+    """Fire, and stop at the window."""
     scheduling_fire = stage.meanwhile(fire(stage))
     async with asyncio.timeout(60):
         await window.there.get()
@@ -83,14 +82,14 @@ async def test_who_comes_second_passes_over_what_the_first_has_in_hand(
     assert await runs(stage) == {**expected, ("late", late): 1}
 
 
-# Each of three things keeps a tick from being started twice
+# Each of three safeguards prevents a second start of a tick
 
 Without = Callable[[Sequence[str]], None]
 
 
 @pytest.fixture
 def without() -> Iterator[Without]:
-    """Takes things away from the statements, until the test is over."""
+    """Return a function that disables safeguards until the end of the test."""
     with ExitStack() as stack:
 
         def take(layers: Sequence[str]) -> None:
@@ -100,7 +99,10 @@ def without() -> Iterator[Without]:
 
 
 async def two_at_once(stage: Stage, window: Window) -> list[FireResult | BaseException]:
-    """Both are to have read what is due before either moves on; who cannot get there has his turn."""
+    """Let both sessions read the due ticks before either advances.
+
+    A session that cannot get that far is given half a second.
+    """
     window.whom = {ME, OTHER}
     both = [stage.meanwhile(fire(stage, who=who)) for who in (ME, OTHER)]
     for _ in both:
@@ -134,7 +136,7 @@ async def test_any_one_of_the_three_is_enough(
 async def test_without_all_three_a_tick_is_started_twice(
     own_stage: Stage, window: Window, without: Without
 ) -> None:
-    """So that it is known that these tests would see it."""
+    """Shows that the test above detects a second start."""
     tick = await lay(own_stage)
     without(list(LAYERS))
     await own_stage.sql(NO_KEY)
@@ -142,7 +144,7 @@ async def test_without_all_three_a_tick_is_started_twice(
     assert await runs(own_stage) == {("beat", tick): 2}
 
 
-# One who reads late
+# Slow reads
 
 SLOW = """
 create or replace function rota.clock() returns timestamptz language plpgsql stable as
@@ -154,15 +156,15 @@ $$ begin
 
 
 async def test_a_run_that_began_while_one_was_reading_counts_as_open(own_stage: Stage) -> None:
-    """Between the beginning of its statement and the lock another has fired, and the next is due. What else
-    that statement saw is older than the row it has locked."""
+    """Between the start of the statement and its lock, another session fires, and the next tick is due.
+    The rest of the statement's snapshot is older than the row it has locked."""
     stage = own_stage
     tick = await lay(stage, every=0.5, late=timedelta(seconds=0.7))
     await stage.sql(SLOW)
     slow = await stage.connect(engine=True)
     await stage.run(
         ticks.lock_due(["work"]), slow
-    )  # planned, so that it is slow in the right place
+    )  # planned before, so that only the execution is slow
     await stage.sql("set application_name = slow", on=slow)
     async with slow.transaction():
         reading = stage.meanwhile(stage.run(ticks.lock_due(["work"]), slow))
@@ -209,7 +211,7 @@ async def test_a_clock_that_goes_back_and_forward_again_starts_nothing_twice_or_
     assert await at(nth(2) - timedelta(microseconds=1)) == {}
     assert await at(nth(2)) == ran(2)
     assert await at(nth(2) - hour) == {}
-    # A step forward is an absence: it is caught up with, and what comes after it comes when it is due.
+    # After a step forward the missed ticks are made up; later ticks start when they are due.
     assert await at(nth(7)) == ran(3, 4, 5, 6, 7)
     assert await at(nth(7) - hour) == {}
     assert await at(nth(7.99)) == {}
@@ -217,7 +219,7 @@ async def test_a_clock_that_goes_back_and_forward_again_starts_nothing_twice_or_
     assert await at(nth(9.99)) == ran(9)
 
 
-# One whose answer is lost
+# Lost answers
 
 
 @pytest.mark.parametrize("where", ["before", "sent", "answered", "late"])
@@ -231,7 +233,7 @@ async def test_a_commit_of_which_nobody_knows_has_fired_once_or_not_at_all(
             proxy.cut(where, hold_seconds=0.3)
             with pytest.raises(DatabaseUnavailable):
                 await scheduling_fire.fire(database, TARGETS, ME, DeferredSchedules())
-            # He tries again at once, and so does another.
+            # The session retries at once, and so does another one.
             [mine, yours] = await asyncio.gather(
                 scheduling_fire.fire(database, TARGETS, ME, DeferredSchedules()),
                 fire(stage, who=OTHER),
@@ -249,13 +251,14 @@ async def test_a_commit_of_which_nobody_knows_has_fired_once_or_not_at_all(
     assert not (await fire(stage)).started
 
 
-# One that stops
+# Frozen sessions
 
 
 async def test_one_who_is_frozen_in_the_middle_is_not_waited_for(
     stage: Stage, window: Window
 ) -> None:
-    """The server ends his transaction, another does it, and he finds that he has done nothing."""
+    """The server ends the frozen transaction, another session fires, and the first one finds its own
+    rolled back."""
     tick = await lay(stage)
     async with stopped(stage, window) as frozen:
         async with asyncio.timeout(60):
@@ -270,7 +273,7 @@ async def test_one_who_is_frozen_in_the_middle_is_not_waited_for(
     assert await row(stage, "ticks, runs") == (1, 1)
 
 
-# Policies hold over instances
+# Policies hold across instances
 
 
 async def test_no_more_runs_than_were_allowed_whoever_starts_them(stage: Stage) -> None:

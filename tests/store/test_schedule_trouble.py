@@ -1,4 +1,4 @@
-"""What goes wrong with one schedule is no trouble to the others."""
+"""An error in one schedule does not affect other schedules."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ BAD: dict[str, dict[str, Any]] = {
     "overlap": {"overlap": "perhaps"},
     "catch-up": {"catch_up": "sometimes"},
     "none at most": {"at_most": 0},
-    "for ever": {"ends": "infinity"},  # the driver has no such time
+    "for ever": {"ends": "infinity"},  # the driver cannot represent it
     "before the flood": {"anchor": "4713-01-01 BC"},
 }
 
 
 @pytest.fixture
 def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others have had their time for what does not fit."""
+    """Let other instances' time to handle unsuitable schedules be over."""
     monkeypatch.setattr(deferred, "DEFER_SECONDS", 0.0)
 
 
@@ -69,7 +69,7 @@ async def test_one_that_cannot_be_read_keeps_no_other_from_firing(
         found = "state::text, reason is not null, due > rota.clock() + interval '50 s', ticks"
         assert await row(stage, found, name) == ("active", True, True, 0), name
         assert any(repr(name) in record.getMessage() for record in caplog.records)
-    # They are left alone for a while.
+    # They are postponed.
     assert not await here.fire()
 
 
@@ -81,13 +81,13 @@ async def test_what_one_cannot_decide_on_does_not_undo_the_rest(stage: Stage) ->
 
 
 async def test_what_one_cannot_decide_on_is_left_to_others_who_may(stage: Stage) -> None:
-    """One machine lacks a time zone, say."""
+    """One machine lacks a time zone, for example."""
     tick = await lay(stage, tz="Mars/Olympus")
     deferred = DeferredSchedules()
     assert not (await fire(stage, misfits=deferred)).handled
     assert await row(stage, "reason, due") == (None, tick)
     assert deferred.deferred_names() == ["beat"]
-    await stage.sql("update rota.schedules set tz = 'UTC'")  # as those see it who know it
+    await stage.sql("update rota.schedules set tz = 'UTC'")  # as on a machine that has the zone
     assert list((await fire(stage, who=OTHER)).started) == [("beat", tick)]
 
 
@@ -122,7 +122,7 @@ async def test_one_whose_run_the_database_refuses_is_put_off_alone(stage: Stage)
 async def test_a_lost_database_is_nobodys_fault(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is put off, nothing started, and the loop tries again."""
+    """No schedule is postponed or started, and the loop retries."""
     tick = await lay(stage)
 
     def away(*_: Any) -> Any:
@@ -137,7 +137,7 @@ async def test_a_lost_database_is_nobodys_fault(
     assert await scheduler(stage).fire()
 
 
-# Many at once
+# Many ticks
 
 
 async def test_long_absences_are_caught_up_with_in_several_transactions(stage: Stage) -> None:
@@ -162,11 +162,11 @@ async def test_long_absences_are_caught_up_with_in_several_transactions(stage: S
     ]
 
 
-# Runs that are cancelled
+# Cancelled runs
 
 
 async def running(stage: Stage, name: str = "beat") -> int:
-    """A schedule that cancels, its last run held by a worker. Answers that run's claim."""
+    """Create a schedule with overlap "cancel_running" and a held last run; return the run's claim."""
     run = await stage.start()
     batch = await stage.claim(await stage.worker(), 1)
     assert batch.jobs == [run]
@@ -195,7 +195,7 @@ async def test_one_that_somebody_is_in_the_way_of_is_put_off(stage: Stage) -> No
     async with holder.transaction():
         await stage.sql("select from rota.claims where id = %s for update", claim, on=holder)
         trying = stage.meanwhile(scheduler(stage).fire())
-        # The other does not wait for it.
+        # The other schedule does not wait for it.
         async with asyncio.timeout(60):
             while not await started(stage):
                 await asyncio.sleep(0.01)
@@ -207,11 +207,11 @@ async def test_one_that_somebody_is_in_the_way_of_is_put_off(stage: Stage) -> No
     assert len(await started(stage)) == 2
 
 
-# Everything at once
+# All moves at once
 
 
 class Storm:
-    """Sessions that fire, sweep, work, and change schedules as they like, for a while."""
+    """Sessions that fire, record outcomes, run jobs and change schedules at random for a while."""
 
     NAMES = tuple(f"s{n:02}" for n in range(12))
 
@@ -311,7 +311,7 @@ async def test_nothing_of_all_that_is_done_to_schedules_deadlocks_or_starts_a_ti
     assert await own_stage.sql(
         "select deadlocks from pg_stat_database where datname = current_database()"
     ) == [0]
-    # What is written down and what was started are the same.
+    # The recorded ticks and the started runs agree.
     assert await own_stage.sql(UNMATCHED) == []
 
 

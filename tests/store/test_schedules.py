@@ -1,4 +1,4 @@
-"""What is due, what is written down of it, and where it goes on, statement by statement."""
+"""Statements about schedules: due ticks, their records, and the next tick."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def due(stage: Stage, limit: int = 200, name: str | None = None) -> list[s
 
 
 async def ended(stage: Stage, *states: str, name: str = "beat") -> list[int]:
-    """Ticks whose runs have ended so, one after the other, and nobody has noted it."""
+    """Insert ticks with runs that have ended in these states and are not recorded yet."""
     ids = await stage.start_several(len(states))
     for number, (id, state) in enumerate(zip(ids, states, strict=True), 1):
         await stage.sql(
@@ -43,7 +43,7 @@ async def ended(stage: Stage, *states: str, name: str = "beat") -> list[int]:
     return ids
 
 
-# What is due
+# Due schedules
 
 
 async def test_what_is_due_comes_the_first_first(stage: Stage) -> None:
@@ -87,7 +87,7 @@ async def test_a_poll_is_told_when_the_next_one_is_due_of_all(stage: Stage) -> N
     assert 29 < woken.next_schedule_seconds <= 30
 
 
-# What is written down
+# Recorded ticks
 
 
 def marks(*seconds: int, first: int = 1, name: str = "beat") -> list[TickRecord]:
@@ -116,7 +116,7 @@ async def test_the_last_thousand_of_each_schedule_are_kept(stage: Stage) -> None
     await stage.run(ticks.record(marks(1, 2, name="other"), ME))
     for begin in range(0, 3000, 600):
         await stage.run(ticks.record(marks(*range(begin, begin + 600), first=begin + 1), ME))
-    # What is new in the last statement is not old.
+    # The ticks of the current statement are never deleted.
     await stage.run(ticks.record(marks(3000, first=3001), ME))
     count = "select count(*), min(number), max(number) from rota.ticks where schedule = %s"
     assert await stage.sql(count, "beat") == [(1000, 2002, 3001)]
@@ -133,7 +133,7 @@ async def test_one_that_waits_for_its_run_is_kept_beyond_them(stage: Stage) -> N
     ]
 
 
-# Moving on
+# Advance
 
 
 async def test_a_schedule_is_moved_on_only_from_where_it_was_read_to_be(stage: Stage) -> None:
@@ -166,7 +166,7 @@ async def test_one_with_nothing_to_come_has_ended_unless_something_waits(stage: 
     assert await row(stage, "state::text, queued", "waits") == ("active", TICK)
 
 
-# What has become of runs
+# Outcomes of runs
 
 
 async def test_ends_are_noted_and_failures_in_a_row_counted(stage: Stage) -> None:
@@ -198,7 +198,7 @@ async def test_failures_add_up_from_one_look_to_the_next(stage: Stage) -> None:
     assert standing.is_paused
     assert await row(stage, "state::text, reason") == ("paused", "3 failures in a row")
     assert not (await fire(stage)).started
-    # Only once: who looks again has paused nothing.
+    # Only once: a second statement has paused nothing.
     [standing] = await stage.run(ticks.record_outcomes(["beat"]))
     assert not standing.is_paused
 
@@ -212,7 +212,7 @@ async def test_a_success_forgives_failures(stage: Stage) -> None:
 
 
 async def test_a_run_that_was_removed_before_anybody_looked_has_ended(stage: Stage) -> None:
-    """Else it would be looked for, for ever."""
+    """Otherwise the tick would stay open for ever."""
     await lay(stage)
     [id] = await ended(stage, "failed")
     await stage.sql("update rota.schedules set run = %s", id)
@@ -244,7 +244,7 @@ async def test_a_run_that_is_under_way_is_open(stage: Stage, place: str) -> None
     assert await row(stage, "run") == id
 
 
-# All of it together
+# Complete firing
 
 
 async def test_firing_starts_the_run_writes_it_down_and_moves_on(stage: Stage) -> None:
@@ -275,7 +275,7 @@ async def test_what_is_due_soon_after_is_due_again(stage: Stage) -> None:
 
 
 def picky(due: ticks.DueSchedule, *rest: Any) -> Any:
-    """Code that does not know what schedule `beat` starts it with."""
+    """Refuse the input of schedule `beat`, as a task without that argument does."""
     if due.name == "beat":
         raise ArgumentError("there is no such argument")
     return make(due, *rest)
@@ -283,12 +283,12 @@ def picky(due: ticks.DueSchedule, *rest: Any) -> Any:
 
 @pytest.fixture
 def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others have had their time for what does not fit."""
+    """Let other instances' time to handle unsuitable schedules be over."""
     monkeypatch.setattr(deferred, "DEFER_SECONDS", 0.0)
 
 
 async def refuse(stage: Stage) -> FireResult:
-    """Fire with code that nothing fits, once others have had their time for it."""
+    """Fire with code that accepts no input of the schedule, after the time given to other instances."""
     deferred = DeferredSchedules()
     assert not (await fire(stage, "beat", targets={"work": picky}, misfits=deferred)).handled
     return await fire(stage, targets={"work": picky}, misfits=deferred)

@@ -1,4 +1,4 @@
-"""In which order the locks of signals are taken: theirs, then claims, then sleepers, each by id."""
+"""Order of locks of signals: signals, then claims, then sleeping jobs, each by id."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .stage import Connection, Stage
 
 @pytest.fixture
 async def job(stage: Stage) -> Connection:
-    """The session in which a job lies down."""
+    """Session in which a job suspends."""
     return await stage.connect(engine=True)
 
 
@@ -94,7 +94,8 @@ async def test_a_cancel_locks_sleepers_in_the_same_order(stage: Stage, job: Conn
 async def test_who_sends_waits_for_no_claim(
     stage: Stage, job: Connection, sender: Connection, strength: str
 ) -> None:
-    """A job's own transaction may take its time, and so may whoever ends its neighbours."""
+    """The job's own transaction may take its time, and so may a session that ends other jobs of the
+    claim."""
     batch = await stage.held(2)
     await keep(stage, batch, wait("go"))
 

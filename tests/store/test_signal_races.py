@@ -1,7 +1,7 @@
-"""A signal and a job that is about to wait for it, met at every point: never lost, never given twice.
+"""A signal and a job that is about to wait for it, at every point: never lost, never received twice.
 
-Both lock the row of the signal first. So a sender that comes while the job lies down waits, and finds it
-asleep; one that came before is seen by the job, which then does not lie down.
+Both lock the row of the signal first. So a sender waits while the job suspends, and then finds it
+sleeping. If the signal was sent before, the job finds it and does not suspend.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STATEMENTS = ["expect", "hold", "record", "suspend", "release"]
 
 @pytest.fixture
 async def job(stage: Stage) -> Connection:
-    """The session in which a job lies down."""
+    """Session in which a job suspends."""
     return await stage.connect(engine=True)
 
 
@@ -34,7 +34,7 @@ async def sender(stage: Stage) -> Connection:
 
 
 async def has_it_once(stage: Stage, batch: Batch, payload: str = "1") -> None:
-    """The job is ready, in one place, and is given what was said."""
+    """Check that the job is queued, in one place, and receives the payload once."""
     assert await stage.sql("select job from rota.queued") == batch.jobs
     assert await stage.sql("select job from rota.sleeping") == []
     new = await again(stage)
@@ -42,7 +42,7 @@ async def has_it_once(stage: Stage, batch: Batch, payload: str = "1") -> None:
     assert await stage.complete(new) == []
 
 
-# Before, between, after
+# Before, during and after the suspension
 
 
 @pytest.mark.parametrize("waited_before", [True, False])
@@ -50,7 +50,7 @@ async def has_it_once(stage: Stage, batch: Batch, payload: str = "1") -> None:
 async def test_a_signal_that_comes_while_a_job_lies_down_waits_and_wakes_it(
     stage: Stage, job: Connection, sender: Connection, committed: str, waited_before: bool
 ) -> None:
-    """Whatever statement it has come to, and whether the signal's row was there or is new."""
+    """For every statement of the suspension, with an existing and with a new row of the signal."""
     batch = await stage.held(1)
     if waited_before:
         await stage.sql(
@@ -159,7 +159,7 @@ async def test_two_jobs_of_a_run_that_lie_down_for_the_same_signal_are_both_woke
     assert sorted(await ready(stage, "seq")) == [laid["a"], laid["b"]]
 
 
-# Two who send
+# Two senders
 
 
 @pytest.mark.parametrize("expected", [True, False])
@@ -195,7 +195,7 @@ async def test_of_many_signals_at_once_exactly_one_is_sent(stage: Stage) -> None
         await has_it_once(stage, batch, f"[{number}, {answers.index('sent')}]")
 
 
-# Who sees the past
+# Old snapshots
 
 
 @pytest.mark.parametrize("waited_before", [True, False])
@@ -203,7 +203,7 @@ async def test_of_many_signals_at_once_exactly_one_is_sent(stage: Stage) -> None
 async def test_in_a_transaction_that_sees_the_past_a_signal_is_refused_rather_than_lost(
     stage: Stage, sender: Connection, level: str, waited_before: bool
 ) -> None:
-    """It does not see the job asleep, and so must not say that it was sent."""
+    """The sender does not see the sleeping job, and so must not report that the signal was sent."""
     batch = await stage.held(1)
     if waited_before:
         await stage.sql("insert into rota.signals (run, name) values (%s, 'go')", batch.jobs[0])
@@ -256,7 +256,7 @@ async def test_a_signal_that_wakes_the_job_first_leaves_the_timer_nothing(
     await has_it_once(stage, batch)
 
 
-# Cancelling
+# Cancel
 
 
 async def test_a_cancel_that_comes_first_lets_nothing_be_woken(
@@ -327,7 +327,7 @@ async def test_a_wish_to_cancel_written_while_the_job_waits_for_a_signals_row_is
     assert await stage.place(batch.jobs[0]) == "cancelled"
 
 
-# A worker that is gone
+# Lost workers
 
 
 async def test_a_signal_for_a_job_that_is_being_reaped_is_there_for_the_next(

@@ -1,4 +1,4 @@
-"""Jobs that lie down, and everybody who may meet them: no wake-up is lost, and nobody deadlocks."""
+"""Suspending jobs against all other moves: no lost wake-up, and no deadlock."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .losses import deadlocks, ready
 from .stage import Batch, Connection, Stage
 
 ROUNDS = int(os.environ.get("SIGNAL_ROUNDS", "25"))
-"""How often everybody meets: more with SIGNAL_ROUNDS=1000."""
+"""Number of rounds; SIGNAL_ROUNDS=1000 sets more."""
 
 
 async def test_whoever_meets_whom_no_wake_up_is_lost(stage: Stage) -> None:
-    """Jobs of three runs lie down in one batch, with every commit held open a little; senders, a timer and
-    a canceller go at them in any order."""
+    """Jobs of three runs suspend in one batch, with every commit delayed a little. Senders, a timer and a
+    canceller run beside them in random order."""
     chance = random.Random(4)
     sessions = [await stage.connect(engine=True) for _ in range(6)]
     before = await deadlocks(stage)
@@ -34,7 +34,7 @@ async def test_whoever_meets_whom_no_wake_up_is_lost(stage: Stage) -> None:
     async def lay(batch: Batch, on: Connection) -> None:
         await rest()
         order = chance.sample(batch.members, len(batch.members))
-        # Only the first of them could be over by time.
+        # Only the wait of the first job can time out.
         waits = {
             each.job: (
                 wait("a", seconds=0.002 if each is batch.members[0] else None),
@@ -83,7 +83,8 @@ async def test_whoever_meets_whom_no_wake_up_is_lost(stage: Stage) -> None:
         ]
         await asyncio.gather(*doing)
         await stage.check()
-        # All was said to two of them: neither sleeps. The third was cancelled, asleep or lying down.
+        # The first two jobs got all signals, so neither sleeps. The third was cancelled while sleeping or
+        # suspending.
         assert sorted(await ready(stage, "seq")) == batch.jobs[:2]
         assert await stage.place(batch.jobs[2]) == "cancelled"
         new = await again(stage)

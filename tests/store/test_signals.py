@@ -1,4 +1,4 @@
-"""What is said to a run: one value for a name, the first, for good; whoever waits for it is woken."""
+"""Signals to a run: one payload for a name, the first one, for ever; waiting jobs are woken."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def in_ready(stage: Stage) -> list[int]:
     return await stage.sql("select job from rota.queued order by seq")
 
 
-# What it answers
+# Answers
 
 
 async def test_the_first_is_sent_and_stands_for_good(stage: Stage) -> None:
@@ -119,7 +119,7 @@ async def test_sql_alone_can_send_one(stage: Stage, call: str, payload: str) -> 
     assert (found.has_signal, found.payload) == (True, payload)
 
 
-# Who is woken
+# Woken jobs
 
 
 async def test_who_waits_for_it_is_woken_and_given_it(stage: Stage) -> None:
@@ -245,7 +245,7 @@ async def test_a_run_is_over_when_all_of_it_is(stage: Stage) -> None:
 
 
 async def test_a_call_has_its_own_signals(stage: Stage) -> None:
-    """What is said to the caller's run is not said to what it calls."""
+    """A signal to the caller's run is not a signal to its child runs."""
     caller = await stage.held(1)
     [calls] = await flows.call(stage, caller, 1)
     [called] = await stage.one("select jobs from rota.runs where id = %s", calls.run)
@@ -260,7 +260,7 @@ async def test_a_call_has_its_own_signals(stage: Stage) -> None:
     assert await stage.place(called) == "queued"
 
 
-# What others see
+# Reads of a payload
 
 
 async def test_looking_finds_what_was_said_and_not_who_waits(stage: Stage) -> None:

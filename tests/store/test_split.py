@@ -1,4 +1,4 @@
-"""Giving a job a claim of its own, out of one it shares."""
+"""Moving a job from a shared claim to its own claim."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_one_after_another_every_job_gets_its_own(stage: Stage) -> None:
     own = [await split(stage, batch, job) for job in reversed(batch.jobs)]
 
     assert [each.jobs for each in own] == [[job] for job in reversed(batch.jobs)]
-    # The last one has had it by then.
+    # The last remaining job keeps the original claim.
     assert own[-1].id == batch.id
     assert len({each.id for each in own}) == 4
     for each in own:
@@ -97,7 +97,7 @@ async def test_with_a_time_it_runs_out_and_only_it(stage: Stage, many: int) -> N
 
 
 async def test_taken_without_a_time_it_keeps_the_time_it_has(stage: Stage) -> None:
-    """ctx.transaction() in a task with a hold must not make it last for ever."""
+    """ctx.transaction() in a task with a visibility timeout must not remove the timeout."""
     batch = await stage.held(2)
     own = await split(stage, batch, batch.jobs[0], seconds=60)
     until = await stage.one("select expires from rota.claims where id = %s", own.id)
@@ -109,7 +109,7 @@ async def test_taken_without_a_time_it_keeps_the_time_it_has(stage: Stage) -> No
 
 
 async def test_what_is_done_meanwhile_is_not_put_back_by_the_split(stage: Stage) -> None:
-    """Finding 3: it waited for a neighbour's completion, and works on what that left."""
+    """Finding 3: the split waited for a completion of another job, and works on the remaining jobs."""
     batch = await stage.held(4)
     completing, splitting = await stage.connect(engine=True), await stage.connect(engine=True)
 
@@ -146,7 +146,7 @@ async def test_the_job_itself_done_meanwhile_gets_no_claim(stage: Stage) -> None
 async def test_a_completion_that_waited_for_the_split_is_refused_under_the_old_claim(
     stage: Stage,
 ) -> None:
-    """Finding 2: the old claim is no fence for a job that has left it. Its neighbours are done."""
+    """Finding 2: the old claim is no fence for a job that has left it. The other jobs are completed."""
     batch = await stage.held(3)
     splitting = await stage.connect(engine=True)
 

@@ -1,4 +1,4 @@
-"""Starting: jobs appear where they belong, and a key gives one run to everybody who asks."""
+"""Starting jobs: each is put in its place, and a key gives one run to every caller."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def keyed(stage: Stage, on: Connection | None = None, **more: Any) -> Star
     return started
 
 
-# Where they go
+# Places
 
 
 async def test_a_job_is_ready_at_once_under_its_own_number(stage: Stage) -> None:
@@ -100,7 +100,7 @@ async def test_arguments_that_are_no_object_are_refused(stage: Stage, args: str)
 
 
 async def test_a_plain_start_and_one_with_everything_write_the_same(stage: Stage) -> None:
-    """They are two statements; nobody can tell by the rows."""
+    """They are two statements that must write identical rows."""
     plain = StartJob("work", "{}", "images", priority=3)
     [one] = await stage.run(jobs.start(plain, notify=False))
     [other] = await stage.run(
@@ -165,7 +165,7 @@ async def test_what_is_copied_in_is_what_is_written(stage: Stage) -> None:
 
 
 def _full(start: StartJob) -> StartJob:
-    """A start that is not plain, so that it takes the other way."""
+    """Return a start with a key, which uses the other statement."""
     return msgspec.structs.replace(start, key="k")
 
 
@@ -244,7 +244,7 @@ async def in_a_savepoint(connection: Connection, query: Query[StartedJob]) -> No
 
 
 async def test_a_busy_key_leaves_the_callers_own_transaction_to_the_caller(stage: Stage) -> None:
-    """It can go back to a savepoint and commit the rest, and its settings are what they were."""
+    """The caller can roll back to a savepoint and commit the rest; its settings are unchanged."""
     other = await stage.connect()
     query = jobs.start(StartJob("work", "{}", "default", key="k"), notify=False)
 

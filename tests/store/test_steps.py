@@ -1,4 +1,4 @@
-"""What code has come to: kept once, under its fence, and given to whoever runs the job next."""
+"""Journal of a job: each entry is written once, under the fence, and given to the next attempt."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def table(stage: Stage) -> list[Any]:
     return await stage.sql("select name, result::text from rota.steps order by job, position")
 
 
-# Kept, and given again
+# Written and read
 
 
 async def test_what_was_kept_is_given_in_the_order_the_code_came_to_it(stage: Stage) -> None:
@@ -164,7 +164,7 @@ async def test_one_that_is_open_is_written_once_more_and_then_stands(stage: Stag
     await keep(
         stage, batch, step("a", is_open=True, tries=1, seconds=60, result=None, error='{"n":1}')
     )
-    # Another failed try; then it succeeds.
+    # Another failed try, then a success.
     assert (
         await keep(
             stage, batch, step("a", is_open=True, tries=2, seconds=90, result=None, error='{"n":2}')
@@ -196,7 +196,7 @@ async def test_a_wait_that_is_over_still_says_until_when_it_was_for(stage: Stage
 
 
 async def test_where_it_was_written_first_is_where_it_stays(stage: Stage) -> None:
-    """Code is told by the order of its steps whether it has changed."""
+    """A changed order of steps is how replay detects changed code."""
     batch = await stage.held(1)
     await keep(stage, batch, wait("go", position=3))
 
@@ -290,7 +290,7 @@ async def test_what_was_said_to_a_run_is_told_to_each_of_its_jobs(stage: Stage) 
     }
 
 
-# Under their fence
+# Fences
 
 
 async def test_who_has_lost_the_job_keeps_nothing(stage: Stage) -> None:
@@ -361,7 +361,7 @@ async def test_keeping_steps_stops_no_neighbour_from_ending(stage: Stage) -> Non
     assert await stage.held_by(batch.id) == batch.jobs[:1]
 
 
-# How far it is, and what it says
+# Progress and logs
 
 
 async def tell(stage: Stage, batch: Batch, done: float, note: str | None = None) -> None:

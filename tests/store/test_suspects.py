@@ -1,6 +1,6 @@
-"""Jobs that were lost with a worker: how they are marked, who gets them, and how they clear themselves.
+"""Jobs lost with a worker: their marks, the claims that may hold them, and how they are cleared.
 
-Finding 10: one poison job among 1,500 that were held ahead had over 1,000 innocent ones put away.
+Finding 10: one poison job among 1,500 prefetched jobs had over 1,000 innocent ones quarantined.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rota.store import claims, timers, workers
 from .losses import bury, lost, put_in_ready, ready, reap, suspect, suspects
 from .stage import Stage
 
-# What `lost` says, in words: crashes, and whether it is a suspect.
+# Marks in column `lost` before and after an event: crashes and suspicion in one number.
 IN_COMPANY = {0: -1, -1: -2, -2: -2, -3: -4, -4: -4, -7: -7, 1: -3, 2: -4, 5: -7}
 BLAMED = {0: -3, 1: -4, 2: -5, 5: -8, -1: -4, -2: -5, -3: -4, -4: -5, -7: -8}
 DOUBTED = {-2: -4, -3: -4, -7: -8}
@@ -20,7 +20,7 @@ CAME_BACK = {0: 0, 1: 1, 5: 5, -1: 0, -2: 0, -3: 1, -4: 2, -7: 5}
 
 
 async def held_with(stage: Stage, marks: list[int]) -> tuple[int, list[int]]:
-    """One claim of jobs with these marks. Answers it and its jobs."""
+    """Claim jobs with these marks in one claim; return the claim and its jobs."""
     batch = await stage.held(len(marks))
     await stage.sql("update rota.claims set lost = %s::smallint[] where id = %s", marks, batch.id)
     return batch.id, batch.jobs
@@ -67,7 +67,7 @@ async def test_doubted_it_is_charged_with_this_one(stage: Stage, before: int, af
 async def test_one_whose_code_came_back_is_no_suspect_any_more(
     stage: Stage, before: int, after: int
 ) -> None:
-    """It failed, but nobody died of it. What it has to its account stays there."""
+    """The job failed without a crash of its worker. Its earlier crashes still count."""
     [job] = await put_in_ready(stage, before)
     worker = await stage.worker()
     batch = await suspect(stage, worker) if before < 0 else await stage.claim(worker)
@@ -91,7 +91,7 @@ async def test_one_that_is_handed_back_is_what_it_was(stage: Stage, mark: int) -
     assert await ready(stage, "attempt", "lost") == {job: (4, mark)}
 
 
-# Who gets them
+# Claims of suspects
 
 
 @pytest.mark.parametrize("mark", [-1, -2, -3])
@@ -126,7 +126,7 @@ async def test_each_of_them_has_a_claim_of_its_own(stage: Stage) -> None:
 async def test_of_grave_ones_there_is_one_and_only_where_no_other_is(
     stage: Stage, once: int, again: int
 ) -> None:
-    """Those that were lost once run like any other."""
+    """Jobs that were lost once run like any other."""
     mild = await put_in_ready(stage, once, 2)
     grave = await put_in_ready(stage, again, 2)
     worker = await stage.worker()
@@ -208,16 +208,16 @@ async def test_who_drains_or_is_gone_gets_nothing(
     assert (await stage.claim(healthy)).jobs or await suspects(stage, healthy)
 
 
-# The way of a poison job
+# Isolation of a poison job
 
 
 async def test_poison_in_company_is_found_and_its_neighbours_are_not_charged(stage: Stage) -> None:
-    """The first death says nothing, the second little; alone it is known."""
+    """The first two losses blame no job; the third, when the job runs alone, does."""
     jobs = await lost(stage, 6)
     poison = jobs[2]
     assert set((await ready(stage, "lost")).values()) == {-1}
 
-    # They run beside each other in one worker, which dies of it.
+    # They run together in one worker, which crashes.
     worker = await stage.worker()
     taken = await suspects(stage, worker)
     assert len(taken) == 6
@@ -226,7 +226,7 @@ async def test_poison_in_company_is_found_and_its_neighbours_are_not_charged(sta
         await reap(stage, each.id)
     assert set((await ready(stage, "lost")).values()) == {-2}
 
-    # From here each runs alone. What begins beside it has begun before, and done no harm so far.
+    # From here each runs alone. Jobs beside it began before it, and have done no harm so far.
     while len(await ready(stage, "lost")) > 1:
         worker = await stage.worker()
         await stage.start_several(20)
@@ -244,7 +244,7 @@ async def test_poison_in_company_is_found_and_its_neighbours_are_not_charged(sta
         assert await stage.complete(beside) == []
 
     marks = await ready(stage, "attempt", "lost")
-    assert marks.pop(poison) == (2, -5)  # three deaths to its account
+    assert marks.pop(poison) == (2, -5)  # charged with three crashes
     assert set(marks.values()) <= {(1, -1), (1, -2)}
     assert await stage.sql("select job from rota.attempts") == [poison]
 

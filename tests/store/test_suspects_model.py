@@ -1,7 +1,7 @@
-"""Any life of a few jobs and workers: what the store says of who is suspect is what the rules say.
+"""Any sequence of events of a few jobs and workers: the store's suspects are those of the rules.
 
-The rules are written here as they are described, and not as they are programmed: a job has crashes to its
-account, and it is clear, mildly suspect (lost once), or gravely.
+The rules are written here as they are documented, not as they are programmed: a job has a number of
+crashes, and it is clear, mildly suspect (lost once), or gravely suspect.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Job:
     crashes: int = 0
     suspect: bool = False
     company: int = 0
-    """How often it was lost in company, while it has no crashes to its account."""
+    """Losses together with other jobs, while it has no crashes."""
     attempt: int = 1
 
     @property
@@ -33,7 +33,7 @@ class Job:
 
     @property
     def suspicion(self) -> str:
-        """One that was lost once runs like any other."""
+        """A job that was lost once runs like any other."""
         if not self.suspect:
             return "clear"
         return "mild" if self.mark in (-1, -3) else "grave"
@@ -44,7 +44,7 @@ class Job:
                 self.crashes += 1 if self.crashes else self.company
                 self.attempt += 1
             case "blamed":
-                # What it was lost in before was its doing, too, if nothing else is known of it.
+                # Without crashes so far, the earlier losses are counted as crashes, too.
                 self.crashes += 1 if self.crashes else 1 + self.company
                 self.attempt += 1
             case _ if not self.crashes:
@@ -56,7 +56,7 @@ class Job:
             self.company = 0
 
     def come_back(self) -> None:
-        """Its code ran and failed: nobody died of it."""
+        """Record that the code ran and failed without a crash."""
         self.attempt += 1
         self.suspect = False
         self.company = 0
@@ -68,7 +68,7 @@ class Life:
     jobs: dict[int, Job] = field(default_factory=dict)
     held: dict[int, list[Batch]] = field(default_factory=dict)
     alone: dict[int, bool] = field(default_factory=dict)
-    """Of claims, whether what is in them runs alone; those that have run so for long do not."""
+    """Claims marked as running alone: True at first, False once the job has run alone for long."""
 
     async def claim(self, worker: int, limit: int) -> None:
         batch = await self.stage.claim(worker, limit)
@@ -91,7 +91,7 @@ class Life:
         self.held[worker] += taken
 
     def known(self, worker: int, batch: Batch) -> str:
-        """What is known of the jobs of a batch when their worker dies."""
+        """Return the knowledge about the jobs of a batch when their worker dies."""
         if sum(len(each.jobs) for each in self.held[worker]) == 1:
             return "blamed"
         if batch.id in self.alone:

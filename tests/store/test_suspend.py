@@ -1,4 +1,4 @@
-"""Lying down: a job that waits leaves its worker, until the first of what it waits for is over."""
+"""Suspension: a waiting job leaves its worker until the first of its waits is over."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .stage import Batch, Stage
 
 
 async def bed(stage: Stage) -> Any:
-    """How the one job that sleeps does."""
+    """Return the columns of the one sleeping job."""
     return await stage.one(
         "select wake_at = 'infinity',"
         " ceil(extract(epoch from case when wake_at < 'infinity' then wake_at - since end))::int,"
@@ -27,7 +27,7 @@ async def bed(stage: Stage) -> Any:
     )
 
 
-# For what, and until when
+# Waits and times
 
 
 async def test_it_sleeps_until_its_time(stage: Stage) -> None:
@@ -59,7 +59,7 @@ async def test_of_those_who_wait_for_ever_no_timer_is_told(stage: Stage) -> None
 
 
 async def test_it_sleeps_until_the_first_of_what_it_waits_for(stage: Stage) -> None:
-    """Branches beside each other: a sleep, two waits, a step that is tried again."""
+    """Parallel branches: a sleep, two waits, a step that is retried."""
     retried = step("charge", position=5, is_open=True, seconds=40.0, result=None)
     branches = [sleep(50), wait("go", position=2, seconds=70), wait("stop", position=3), retried]
     batch = await asleep(stage, *branches)
@@ -92,7 +92,7 @@ async def test_what_it_came_to_before_is_kept_with_it(stage: Stage) -> None:
 
 
 async def test_lying_down_again_for_the_same_wait_does_not_begin_it_anew(stage: Stage) -> None:
-    """It was woken for something else; what it still waits for is over when it was to be."""
+    """The job was woken by another signal; its timeout still counts from the first suspension."""
     batch = await asleep(stage, wait("go", seconds=60), wait("other", position=2))
     until = await stage.one("select wake_at from rota.steps where name = 'go'")
     await say(stage, batch.jobs[0], "other")
@@ -103,7 +103,7 @@ async def test_lying_down_again_for_the_same_wait_does_not_begin_it_anew(stage: 
     assert await stage.one("select wake_at from rota.sleeping") == until
 
 
-# Over already
+# Waits that are over already
 
 
 @pytest.mark.parametrize("seconds", [0.0, -5.0])
@@ -156,7 +156,7 @@ async def test_one_that_is_ready_at_once_queues_behind_the_others(stage: Stage) 
     assert list((await again(stage)).jobs) == [*others, *batch.jobs]
 
 
-# What becomes of the attempt, and of suspicions
+# Attempt and suspicion
 
 
 @pytest.mark.parametrize("over", [True, False])
@@ -181,7 +181,7 @@ async def test_no_outcome_and_no_attempt_is_written(stage: Stage) -> None:
     assert await stage.sql("select job from rota.attempts") == []
 
 
-# Several at once
+# Several jobs
 
 
 async def test_many_lie_down_together_each_for_its_own(stage: Stage) -> None:
@@ -210,7 +210,7 @@ async def test_many_lie_down_together_each_for_its_own(stage: Stage) -> None:
     assert await stage.held_by(own.id) == []
 
 
-# Somebody wished otherwise
+# Cancel requests
 
 
 async def test_one_that_somebody_wished_to_cancel_is_cancelled_instead(stage: Stage) -> None:
@@ -249,7 +249,7 @@ async def test_one_that_sleeps_can_be_cancelled(stage: Stage) -> None:
     assert await say(stage, batch.jobs[0]) == "ended"
 
 
-# Under its fence
+# Fences
 
 
 async def test_who_has_lost_the_job_cannot_lay_it_down(stage: Stage) -> None:
@@ -279,7 +279,7 @@ async def test_one_that_meets_the_reaper_is_refused(stage: Stage) -> None:
 
     assert await lying == NOTHING
     assert await ready(stage, "attempt") != {}
-    # What the late one noted does not keep a signal from the next.
+    # The row that the late session wrote does not keep a signal from the next attempt.
     assert await say(stage, batch.jobs[0]) == "sent"
     taken = await suspect(stage, await stage.worker())
     await lie_down(stage, taken, wait("go"))

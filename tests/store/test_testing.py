@@ -1,4 +1,4 @@
-"""`rota.testing`, as users' tests see it."""
+"""`rota.testing`, as users' tests use it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def definition(db: AsyncConnection[Any]) -> Any:
     return await (await db.execute("select pg_get_functiondef('rota.clock'::regproc)")).fetchone()
 
 
-# The clock
+# Clock
 
 
 async def test_the_clock_stops_moves_and_runs_again(
@@ -81,7 +81,7 @@ async def test_the_clock_of_a_database_that_is_not_marked_is_left_alone(
         "release": clock.resume,
     }
 
-    with pytest.raises(NotThrowaway, match="nothing says that it may be thrown away"):
+    with pytest.raises(NotThrowaway, match="it is not marked as a test database"):
         await actions[act]()
 
     assert await definition(db) == before
@@ -218,7 +218,7 @@ async def test_a_witness_that_is_closed_sees_nothing_more(rota_app: Rota) -> Non
     assert witness.events == []
 
 
-# An app of one's own
+# The user's own app
 
 
 async def test_an_app_is_put_in_another_database_for_as_long_as_the_block_lasts(
@@ -306,7 +306,7 @@ def test_a_dsn_is_pointed_at_another_database(dsn: str, expected: str) -> None:
     assert psycopg.conninfo.conninfo_to_dict(with_database(dsn, "new"))["dbname"] == "new"
 
 
-# In somebody else's project
+# Another project
 
 
 PROJECT = """

@@ -1,4 +1,4 @@
-"""Timers: asleep → ready, the earliest first, never before its time by the database's clock."""
+"""Timers: sleeping → queued, the earliest first, never before their time by the database's clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOON = datetime(2031, 3, 30, 12, tzinfo=UTC)
 
 
 async def asleep(stage: Stage, *minutes: float) -> list[int]:
-    """Jobs that are due so many minutes from now."""
+    """Start jobs that are due this many minutes from now."""
     ids = await stage.start_several(len(minutes), at=NOON)
     for job, offset in zip(ids, minutes, strict=True):
         await stage.sql(
@@ -101,7 +101,7 @@ async def test_two_sessions_that_wake_at_once_share_the_work_and_neither_waits(
 
 
 async def test_the_databases_clock_decides(own_stage: Stage) -> None:
-    """Settable for tests, as users' tests do; the time of whoever asks does not matter."""
+    """The clock is set as users' tests do; the caller's own clock does not matter."""
     stage = own_stage
     [job] = await stage.start_several(1, at=NOON)
     moves = [

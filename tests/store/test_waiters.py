@@ -1,4 +1,4 @@
-"""Waiters register first and look second; whoever records an outcome commits first and tells second."""
+"""Waiters register before they check; a recorder of an outcome commits before it notifies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ async def hear(connection: Connection, count: int) -> list[tuple[str, str]]:
 
 
 async def over(stage: Stage, *ids: int) -> None:
-    """Jobs with these numbers that have ended."""
+    """Insert jobs with these ids that have ended."""
     for id in ids:
         await stage.sql(
             "insert into rota.jobs (id, task, queue, args) values (%s, 'work', 'default', '{}')", id
@@ -71,18 +71,19 @@ async def test_who_has_forgotten_is_not_told(stage: Stage) -> None:
 
 
 async def test_a_waiter_that_registers_too_late_to_be_told_sees_the_outcome(stage: Stage) -> None:
-    """The two orders in which they can meet: one of the two always sees the other."""
+    """In both orders in which they can meet, one of the two sees the other."""
     batch = await stage.held(1)
     completing, telling = await stage.connect(engine=True), await stage.connect(engine=True)
 
     async with completing.transaction():
         await stage.complete(batch, on=completing)
-        # Told too early, nobody is there: which is why telling comes after the commit …
+        # Notified before the commit, the waiter is not registered yet; so the notification follows the
+        # commit …
         await stage.run(listeners.notify_waiters(batch.jobs), telling)
         await stage.run(listeners.register("rota.a", batch.jobs))
         assert await stage.sql("select job from rota.outcomes") == []
 
-    # … where it finds the one who looked in vain.
+    # … and reaches the waiter that found no outcome.
     await stage.run(listeners.notify_waiters(batch.jobs), telling)
     assert await stage.sql("select job from rota.waiters") == []
 

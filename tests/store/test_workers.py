@@ -1,4 +1,4 @@
-"""Who is there: registering, beating, being looked at, and being declared dead."""
+"""Workers: registration, heartbeats, observation, and declaration of death."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from .stage import Connection, Stage
 
 
 async def looks(stage: Stage, worker: int = 0) -> dict[int, bool | None]:
-    """Whom one sees, and whether they hold their locks."""
+    """Return the observed workers, and if each holds its session lock."""
     return {
         each.worker: each.has_session_lock for each in await stage.run(workers.list_others(worker))
     }
 
 
 async def sit(stage: Stage, worker: int, seat: int) -> psycopg.AsyncConnection[object]:
-    """A worker's heart: a connection with a lock, which it has said it holds."""
+    """Open a worker's heartbeat connection, with the session lock that the worker reports."""
     heart = await stage.database.connect(direct=True)
     assert await run(heart, workers.lock_session(seat), stage.schema) == [True]
     await stage.run(workers.beat(worker, seat))
     return heart
 
 
-# Registering
+# Registration
 
 
 async def test_what_a_worker_says_of_itself_is_kept(stage: Stage) -> None:
@@ -55,7 +55,7 @@ async def test_what_a_worker_says_of_itself_is_kept(stage: Stage) -> None:
 
 
 async def test_two_of_one_name_and_process_are_two(stage: Stage) -> None:
-    """B6: in containers everybody is pid 1, and a restart has the old name."""
+    """B6: in containers every process is pid 1, and a restarted one has the old host name."""
     one, two = await stage.worker(), await stage.worker()
 
     assert one != two
@@ -73,7 +73,7 @@ async def test_the_others_hear_of_it(stage: Stage) -> None:
     assert heard.payload == "!worker"
 
 
-# Beating
+# Heartbeats
 
 
 async def test_a_beat_says_what_it_is_asked_to_and_moves_the_count(stage: Stage) -> None:
@@ -163,7 +163,7 @@ async def test_one_that_drains_beats_on(stage: Stage) -> None:
     assert list(await looks(stage)) == [worker]
 
 
-# Looking, with real locks
+# Observation of session locks
 
 
 async def test_a_lock_is_seen_while_its_connection_lives_and_not_after(stage: Stage) -> None:
@@ -234,7 +234,7 @@ async def test_only_those_that_should_be_there_are_looked_at(stage: Stage) -> No
     assert sorted(await looks(stage, me)) == [active, drains]
 
 
-# Declaring
+# Declaration of death
 
 
 async def test_one_that_beats_at_this_moment_is_not_declared_dead(stage: Stage) -> None:
@@ -248,7 +248,7 @@ async def test_one_that_beats_at_this_moment_is_not_declared_dead(stage: Stage) 
             declared = await stage.run(workers.mark_dead(looked))
 
     assert [(each.worker, each.host, each.pid) for each in declared] == [(silent, "host", 1)]
-    # Nor afterwards, by what was seen before.
+    # Nor afterwards, by the old observation.
     assert await stage.run(workers.mark_dead(looked)) == []
     assert list(await looks(stage)) == [beats]
 
@@ -304,7 +304,7 @@ async def test_what_it_knew_is_forgotten_with_it(stage: Stage) -> None:
 
 
 Held = list[tuple[int, bool | None]]
-"""Claims by how many jobs are in each, and what it says of running alone."""
+"""Claims: the number of jobs in each, and its mark of running alone."""
 
 BLAME: list[tuple[Held, list[int], list[int]]] = [
     ([], [], []),
@@ -324,7 +324,8 @@ BLAME: list[tuple[Held, list[int], list[int]]] = [
 async def test_whom_a_death_is_blamed_on(
     stage: Stage, held: Held, blamed: list[int], doubted: list[int]
 ) -> None:
-    """The one job it held, or the one that ran alone; one that did so at first is doubted. Else nobody."""
+    """The only held job, or the job marked as running alone, is blamed. A job that ran alone only at
+    first is doubted."""
     worker = await stage.worker()
     jobs: list[int] = []
     for many, alone in held:
@@ -382,7 +383,7 @@ async def test_those_that_ended_long_ago_and_hold_nothing_are_forgotten(stage: S
 
 
 async def test_a_worker_that_freezes_in_its_beat_is_not_waited_for(stage: Stage) -> None:
-    """Its row is locked: looking, claiming and registering go on."""
+    """Its row is locked: observation, claims and registration continue."""
     worker = await stage.worker()
     frozen: Connection = await stage.connect()
     await stage.start_several(1)

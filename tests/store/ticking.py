@@ -1,4 +1,4 @@
-"""Schedules laid straight into the store, and what fires them, without a worker."""
+"""Schedules inserted directly into the store, and fired without a worker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .stage import Connection, Stage
 
 ME = ("here", 1)
 OTHER = ("there", 2)
-"""Two who fire."""
+"""Two processes that fire."""
 
 LATE = timedelta(seconds=0.5)
 
@@ -41,7 +41,7 @@ TARGETS = {"work": make}
 async def lay(
     stage: Stage, name: str = "beat", *, late: timedelta = LATE, **columns: Any
 ) -> datetime:
-    """A schedule that has been due for a while. Answers its next tick."""
+    """Insert a schedule that is already due; return its next tick."""
     [now] = await stage.sql("select rota.clock()")
     next: datetime = now - late
     row = {
@@ -72,14 +72,14 @@ async def fire(
     targets: Any = TARGETS,
     misfits: DeferredSchedules | None = None,
 ) -> FireResult:
-    """As a scheduler does, on a connection of its own."""
+    """Fire as a scheduler does, on its own connection."""
     return await scheduling_fire.fire(
         stage.database, targets, who, misfits or DeferredSchedules(), name
     )
 
 
 async def runs(stage: Stage) -> Counter[tuple[str, datetime]]:
-    """How many runs each tick has."""
+    """Return the number of runs of each tick."""
     return Counter(await stage.sql(RUNS))
 
 
@@ -89,7 +89,7 @@ async def row(stage: Stage, columns: str, name: str = "beat", on: Connection | N
 
 
 async def told(stage: Stage, name: str = "beat") -> list[Any]:
-    """What is written down of a schedule's ticks."""
+    """Return the recorded ticks of a schedule."""
     return await stage.sql(
         "select tick, state, reason from rota.ticks where schedule = %s order by tick", name
     )

@@ -1,4 +1,4 @@
-"""A program that collects its traces, for the time of one test."""
+"""Fixtures that collect the spans of one test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    # What set_tracer_provider does, and can do once in a program.
+    # set_tracer_provider() would do the same, but works only once in a process.
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
     yield Seen(exporter)
     provider.shutdown()
@@ -28,5 +28,5 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs that sleep leave soon."""
+    """Suspend sleeping jobs after 50 ms."""
     monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)

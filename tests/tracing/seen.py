@@ -1,4 +1,4 @@
-"""What was told to whoever collects traces."""
+"""Exported spans, by name and as a tree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Seen:
 
     @property
     def spans(self) -> Sequence[ReadableSpan]:
-        """All that have ended, the first first."""
+        """Return the spans that have ended, in order of their end."""
         return self._exporter.get_finished_spans()
 
     def named(self, name: str) -> list[ReadableSpan]:
@@ -28,7 +28,7 @@ class Seen:
         return found[0]
 
     def tree(self, of: str | None = None) -> str:
-        """Who is below whom, side by side by name: of all, or of one span."""
+        """Return the tree of all spans or of one span as indented text, with siblings sorted by name."""
         above = self.roots() if of is None else [self.one(of)]
         return "\n".join(line for root in _sorted(above) for line in self._lines(root, 0))
 

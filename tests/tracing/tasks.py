@@ -1,4 +1,4 @@
-"""Tasks that run in processes of their own, and say what they see there."""
+"""Isolated tasks that return the span that is current in their process."""
 
 from __future__ import annotations
 

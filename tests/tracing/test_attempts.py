@@ -1,4 +1,4 @@
-"""What is told of attempts: each one, how it ended, and nothing of what it was about."""
+"""Spans of attempts: one for each, with its outcome and without payloads."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_a_job_that_slept_goes_on_in_its_trace(rota_harness: Harness, seen
     await rota_harness.clock.advance(timedelta(days=7))
     await rota_harness.run_until_idle()
 
-    # A step that was done before is not done again, and not told again.
+    # A replayed step does not run again, and has no second span.
     assert (
         seen.tree() == "start onboard\n  run onboard\n    step welcome\n  run onboard\n    step ask"
     )
@@ -181,7 +181,7 @@ async def test_calls_that_an_earlier_attempt_has_made_are_marked(
 
 
 async def test_a_worker_that_was_lost_leaves_the_trace_whole(rota_app: Rota, seen: Seen) -> None:
-    """Another attempt, by another worker, is in the same trace."""
+    """The next attempt, on another worker, is in the same trace."""
     client = await rota_app.open()
     began = asyncio.Event()
 
@@ -222,7 +222,7 @@ async def test_links_go_with_the_run_they_belong_to(
 
     async with rota_app.worker():
         await (await flow.start()).result(timeout=60)
-    # Of those that wait, and not of the run, which nobody waits for.
+    # Links are stored for waiting jobs, not for the run, because no job waits for it.
     assert len(await fetch(rota_dsn, "select job from rota.trace_links")) == 1
 
     client = await rota_app.open()

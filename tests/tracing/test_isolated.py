@@ -1,4 +1,4 @@
-"""Isolated tasks are in the trace of their worker."""
+"""Spans of isolated tasks belong to the trace of the job."""
 
 from __future__ import annotations
 

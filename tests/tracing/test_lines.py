@@ -1,4 +1,4 @@
-"""Log lines: what a formatter and a filter of ours say of the job a line was written for."""
+"""Log lines: the fields that Rota's formatter and filter add for the current job."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ async def test_rotas_own_lines_about_a_job_say_which(rota_app: Rota, lines: Line
         with pytest.raises(RunFailed):
             await run.result(timeout=60)
 
-    [told] = [each for each in lines.of("rota") if "failed for good" in each["message"]]
+    [told] = [each for each in lines.of("rota") if "it will not be retried" in each["message"]]
     assert (told["run"], told["job"], told["task"], told["attempt"]) == (run.id, run.id, "fails", 1)
 
 
@@ -147,7 +147,7 @@ async def test_a_line_says_where_it_is_in_a_trace(rota_app: Rota, lines: Lines, 
 async def test_no_line_has_anything_of_a_payload(
     rota_harness: Harness, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Arguments, results, errors, steps, signals, keys: nothing of them is logged, at any level."""
+    """Arguments, results, errors, steps, signals and keys are not logged at any level."""
     app = rota_harness.app
     app.subscribe(lambda event: logging.getLogger("rota").debug("%s", event))
 
@@ -182,7 +182,7 @@ async def test_no_line_has_anything_of_a_payload(
 
 
 async def test_no_job_sees_what_another_has_set(rota_app: Rota) -> None:
-    """Variables of one job are not those of the next, which is begun where it ends."""
+    """Context variables do not leak from a job into the next one, which starts where it ends."""
     from contextvars import ContextVar
 
     user: ContextVar[str] = ContextVar("user", default="nobody")

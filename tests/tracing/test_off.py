@@ -1,4 +1,4 @@
-"""Where nobody traces, nothing is made, kept or asked for."""
+"""Without tracing, no span is created, stored or queried."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .seen import Seen, links_of
 
 
 async def run_all(app: Rota) -> None:
-    """One of everything that is traced, if something is."""
+    """Run every kind of traced operation once."""
     flow = app.flow("pair")
 
     @flow.task
@@ -42,7 +42,7 @@ async def run_all(app: Rota) -> None:
 
 
 def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever makes a span, or asks for links, is in the wrong."""
+    """Make the creation of a tracer and the use of trace links fail."""
 
     def never(*_: object, **__: object) -> None:
         raise AssertionError("something is traced")
@@ -77,7 +77,7 @@ async def test_switched_off_a_provider_is_not_used(
 
 
 async def test_without_a_provider_but_switched_on_what_comes_is_passed_on(rota_dsn: str) -> None:
-    """As a program does that traces nothing itself, between two that do."""
+    """The case of a program without tracing between two programs with it."""
     found: list[int] = []
     async with Rota(rota_dsn, tracing="on") as app:
 

@@ -1,4 +1,4 @@
-"""Every way to start something carries the trace it is started in."""
+"""Every kind of start stores the current trace context."""
 
 from __future__ import annotations
 

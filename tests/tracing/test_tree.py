@@ -1,4 +1,4 @@
-"""A request that starts a flow, and all that comes of it, are one trace and one tree."""
+"""A request that starts a flow, and all its jobs, form one trace with one tree of spans."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .seen import Seen, id_of, links_of, said_of
 
 
 def etl(app: Rota) -> Any:
-    """A flow of every shape: two wait for one, one waits for both; steps, calls, a transaction."""
+    """Return a diamond-shaped flow with a step, calls and a transaction."""
 
     @app.task
     async def resize(n: int) -> int:
@@ -42,7 +42,7 @@ def etl(app: Rota) -> Any:
         return extract
 
     @flow.task
-    def count(extract: int) -> int:  # in a thread
+    def count(extract: int) -> int:  # runs in a thread
         return extract
 
     @flow.task
@@ -77,7 +77,7 @@ async def test_request_jobs_steps_and_child_runs_are_one_tree(rota_app: Rota, se
         run = (await client.post("/etl/monday")).json()
         assert await rota_app.run(run).result(timeout=60) == {"report": 24}
 
-    # FastAPI makes spans of its own, of which the first is the request.
+    # FastAPI creates its own spans, of which the first is the request.
     assert [each.name for each in seen.roots()] == ["POST /etl/{day}"]
     assert len(seen.traces()) == 1
     assert seen.tree(of="start etl") == (
@@ -107,7 +107,7 @@ async def test_who_waited_links_to_those_it_waited_for(rota_app: Rota, seen: See
     both = {id_of(seen.one("run etl.clean")), id_of(seen.one("run etl.count"))}
     assert links_of(seen.one("run etl.report")) == both
     assert links_of(seen.one("map resize")) == {id_of(each) for each in seen.named("run resize")}
-    # Of a flow that was called, to what it ended with.
+    # The call of a flow links to the flow's last job.
     assert links_of(seen.one("map inner")) == {id_of(seen.one("run inner.last"))}
 
 
@@ -141,7 +141,7 @@ async def test_an_end_recorded_in_a_transaction_is_linked_to_as_well(
 
 
 async def test_what_the_code_does_is_below_what_it_is_in(rota_app: Rota, seen: Seen) -> None:
-    """As a driver or an HTTP client that is instrumented would: coroutine, thread, step, transaction."""
+    """Instrumented drivers create such spans in coroutines, threads, steps and transactions."""
     tracer = trace.get_tracer("driver")
 
     def select(name: str) -> None:

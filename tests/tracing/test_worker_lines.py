@@ -1,4 +1,4 @@
-"""What `rota worker` writes to stderr, as text and as JSON."""
+"""Output of `rota worker` on stderr, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECRET = "hunter2"
 
 
 def worked(dsn: str, *words: str, **environment: str) -> tuple[dict[str, int], Done]:
-    """Start one of each, and see what a worker says about it."""
+    """Start each task once, and return the run ids and the output of the worker."""
     terminal = Terminal(dsn, APPS)
     runs: dict[str, int] = {}
     with terminal.program("worker", "orders:app", *words, **environment) as worker:
@@ -25,7 +25,7 @@ def worked(dsn: str, *words: str, **environment: str) -> tuple[dict[str, int], D
             runs[task] = int(done.out)
         for task in TASKS[:3]:
             worker.said(task)
-        worker.said("failed for good")
+        worker.said("it will not be retried")
         worker.tell(signal.SIGTERM)
         return runs, worker.ended()
 
@@ -57,8 +57,8 @@ def test_text_says_it_in_a_line(rota_dsn: str) -> None:
     for task in TASKS[:3]:
         [line] = [each for each in done.err.splitlines() if each.endswith(f" {task}")]
         assert f"] (job {runs[task]}, attempt 1) {task}" in line
-    [failed] = [each for each in done.err.splitlines() if "failed for good" in each]
-    assert f"] job {runs['failing']} (failing) failed for good" in failed
+    [failed] = [each for each in done.err.splitlines() if "it will not be retried" in each]
+    assert f"] job {runs['failing']} (failing) failed on attempt 1: " in failed
     assert SECRET not in done.err
 
 

@@ -1,7 +1,7 @@
-"""The public API as it is meant to be written: checked by mypy, never run.
+"""The public API as users write it: checked by mypy, never run.
 
-`assert_type` says what a caller's editor will say. What must not pass carries an ignore, and mypy
-complains when such an ignore is not needed.
+`assert_type` states the type that an editor shows. A line that must not type-check carries an ignore, and
+mypy reports ignores that are not needed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What instances agree on, as it is meant to be written: checked by mypy, never run."""
+"""Locks, leaders, services and `once` as users write them: checked by mypy, never run."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ app.service("filings", every="hourly")  # type: ignore[arg-type]
 
 
 async def serving(context: ServiceContext) -> None:
-    await filings(context)  # still the function it was
+    await filings(context)  # still the decorated function
     assert_type(prices(context), int)
     async with app.services() as services:
         assert_type(services, ServiceGroup)

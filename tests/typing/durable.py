@@ -1,4 +1,4 @@
-"""Durable functions as they are meant to be written: checked by mypy, never run."""
+"""Durable functions as users write them: checked by mypy, never run."""
 
 from __future__ import annotations
 

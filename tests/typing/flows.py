@@ -1,4 +1,4 @@
-"""Flows and calls as they are meant to be written: checked by mypy, never run."""
+"""Flows and bound tasks as users write them: checked by mypy, never run."""
 
 from __future__ import annotations
 

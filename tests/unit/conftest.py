@@ -1,4 +1,4 @@
-"""Properties are tried on fewer examples than usual, and never fail for being slow on a busy machine."""
+"""Hypothesis profile: fewer examples than the default, and no deadline on a busy machine."""
 
 import pytest
 from hypothesis import settings

@@ -1,4 +1,4 @@
-"""Graphs for tests that draw them."""
+"""Graphs for the tests of drawings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DIAMOND = Graph({"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]})
 
 @some.composite
 def graphs(draw: some.DrawFn, most: int = 14) -> Graph:
-    """Any graph of up to `most` jobs: several parts, long edges, jobs alone."""
+    """Draw a graph of up to `most` jobs, with separate parts, long edges and single jobs."""
     size = draw(some.integers(0, most))
     parents: dict[str, list[str]] = {}
     for number in range(size):
@@ -27,13 +27,13 @@ def chain(length: int) -> Graph:
 
 
 def fan(width: int) -> Graph:
-    """One, `width` that wait for it, and one that waits for all of those."""
+    """Return a graph of one job, `width` successors of it, and one successor of all of these."""
     parts = {f"part{n}": ["split"] for n in range(width)}
     return Graph({"split": [], **parts, "merge": list(parts)})
 
 
 def crossbar(layers: int, width: int) -> Graph:
-    """Every job of a layer waits for every job of the one before."""
+    """Return a graph in which every job of a layer waits for every job of the previous layer."""
     return Graph(
         {
             f"j{layer}.{n}": [f"j{layer - 1}.{m}" for m in range(width)] if layer else []
@@ -44,7 +44,7 @@ def crossbar(layers: int, width: int) -> Graph:
 
 
 def scattered(size: int, seed: int = 1) -> Graph:
-    """Each job waits for a few from anywhere before it: mostly long edges."""
+    """Return a graph in which each job waits for up to three random earlier jobs: mostly long edges."""
     chance = random.Random(seed)
     return Graph(
         {

@@ -1,4 +1,4 @@
-"""A run's input as the database would have it."""
+"""Input of a run as the database stores it."""
 
 from __future__ import annotations
 

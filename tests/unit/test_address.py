@@ -1,4 +1,4 @@
-"""What a DSN becomes: our defaults where it says nothing, its own word where it does."""
+"""Connection parameters: values of the DSN, and Rota's defaults where the DSN has none."""
 
 from __future__ import annotations
 

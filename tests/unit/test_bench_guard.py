@@ -1,4 +1,4 @@
-"""The benchmark guard: what it counts on the wire, and when it says that a cost rose."""
+"""Benchmark guard: counts of protocol messages, and reports of increased costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A graph on a page: it stays where it is whatever becomes of its jobs, and each of them can be reached."""
+"""Graph on a page: its layout does not depend on the jobs' states, and every job has a link."""
 
 from __future__ import annotations
 

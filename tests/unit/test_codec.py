@@ -1,4 +1,4 @@
-"""Arguments and results in JSON: what cannot be stored is refused where it enters, and named."""
+"""Arguments and results in JSON: values that cannot be stored are refused with an error that names them."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_text_that_only_looks_like_a_fault_is_stored() -> None:
 
 
 def test_missing_values_are_not_mistaken_for_numbers_that_json_has_not() -> None:
-    """msgspec writes NaN as null: where null appears it has to be looked at what it was."""
+    """msgspec writes NaN as null: the codec must check the value behind each null."""
     assert codec.encode([None, Point(1.0)], "it", LIMIT).startswith("[null,")
     with pytest.raises(ArgumentError, match="nan"):
         codec.encode([None, float("nan")], "it", LIMIT)
@@ -174,7 +174,7 @@ def test_what_holds_itself_is_refused() -> None:
 
 
 def test_encode_counts_levels_outside_of_text_only() -> None:
-    """Brackets in a text are not levels; brackets of neighbours do not add up."""
+    """Brackets inside strings are not levels, and brackets of siblings do not add up."""
     value = {"text": '[{"' * 2000, "many": [[1]] * 2000}
 
     assert codec.decode(codec.encode(value, "it", LIMIT).encode()) == value
@@ -228,7 +228,7 @@ def test_a_number_with_thousands_of_digits_is_refused() -> None:
         codec.encode({"n": 10**5000}, "it", LIMIT)
 
 
-# Errors of the tasks themselves: a completion can always be written
+# Errors raised by tasks can always be stored
 
 
 class Unspeakable(Exception):

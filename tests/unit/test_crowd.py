@@ -1,4 +1,4 @@
-"""Crowds: any graph becomes one that can be laid out in time, and nobody is lost on the way."""
+"""Grouping: any graph becomes one that can be laid out in bounded time, and no job is lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .graphs import DIAMOND, chain, crossbar, fan, graphs
 
 
 def lanes(many: int) -> Graph:
-    """Alike to the eye, but no two have the same neighbours."""
+    """Return a graph of equal chains in which no two jobs have the same neighbours."""
     parents: dict[str, list[str]] = {"split": []}
     for n in range(many):
         parents |= {f"get{n}": ["split"], f"read{n}": [f"get{n}"], f"put{n}": [f"read{n}"]}
@@ -27,7 +27,7 @@ def kinds(graph: Graph) -> dict[str, str]:
 
 
 def tangle(size: int, near: int = 2_000, many: int = 3) -> Graph:
-    """Each waits for so many of those up to so far before it."""
+    """Return a graph in which each job waits for up to `many` of the `near` jobs before it."""
     chance = random.Random(5)
     return Graph(
         {

@@ -1,4 +1,4 @@
-"""What a flow or a task takes, as it is shown before it is started."""
+"""Parameters of a flow or a task, as shown before a start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way past the pooler: where it is said, and to which database it belongs."""
+"""Direct connection past a pooler: its configuration, and the database that it belongs to."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_an_app_takes_it_from_there_unless_it_is_given(monkeypatch: pytest.Monke
 
 
 def test_it_is_not_taken_along_to_another_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or a test of an app would beat in the database of production."""
+    """Otherwise a test of an app would send heartbeats to the production database."""
     monkeypatch.setenv("ROTA_DATABASE_URL", POOLER)
     monkeypatch.setenv("ROTA_DIRECT_URL", DIRECT)
     app = Rota()

@@ -1,4 +1,4 @@
-"""What a database error means, whichever driver it comes from."""
+"""Classification of database errors from every supported driver."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def of_asyncpg(code: str) -> asyncpg.PostgresError:
 
 
 def of_sqlalchemy(code: str) -> sqlalchemy.exc.DBAPIError:
-    """SQLAlchemy's own error round the driver's."""
+    """Return SQLAlchemy's error, which wraps the driver's."""
     return sqlalchemy.exc.DBAPIError("select", {}, of_psycopg(code))
 
 
 def of_django(code: str) -> Exception:
-    """Django's own error, raised from the driver's."""
+    """Return Django's error, raised from the driver's."""
     error = Exception("said")
     error.__cause__ = of_psycopg(code)
     return error
@@ -129,7 +129,7 @@ def test_only_the_first_line_of_a_message_is_repeated() -> None:
     assert first_line(Exception("\n one \ntwo")) == "one "
 
 
-# Connections that could not be made: the server's refusals come as text only
+# Failed connections: the server's refusals arrive as text only
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which result can be which argument: judged by what it looks like as JSON."""
+"""Compatibility of result types and parameter types, by their JSON form."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ FIT: list[tuple[Any, Any]] = [
     (Number, int),
     (Word, str),
     (str, Word),
-    # What the hints leave open, the worker will see.
+    # Hints that leave the type open: the worker checks the value.
     (Any, int),
     (Any, None),
     (object, int),

@@ -1,6 +1,6 @@
-"""Floors: where each lane is read from, how often from zero, and that no lane starves.
+"""Queue cursors: the start of each lane's read, the rate of full reads, and no starvation of a lane.
 
-Played out on a queue in memory that is read as the claim reads it.
+The tests use a queue in memory that is read in the same way as by the claim statement.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Found:
 
 @dataclass
 class Queues:
-    """What is ready, and a clock."""
+    """Queued jobs in memory, and a clock."""
 
     floors: QueueCursors
     ready: dict[tuple[str, int], list[int]] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Queues:
         place.sort()
 
     def claim(self, limit: int = 2, full_took: float = 0.001) -> tuple[list[int], ReadPlan]:
-        """Take up to `limit`, as the statement does, and let the floors learn from it."""
+        """Claim up to `limit` jobs, as the statement does, and record the result in the cursors."""
         look = self.floors.plan(self.now)
         found: list[Found] = []
         for number, (queue, lane, floor) in enumerate(
@@ -102,9 +102,9 @@ def test_where_full_looks_cost_nothing_nearly_every_look_is_one() -> None:
 
 
 def test_dear_full_looks_take_at_most_their_share_of_the_time() -> None:
-    """Under an old snapshot a look from zero walks over everything that was ever claimed."""
+    """Under an old snapshot a full read scans every row that was claimed since."""
     queues = Queues(QueueCursors(["q"]))
-    for _ in range(100):  # it has seen what they cost
+    for _ in range(100):  # the cursors measure the cost
         queues.now += 10
         queues.claim(full_took=0.2)
 
@@ -118,7 +118,7 @@ def test_dear_full_looks_take_at_most_their_share_of_the_time() -> None:
 
 
 def test_a_job_below_the_floor_is_found_once_a_full_look_can_be_afforded() -> None:
-    """Its producer committed late, or it was put back under its old number."""
+    """Its producer committed late, or the job returned to the queue under its old number."""
     queues = Queues(QueueCursors(["q"]))
     queues.put(*range(100, 120))
     queues.claim(limit=2, full_took=1.0)
@@ -130,7 +130,7 @@ def test_a_job_below_the_floor_is_found_once_a_full_look_can_be_afforded() -> No
         seen += found
         if 5 in seen:
             break
-        queues.put(*(seq + 1000 for seq in found))  # there is always more above
+        queues.put(*(seq + 1000 for seq in found))  # more jobs above the cursor
 
     assert 5 in seen
     assert queues.now - 100.0 < (FULL_READ_PAUSE_FACTOR + 2) * 1.0
@@ -180,7 +180,7 @@ def test_news_makes_a_full_look_wanted() -> None:
 
 
 def test_stragglers_do_not_pull_the_floor_down() -> None:
-    """It would have to climb over all the dead entries again."""
+    """Otherwise the cursor would have to pass all dead index entries again."""
     queues = Queues(QueueCursors(["q"]))
     queues.put(1000, 1001)
     queues.claim(limit=1, full_took=0.001)
@@ -194,7 +194,7 @@ def test_stragglers_do_not_pull_the_floor_down() -> None:
 
 
 def test_a_busy_lane_does_not_starve_those_below_it() -> None:
-    """Every so often the lane that lies furthest behind comes first."""
+    """Every `OLDEST_FIRST_TURNS` turns, the lane with the oldest job is read first."""
     queues = Queues(QueueCursors(["q"]))
     seq = 1
     queues.put(seq, lane=0)

@@ -1,4 +1,4 @@
-"""Flows as they are written: what cannot work is refused, and each message says what to change."""
+"""Declaration of flows: invalid flows are refused, and each message names the remedy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def refused(flow: Flow, message: str) -> None:
         flow.plan  # noqa: B018
 
 
-# What a flow is
+# Valid flows
 
 
 def test_a_parameter_named_after_a_task_waits_for_it_and_others_come_from_the_input(
@@ -108,7 +108,7 @@ def test_tasks_may_be_added_until_the_flow_is_used_and_after(flow: Flow) -> None
     assert [node.name for node in flow.plan.nodes] == ["a", "b"]
 
 
-# What cannot be
+# Invalid flows
 
 
 def test_a_circle_is_said_in_full(flow: Flow) -> None:

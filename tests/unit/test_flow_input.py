@@ -1,4 +1,4 @@
-"""What a run of a flow is given: checked at the start, against every task that takes it."""
+"""Input of a flow's run: checked at the start against every task that uses it."""
 
 from __future__ import annotations
 

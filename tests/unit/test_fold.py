@@ -1,4 +1,4 @@
-"""Folding: those alike share one place in a drawing, and nobody who matters is hidden or lost."""
+"""Folding: similar jobs share one box in a drawing, and no important job is hidden or lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A timeline: nothing that happened is too short to be seen, what is of another kind looks different."""
+"""Timeline: short bars stay visible, and bars of different kinds differ in appearance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs: an order in which each comes after all it waits for, or the circle that forbids one."""
+"""Graphs: a topological order, or the cycle that prevents one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counting by the batch comes to what counting one by one does."""
+"""Histogram: counting a batch gives the same result as counting its values one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layout: boxes apart, edges leading on and never behind a box, and little work for large graphs."""
+"""Layout: boxes do not overlap, edges never run behind a box, and work on large graphs is bounded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rota.model.graph import Graph
 from .graphs import DIAMOND, chain, crossbar, fan, graphs, scattered
 
 BLUR = 0.25
-"""Places are rounded to a tenth."""
+"""Tolerance: the layout rounds coordinates to a tenth."""
 
 directions = some.sampled_from(["right", "down"])
 
@@ -98,7 +98,7 @@ def test_an_edge_goes_from_the_side_of_one_box_to_the_side_of_the_other(graph: G
 
 @given(graphs())
 def test_no_edge_runs_behind_a_box(graph: Graph) -> None:
-    """It crosses a rank straight and between boxes: where it turns there are none."""
+    """An edge crosses a rank in a straight line between boxes, and turns only between ranks."""
     made = drawn(graph, uneven=True)
 
     for route in made.routes:
@@ -222,7 +222,7 @@ def test_a_chain_may_be_deeper_than_the_stack() -> None:
 
 
 def shortcuts(length: int) -> Graph:
-    """A chain whose first job all others wait for, too: half a million points for a thousand."""
+    """Return a chain in which every job also waits for the first: 1,000 jobs need 500,000 waypoints."""
     parents = {name: list(before) for name, before in chain(length).predecessors.items()}
     for number in range(2, length):
         parents[f"j{number}"].append("j0")
@@ -244,7 +244,7 @@ def shortcuts(length: int) -> Graph:
 def test_the_work_on_a_large_graph_is_bounded(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Counted, not timed: knots made, and edges looked at when nothing is left to spend."""
+    """Count, not time, the work: waypoints created, and edges visited when the sweep budget is zero."""
     looked = 0
     counted = layering._mean_position
 

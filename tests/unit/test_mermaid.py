@@ -1,4 +1,4 @@
-"""The Mermaid text: every job and edge, and no character of a name that means anything to Mermaid."""
+"""Mermaid text: it has every job and edge, and escapes the special characters in names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EDGE = re.compile(r" {4}n(\d+) (-->|-\.->) n(\d+)")
 
 
 def read(text: str) -> dict[str, set[str]]:
-    """The graph as Mermaid would read it."""
+    """Return the predecessors of each job as Mermaid would parse them."""
     found: dict[str, set[str]] = {}
     names: list[str] = []
     for line in text.splitlines()[1:]:
@@ -36,7 +36,7 @@ def read(text: str) -> dict[str, set[str]]:
 
 
 def shown(label: str) -> str:
-    """Mermaid's own entities are HTML's, with # for &#."""
+    """Decode Mermaid's entities, which are HTML's with # for &#."""
     return unescape(re.sub(r"#(\d+);", r"&#\1;", label))
 
 

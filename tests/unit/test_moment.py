@@ -1,4 +1,4 @@
-"""Times, as they are given on the command line."""
+"""Times as written on the command line."""
 
 from __future__ import annotations
 

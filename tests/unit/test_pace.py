@@ -1,4 +1,4 @@
-"""Pace: how many jobs a worker holds beyond those that run, from what is seen and nothing else."""
+"""Prefetch: how many jobs a worker claims beyond its free slots, from measurements alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rota.engine.worker.claim_planner import ALLOWED_WAIT_SECONDS, Prefetch
 
 
 def warm(pace: Prefetch, rounds: int = 20) -> Prefetch:
-    """As with jobs so short that all places are empty when an answer comes."""
+    """Simulate jobs so short that all slots are idle when the answer to a claim arrives."""
     for _ in range(rounds):
         pace.on_claim(idle_slots=100, seconds=0.002, is_full=True)
     return pace

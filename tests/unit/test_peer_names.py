@@ -1,4 +1,4 @@
-"""Words of other libraries get a hint."""
+"""Hints for method names of other libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures over time as pictures: well-formed, to scale, said to whoever cannot see them."""
+"""Plots of figures over time: well-formed, to scale, with a text alternative."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rails: a drawing is walked as an eye would, and must say its graph, no edge more and none less."""
+"""Text rails: following the strokes of a drawing gives exactly the edges of its graph."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ UP, DOWN, LEFT, RIGHT = "│├┤┼╰╯┴", "│├┤┼", "─┤┼╯�
 
 
 def walked(rungs: list[RailRow]) -> dict[str, set[str]]:
-    """What each job waits for, from strokes alone."""
+    """Return the predecessors of each job, read from the strokes alone."""
     found: dict[str, set[str]] = {}
     open_rails: dict[int, str] = {}
-    fresh = -1  # where the job of the line before stood
+    fresh = -1  # column of the previous line's job
     for rung in rungs:
         if rung.is_first:
             assert set(open_rails) <= {fresh}, "a rail ends nowhere"
@@ -132,7 +132,7 @@ def test_what_nobody_waits_for_stands_beside_the_columns() -> None:
 
 @pytest.mark.parametrize("tight", [False, True])
 def test_a_column_rests_below_a_job_nobody_waits_for(tight: bool) -> None:
-    """Whoever came directly below would seem to wait for it."""
+    """A job directly below would appear to be a successor."""
     graph = Graph({"a": [], "x": [], "end": ["a"], "b": [], "last": ["x", "b"], "end2": ["a", "x"]})
 
     rungs = text_rails(graph, ROOM, compact=tight)
@@ -155,7 +155,7 @@ def test_separate_parts_are_drawn_one_after_the_other() -> None:
 
 
 def test_branches_are_followed_to_their_end_before_the_next_is_opened() -> None:
-    """Side by side they would need a rail each."""
+    """In parallel, each branch would need a rail of its own."""
     lanes = {f"{stage}{n}": [f"{before}{n}"] for n in range(50) for before, stage in ("ab", "bc")}
     graph = Graph({"go": [], **{f"a{n}": ["go"] for n in range(50)}, **lanes})
 

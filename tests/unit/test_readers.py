@@ -1,4 +1,4 @@
-"""How what a step returned is read back: by the hint of its function, wherever that is."""
+"""Decoding of stored step results by the return hint of the step's function."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_what_is_not_so_says_what_was_found_where() -> None:
     with pytest.raises(ResultError) as error:
         reader_of_function(coroutine)('{"x":"three"}')
     assert str(error.value) == (
-        "what coroutine returned is not Point: Expected `int`, got `str` (in x)"
+        "the result of coroutine is not Point: Expected `int`, got `str` (in x)"
     )
     with pytest.raises(ResultError, match="Order"):
         reader_of_function(Order)('{"number":"three"}')
@@ -161,7 +161,7 @@ def test_what_json_cannot_have_is_said_when_it_is_asked_for() -> None:
     def both() -> Point | dict[str, int]:
         raise NotImplementedError
 
-    with pytest.raises(DefinitionError, match=r"both returned is .* no form in JSON"):
+    with pytest.raises(DefinitionError, match=r"the result of .*both is .* no form in JSON"):
         reader_of_function(both)
 
     def unknown() -> Nothing:

@@ -1,4 +1,4 @@
-"""`rehearse`: a durable function run inline, by a clock of its own."""
+"""`simulate`: a durable function runs inline, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def onboard(ctx: Context, user: int) -> str:
     return "silent" if survey is None else f"score {survey['score']}"
 
 
-# What it comes to
+# Results
 
 
 async def test_a_function_runs_without_a_database_and_its_result_is_as_a_run_gives_it() -> None:
@@ -142,7 +142,7 @@ async def test_a_wait_without_an_end_leaves_it_asleep_and_says_for_what() -> Non
     show = await simulate(forever)
 
     assert (show.state, show.awaited_signals) == ("sleeping", ["go"])
-    with pytest.raises(RotaError, match="waits for signal 'go', which nobody sends"):
+    with pytest.raises(RotaError, match="waits for signal 'go', which is not sent"):
         _ = show.result
 
 
@@ -171,7 +171,7 @@ async def test_steps_are_made_to_fail_and_are_tried_again() -> None:
     assert show.result == "charged"
     assert show.executions == {"charge": 3}
     assert done == ["charged"]
-    assert show.slept == timedelta(seconds=20)  # exactly: a rehearsal has no jitter
+    assert show.slept == timedelta(seconds=20)  # exact: a simulation has no jitter
 
 
 async def test_a_step_that_always_fails_fails_the_run_after_all_its_attempts() -> None:
@@ -194,11 +194,11 @@ async def test_a_step_that_always_fails_fails_the_run_after_all_its_attempts() -
 
 
 async def test_a_step_that_is_to_fail_and_never_comes_is_a_mistake_of_the_test() -> None:
-    with pytest.raises(ArgumentError, match=r"never came to step 'chrage'.*it ran 'charge'"):
+    with pytest.raises(ArgumentError, match=r"never reached step 'chrage'.*it ran 'charge'"):
         await simulate(pay, fails={"chrage": TimeoutError})
 
 
-# Stand-ins
+# Stubs
 
 
 async def test_steps_have_stand_ins_and_what_these_return_is_read_as_theirs() -> None:
@@ -239,7 +239,7 @@ async def test_a_transaction_is_refused_with_what_to_do_instead() -> None:
     assert (await simulate(booking, steps={"book": None})).state == "succeeded"
 
 
-# What it calls with
+# Arguments of calls
 
 
 async def test_arguments_are_checked_as_a_start_checks_them() -> None:
@@ -258,13 +258,13 @@ async def test_a_call_carries_arguments_of_any_name() -> None:
 
 
 async def test_what_is_no_task_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="not what task"):
+    with pytest.raises(ArgumentError, match=r"not simulate\(task\(…\)\)"):
         await simulate(3)  # type: ignore[call-overload]
     with pytest.raises(ArgumentError, match="zone"):
         await simulate(pay, now=datetime(2027, 1, 1))  # noqa: DTZ001
 
 
-# Plain functions, and tests that do not await
+# Sync functions and sync tests
 
 
 def plain(ctx: Context, n: int) -> int:
@@ -290,7 +290,7 @@ def test_the_fixture_needs_no_database(rota_simulate: Simulate) -> None:
     assert rota_simulate.sync(onboard, user=1).result == "silent"
 
 
-# What else it does
+# Other features
 
 
 async def test_what_it_says_is_kept_and_how_far_it_is() -> None:
@@ -318,7 +318,7 @@ async def test_one_that_begins_anew_is_followed_as_often_as_asked() -> None:
     assert (once.state, once.restarted_with) == ("restarted", {"n": 1})
     assert thrice.restarted_with == {"n": 3}
     assert done == ["turn 0", "turn 0", "turn 1", "turn 2"]
-    with pytest.raises(RotaError, match="began anew with"):
+    with pytest.raises(RotaError, match="it restarted with"):
         _ = once.result
 
 
@@ -329,7 +329,7 @@ async def test_one_that_begins_anew_forgets_what_it_has_heard() -> None:
 
     show = await simulate(listening, signals={"go": "now"}, restarts=2)
 
-    assert show.slept == timedelta(seconds=120)  # it went at once the first time only
+    assert show.slept == timedelta(seconds=120)  # only the first wait returned at once
 
 
 async def test_one_without_an_end_is_looked_at_for_a_while() -> None:
@@ -374,7 +374,9 @@ async def test_a_run_goes_on_with_other_code() -> None:
     assert (await simulate(fits, user=7)).steps == ["account", "greet", "ask"]
     show = await simulate(does_not, history=half)
     assert show.state == "quarantined"
-    with pytest.raises(ReplayMismatch, match="step 'greet' where it had come to sleep"):
+    with pytest.raises(
+        ReplayMismatch, match="reached step 'greet', but its journal has sleep here"
+    ):
         _ = show.result
 
 
@@ -388,4 +390,4 @@ async def test_a_show_tells_the_whole_story() -> None:
         "           5 d  step 'thank'             'thanks'",
         '           5 d  returned "score 9"',
     ]
-    assert repr(show) == "<Show onboard succeeded, 2 steps, 5 d>"
+    assert repr(show) == "<SimulatedResult onboard succeeded, 2 steps, 5 d>"

@@ -1,4 +1,4 @@
-"""Processes that die in a rehearsal: what was kept is not done again, and nothing else is lost."""
+"""Crashes in a simulation: stored steps do not run again, and no other work is lost."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_the_step_may_be_named() -> None:
 
 async def test_a_crash_that_never_comes_is_a_mistake_of_the_test() -> None:
     with pytest.raises(
-        ArgumentError, match=r"crash after 9 step.*never came that far: it kept 'charge'"
+        ArgumentError, match=r"crash after 9 step.*never reached it; it stored 'charge'"
     ):
         await simulate(order, item="cup", crash_after=9)
     with pytest.raises(ArgumentError, match="from 1"):
@@ -87,7 +87,7 @@ async def test_nothing_is_done_twice_wherever_it_crashes() -> None:
     assert show.result["good"] is True
     assert show.result["doubled"] == [2, 4]
     assert show.slept == timedelta(days=3)
-    # Once as it is; and once for each point at which it could die, of which there are a few.
+    # Once without a crash, and once for each of the crash points.
     assert done.count("charged") >= 8
 
 
@@ -101,7 +101,7 @@ async def test_it_dies_at_every_point_once() -> None:
 
     await crash_everywhere(three)
 
-    assert len(begun) == 1 + 2 * 4  # after each step, and when the function has returned
+    assert len(begun) == 1 + 2 * 4  # after each step, and after the function's return
     assert done == ["a", "b", "c"] * 5
 
 
@@ -277,7 +277,7 @@ async def test_a_flow_is_not_run_but_answered() -> None:
         return await ctx.run(flow.bind(day="monday"))
 
     assert (await simulate(caller, calls={"etl": {"extract": "x"}})).result == {"extract": "x"}
-    assert "a rehearsal runs no flows" in str((await simulate(caller)).error)
+    assert "a simulation runs no flows" in str((await simulate(caller)).error)
 
 
 async def test_a_task_in_a_process_of_its_own_has_no_steps_here_either() -> None:

@@ -1,4 +1,4 @@
-"""What the pages on testing and on deploys show is what happens."""
+"""The examples in the guides on testing and on changing code work as shown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BLOCK = re.compile(r"```python\n# (\w+)\.py\n(.*?)```", re.DOTALL)
 
 
 def modules(page: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
-    """The modules a page shows, imported one after another."""
+    """Return the modules that a page shows, imported in order."""
     made: dict[str, ModuleType] = {}
     for name, code in BLOCK.findall((DOCS / page).read_text("utf-8")):
         module = ModuleType(name)

@@ -1,4 +1,4 @@
-"""What code had come to and what it comes to now: given again, new, or not as it was."""
+"""Replay: each journal entry that code reaches is replayed, new, or a mismatch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Asked = tuple[EntryKind, str]
 
 
 def kept(entries: Iterable[JournalEntry]) -> list[StoredEntry]:
-    """Entries as they would be read back."""
+    """Return the entries as they are read back from the database."""
     return [
         StoredEntry(
             each.kind,
@@ -37,7 +37,7 @@ def kept(entries: Iterable[JournalEntry]) -> list[StoredEntry]:
 def run(
     asked: Iterable[Asked], before: Iterable[StoredEntry] = (), line: str = ""
 ) -> list[JournalEntry]:
-    """Let code come to these things, and end."""
+    """Replay code that reaches these entries in order and then ends."""
     replay = Replay(7, before)
     entries = [replay.next_entry(kind, name, line)[0] for kind, name in asked]
     replay.check_complete()
@@ -87,7 +87,7 @@ def test_what_is_given_again_is_what_was_kept() -> None:
 
 def test_what_is_new_comes_after_what_was_kept() -> None:
     first = run(CODE[:3])
-    # The order in which it is read does not matter.
+    # The order of the stored rows does not matter.
     more = run(CODE, reversed(kept(first)))
     assert keys(more) == keys(run(CODE))
 
@@ -111,7 +111,7 @@ def test_something_new_before_something_kept_is_a_change(
     with pytest.raises(ReplayMismatch) as error:
         run(code, kept(run(CODE)))
     assert (error.value.actual, error.value.expected) == (asked, before)
-    assert f"job 7 comes to {asked} where it had come to {before} before" in str(error.value)
+    assert f"job 7 reached {asked}, but its journal has {before} here" in str(error.value)
     assert "rota release 7" in str(error.value)
 
 
@@ -131,7 +131,7 @@ def test_in_branches_the_order_is_anybodys() -> None:
     code: list[tuple[Asked, str]] = [
         (("step", "load"), "1."),
         (("step", "load"), "2."),
-        (("step", "parse"), "2."),  # the second was done first
+        (("step", "parse"), "2."),  # branch 2 is faster than branch 1
         (("step", "parse"), "1."),
         (("sleep", "sleep"), "2."),
         (("value", "uuid"), "1."),
@@ -148,7 +148,7 @@ def test_in_branches_the_order_is_anybodys() -> None:
 
     first = come_to(range(len(code)))
     numbers = {(each.kind, each.name, each.number) for each in first.values()}
-    assert len(numbers) == len(code)  # each is told from each
+    assert len(numbers) == len(code)  # all entries are distinct
     again = come_to([0, 3, 5, 1, 2, 6, 4, 7, 8], kept(first.values()))
     for at, entry in first.items():
         assert keys([again[at]]) == keys([entry])
@@ -163,7 +163,7 @@ def test_what_is_new_in_a_branch_says_nothing_about_the_rest() -> None:
 
 
 def test_one_that_was_not_kept_is_not_mistaken_for_the_next_of_its_name() -> None:
-    """It was given up, or failed: the second of that name is still the second."""
+    """The first step was abandoned or failed: the second of that name keeps its number."""
     for line in ("", "1."):
         _, second = run([("step", "a"), ("step", "a")], line=line)
         replay = Replay(7, kept([second]))
@@ -180,7 +180,7 @@ def test_one_that_was_not_kept_is_not_mistaken_for_the_next_of_its_name() -> Non
 def test_the_own_line_is_told_from_the_branches_beside_it() -> None:
     own, beside = run([("step", "a")]), kept(run([("step", "b")], line="1."))
     beside[0].position = 2
-    # Beside is still to come when the own line goes on: that is no change.
+    # The branch has not been reached when the main branch continues: that is no mismatch.
     run([("step", "a"), ("step", "c")], [*kept(own), *beside])
     with pytest.raises(ReplayMismatch):
         run([("step", "c")], [*kept(own), *beside])
@@ -211,7 +211,7 @@ def test_a_change_goes_for_a_run_that_is_not_further() -> None:
     entry, goes = replay.version("fees", in_main_branch=True)
     assert entry is not None
     assert (goes, entry.kind, entry.name, entry.result) == (True, "version", "fees", "true")
-    # It is kept once.
+    # A version is stored once.
     assert replay.version("fees", in_main_branch=True) == (None, True)
 
 
@@ -237,7 +237,7 @@ def test_it_goes_for_one_that_has_come_just_as_far() -> None:
     assert replay.version("fees", in_main_branch=True)[1] is True
 
 
-# Behind
+# Progress of a replay
 
 
 def test_code_is_behind_until_it_has_come_as_far_as_before() -> None:

@@ -1,4 +1,4 @@
-"""How long finished runs are kept: what can be said, how it is read, and what a mistake is told."""
+"""Retention setting: its syntax, its values, and its error messages."""
 
 from __future__ import annotations
 
@@ -128,8 +128,8 @@ def test_any_text_is_read_or_refused_with_the_form_shown(text: str) -> None:
 
 
 MISTAKES = {
-    "": "it says nothing",
-    " ; ": "it says nothing",
+    "": "it is empty",
+    " ; ": "it is empty",
     "7": "'7' has no unit (7d would be days)",
     "failed=7": "'failed=7' has no unit (7d would be days)",
     "7y": "'7y' has an unknown unit (there are w, d, h, m, s)",
@@ -139,15 +139,15 @@ MISTAKES = {
     "always": "'always' is not a time",
     "failed=": "'failed=' is not a time",
     "300y 2d": "'300y' has an unknown unit",
-    "36501d": "'36501d' is more than a hundred years (say forever)",
+    "36501d": "'36501d' is more than a hundred years (write forever)",
     "9999999999999999999999d": "is not a time",
     "fail=7d": "'fail' in 'fail=7d' is not an outcome (there are succeeded, failed, cancelled,",
     "=7d": "'' in '=7d' is not an outcome",
-    "7d 8d": "'8d' says a second time what '7d 8d' has said already",
-    "failed=1d failed=2d": "'failed=2d' says a second time",
+    "7d 8d": "'8d' sets the default a second time in '7d 8d'",
+    "failed=1d failed=2d": "'failed=2d' sets failed a second time",
     "1d; 2d": "'2d' is a second part about every queue",
     "a: 1d; a: failed=2d": "queue 'a' has two parts",
-    "a:": "nothing is said of queue 'a'",
+    "a:": "queue 'a' has no duration",
     ": 1d": "'' cannot be a queue's name",
     "7: 1d": "'7' cannot be a queue's name",
     "images:1d": "'images:1d' wants a space after the queue's name, images: 1d",

@@ -1,4 +1,4 @@
-"""Retries: whether there is another attempt, and when."""
+"""Retry policy: the number of attempts and the delays between them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_there_is_another_attempt_until_they_are_used_up(policy: Retry, attempt:
 
 @given(policies, some.integers(1, 40_000))
 def test_a_pause_is_a_number_from_zero_to_the_cap(policy: Retry, attempt: int) -> None:
-    """Also in the 30,000th attempt, where the power alone would be beyond all numbers."""
+    """This includes high attempts, where the power alone would overflow a float."""
     pause = policy.delay_after(attempt, ValueError())
 
     assert pause is None or 0 <= pause <= float(policy.max_delay)  # type: ignore[arg-type]
@@ -65,7 +65,7 @@ def test_a_pause_is_off_by_no_more_than_the_jitter(
     pause = policy.delay_after(attempt, ValueError(), random.uniform)  # type: ignore[attr-defined]
 
     if exact is not None and pause is not None:
-        # The cap may have cut the exact one already; then the jitter can only make it smaller.
+        # If `max_delay` already cut the exact delay, the jitter can only shorten it.
         assert pause >= exact * (1 - policy.jitter) * (1 - 1e-9)
         assert pause <= exact * (1 + policy.jitter) * (1 + 1e-9)
 

@@ -1,4 +1,4 @@
-"""The graph of a run: laid out once for each shape, and every job is in it, whatever became of it."""
+"""Graph of a run: one layout per shape, with every job in any state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .test_run_timeline import START, job, run
 
 
 def line(states: list[str], first: int = 10) -> list[JobRow]:
-    """A chain of jobs a, b, c …"""
+    """Return a chain of jobs a, b, c …"""
     last = first + len(states) - 1
     return [
         job(

@@ -1,4 +1,4 @@
-"""When a job waited, ran and slept, from what was written down of it."""
+"""Timeline of a run: when a job waited, ran and slept, from its stored records."""
 
 from __future__ import annotations
 
@@ -166,5 +166,5 @@ def test_now_moves_in_steps_and_never_back() -> None:
 
     assert all(shown >= at(n / 10) for n, shown in enumerate(seen))
     assert seen == sorted(seen)
-    assert len(set(seen)) < 1_500  # of two thousand looks, one a second
+    assert len(set(seen)) < 1_500  # of 20,000 readings over 2,000 seconds
     assert seen[-1] - at(1999.9) <= timedelta(seconds=15)

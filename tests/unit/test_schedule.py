@@ -1,4 +1,4 @@
-"""What a schedule decides, policy by policy. `test_schedule_lives` goes through all of them together."""
+"""Decisions of a schedule, policy by policy. `test_schedule_lives` combines all policies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def late(
     queued: datetime | None = None,
     runs: int = 0,
 ) -> TickDecision:
-    """An hourly schedule that nobody has looked at for so long: 00:00 is the first that has come due."""
+    """Decide for an hourly schedule that was not polled for some hours: the first due tick is 00:00."""
     begin = datetime(2026, 1, 1, tzinfo=UTC)
     position = SchedulePosition(begin, begin, queued, runs, busy)
     return decide(Timetable("0 * * * *"), policy, position, begin + hours * HOUR, lambda: 0.5)
@@ -140,7 +140,7 @@ def test_the_longer_it_waits_the_less_often_somebody_looks(waited: float, rest: 
 
 
 def test_a_run_that_begins_now_is_not_cancelled_at_the_same_look() -> None:
-    """As when a schedule that queued one is told to cancel instead."""
+    """This occurs if the policy changes from `queue_one` to `cancel_running` while a tick is queued."""
     before = datetime(2025, 12, 31, 20, tzinfo=UTC)
     decision = late(SchedulePolicy("cancel_running"), queued=before)
 
@@ -166,7 +166,7 @@ def test_the_last_of_its_runs_ends_it() -> None:
 
 
 def test_where_it_has_had_its_runs_nothing_that_waits_is_started() -> None:
-    """As when somebody lowers their number."""
+    """This occurs if an operator lowers `max_runs`."""
     before = datetime(2025, 12, 31, 20, tzinfo=UTC)
     decision = late(SchedulePolicy("queue_one", max_runs=2), queued=before, runs=2)
 
@@ -209,7 +209,7 @@ def test_a_year_of_seconds_is_not_gone_through(timetable: Timetable, catch_up: A
     assert len(decision.start) + decision.missed == 365 * 86400 + 1
 
 
-# When it begins
+# Start
 
 
 def test_once_is_started_however_late_unless_it_is_not_to_be() -> None:

@@ -1,6 +1,6 @@
-"""What a schedule decides, against a model that lists every tick and goes through them one by one.
+"""Decisions of a schedule, compared with a model that processes every tick one by one.
 
-The model knows nothing of calendars or steps: it has the ticks, and what each policy says of them.
+The model has no calendar and no steps: it has a list of ticks and the rules of each policy.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ POLICIES = st.builds(
 def model(
     ticks: list[datetime], policy: SchedulePolicy, position: SchedulePosition, now: datetime
 ) -> TickDecision:
-    """One look, in the words of the policies."""
+    """Return the decision of one poll by the rules of the policies."""
     runs = position.runs
     told = TickDecision(queued=position.queued)
 
@@ -123,7 +123,7 @@ def model(
 
 @dataclass
 class Life:
-    """A schedule that is looked at now and then, and all that it ever decided."""
+    """A schedule that is polled at irregular times, with the record of all its decisions."""
 
     name: str
     policy: SchedulePolicy
@@ -166,7 +166,7 @@ class Life:
         return made
 
     def check(self) -> None:
-        """Each tick up to where it is was seen to once, and nothing else was."""
+        """Assert that every tick before the position was handled exactly once, and no other tick was."""
         policy, ticks = self.policy, TICKS[self.name]
         assert set(Counter(self.started).values()) <= {1}
         queued = {tick for tick, state in self.told if state == "queued"}
@@ -190,7 +190,7 @@ class Life:
 
 LOOKS = st.lists(
     st.tuples(
-        st.one_of(  # seconds until the next
+        st.one_of(  # seconds until the next poll
             st.sampled_from([1, 30, 60, 420, 600, 1800, 3600]),
             st.integers(0, 4 * 3600),
             st.sampled_from([-1, -600, -3600, -7200]),  # the clock is set back
@@ -227,8 +227,8 @@ def test_whenever_it_is_looked_at_each_tick_is_seen_to_once_as_the_policy_says(
 
 @pytest.mark.timeout(3600 if LONG else 120)
 def test_so_it_is_in_many_long_lives() -> None:
-    """Less searching than above, and more of what is usual: some looks in time, others late, and a clock
-    that is set now and then."""
+    """Less search than the property test, and more usual cases: polls in time, late polls, and a clock
+    that is set back at times."""
     chance = random.Random(7)
     seen: Counter[str] = Counter()
     for _ in range(20_000 if LONG else 400):
@@ -271,7 +271,7 @@ def test_so_it_is_in_many_long_lives() -> None:
 def test_jitter_puts_off_and_neither_loses_nor_turns_round(
     name: str, catch_up: Any, jitter: float, chances: list[float], delay: float
 ) -> None:
-    """Looked at when it says, or a little later: also where one jitters over those that follow."""
+    """The schedule is polled when due or a little later, also if the jitter exceeds the interval."""
     life = Life.begin(name, SchedulePolicy("allow", catch_up, jitter=jitter))
     now = BEGIN
     for chance in chances:

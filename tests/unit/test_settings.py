@@ -1,4 +1,4 @@
-"""Settings: one frozen object, from the environment or by name, each error saying what to do."""
+"""Settings: one frozen object, from the environment or from arguments, with errors that name the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SVG picture: well-formed, complete, what others wrote is text in it, and it has nothing to load."""
+"""SVG picture: well-formed and complete, with escaped user text and no external resources."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NASTY = ["<script>alert(1)</script>", '"quoted"', "a & b", "x]]>y", "<!--", "'",
 
 
 def jobs(picture: str) -> dict[str, ET.Element]:
-    """Each job of the picture by the first line of its tooltip."""
+    """Return each job's element by the first line of its tooltip."""
     found = {}
     for group in ET.fromstring(picture).iter(f"{NS}g"):
         if group.get("class", "").startswith("job "):
@@ -40,7 +40,7 @@ def test_every_job_and_every_edge_is_drawn_once(graph: Graph) -> None:
     picture = svg(graph)
 
     assert list(jobs(picture)) == list(graph.order)
-    edges = picture.count("takes what")
+    edges = picture.count("receives the result of")
     assert edges == sum(len(graph.predecessors[name]) for name in graph.order)
 
 
@@ -95,10 +95,10 @@ def test_an_edge_that_only_orders_is_dashed() -> None:
         if path.find(f"{NS}title") is not None
     }
     assert dashed == {
-        "b takes what a gives": False,
+        "b receives the result of a": False,
         "c comes after a": True,
-        "d takes what b gives": False,
-        "d takes what c gives": False,
+        "d receives the result of b": False,
+        "d receives the result of c": False,
     }
 
 
@@ -159,7 +159,7 @@ def test_by_night_every_colour_of_the_day_is_replaced() -> None:
 
 @pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["day", "night"])
 def test_words_can_be_read_on_their_ground(palette: Palette) -> None:
-    """At least 4.5 to 1, as the accessibility guidelines ask of text."""
+    """The contrast is at least 4.5 to 1, as the accessibility guidelines (WCAG) require for text."""
     for ink in palette.states.values():
         assert _contrast(ink.text, ink.fill) >= 4.5
         assert _contrast(palette.text, ink.fill) >= 4.5

@@ -1,4 +1,4 @@
-"""Tasks: what is passed to start is bound to parameters, and refused where it does not fit."""
+"""Tasks: arguments are bound to parameters, and refused if they do not fit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def define(fn: Any, name: str = "resize") -> TaskDefinition:
 
 
 def bound(fn: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """What would be stored for this call."""
+    """Return the input that is stored for this call."""
     stored: dict[str, Any] = json.loads(define(fn).encode(args, kwargs, LIMIT))
     return stored
 
@@ -44,7 +44,7 @@ def test_arguments_are_stored_by_name_however_they_were_passed() -> None:
 
 
 def test_defaults_are_left_to_the_function() -> None:
-    """A default that changes with a deploy counts for jobs that are queued already."""
+    """A default that changes with a deploy applies to jobs that are already queued."""
     assert bound(resize, "a") == {"path": "a"}
 
 
@@ -97,7 +97,7 @@ def test_a_pydantic_model_is_checked_by_its_own_rules() -> None:
 
     def ship(order: Order) -> None: ...
 
-    # Hints that name what is local cannot be found by name; said plainly, they are.
+    # A hint that names a local class cannot be resolved; the class itself needs no lookup.
     ship.__annotations__ = {"order": Order, "return": None}
     assert bound(ship, Order(items=3)) == {"order": {"items": 3}}
     assert bound(ship, {"items": 3}) == {"order": {"items": 3}}
@@ -110,7 +110,7 @@ def test_too_much_is_refused() -> None:
         bound(resize, "a" * LIMIT)
 
 
-# What cannot be a task
+# Invalid tasks
 
 
 def test_arguments_without_names_are_refused_at_definition() -> None:
@@ -175,7 +175,7 @@ def test_a_type_that_cannot_come_out_of_json_is_said_so() -> None:
 
 
 def test_a_first_parameter_of_type_context_is_the_context() -> None:
-    """This file has `from __future__ import annotations`: the hints are only text here."""
+    """This file has `from __future__ import annotations`, so that the hints are strings."""
 
     def by_name(ctx: Context, path: str) -> None: ...
     def by_another_name(job: rota.Context, path: str) -> None: ...
@@ -219,7 +219,7 @@ def test_a_result_is_read_as_what_the_task_declares() -> None:
     task = define(counts)
     assert task.read_result(b'{"a": 1}') == {"a": 1}
     assert task.read_result(None) is None
-    with pytest.raises(ResultError, match=r"not what it declares to return.*int.*str"):
+    with pytest.raises(ResultError, match=r"does not match its return type.*int.*str"):
         task.read_result(b'{"a": "x"}')
 
 
@@ -230,7 +230,7 @@ def test_plain_functions_and_coroutines_are_told_apart() -> None:
     assert not define(plain).is_async
 
 
-# What becomes of a job whose worker is lost, and where code runs
+# on_worker_lost and isolation
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_plain_functions_and_coroutines_are_told_apart() -> None:
         ({"visibility_timeout": 0}, "visibility_timeout must be above 0"),
         ({"visibility_timeout": float("nan")}, "visibility_timeout must be above 0"),
         ({"visibility_timeout": float("inf")}, "visibility_timeout must be above 0"),
-        ({"visibility_timeout": 5, "timeout": 6}, "make visibility_timeout the longer one"),
+        ({"visibility_timeout": 5, "timeout": 6}, "make visibility_timeout longer"),
         ({"isolation": "thread"}, 'isolation is "process", or None'),
     ],
 )

@@ -1,4 +1,4 @@
-"""When something is due: what can be said, what is refused and how, and what comes of it."""
+"""Timetables: valid expressions, refused expressions and their errors, and the resulting times."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def at(text: str) -> datetime:
         ("50/5 3 * * *", "2026-01-01 03:50", "2026-01-01 03:55, 2026-01-02 03:50"),
         ("0 0 * * 7", "2026-01-01 00:00", "2026-01-04 00:00, 2026-01-11 00:00"),
         ("0 0 * * fri-7", "2026-01-01 00:00", "2026-01-02 00:00, 2026-01-03 00:00"),
-        # Day of month and day of week: either, unless one of them begins with a star.
+        # Day of month and day of week: one of them must match, or both if one begins with a star.
         ("0 0 13 * fri", "2026-01-01 00:00", "2026-01-02 00:00, 2026-01-09 00:00"),
         ("0 0 */13 * fri", "2026-01-01 00:00", "2026-02-27 00:00, 2026-03-27 00:00"),
         ("0 0 29 2 *", "2024-02-29 00:00", "2028-02-29 00:00, 2032-02-29 00:00"),
@@ -130,8 +130,8 @@ def test_a_date_that_no_year_has_is_refused(cron: str) -> None:
 
 
 def test_what_comes_at_all_comes_within_forty_years() -> None:
-    """Which is why the search gives up after fifty: every kind of date, from every year of the calendar's
-    four hundred."""
+    """This is why the search stops after 50 years. The test covers every kind of date in all 400 years of
+    the calendar's cycle."""
     for cron in ("0 0 29 2 */7", "0 0 * 2 1#5", "0 0 29 2 *", "0 0 */31 1 2"):
         named = [
             day.year
@@ -181,7 +181,7 @@ def test_in_utc_it_comes_when_cronsim_says(cron: str, moment: datetime) -> None:
     try:
         expected = [each.replace(tzinfo=UTC) for each in islice(CronSim(cron, moment), 4)]
     except CronSimError:
-        expected = []  # a 30th of February: it never comes
+        expected = []  # 30 February does not exist
     try:
         timetable = Timetable(cron)
     except ArgumentError:
@@ -227,7 +227,7 @@ def test_times_go_in_from_any_zone_and_come_out_in_utc() -> None:
     assert found.tzinfo is UTC
 
 
-# Every so many seconds, and once
+# Intervals, and single times
 
 
 @given(
@@ -269,8 +269,8 @@ def test_once_is_once() -> None:
 @pytest.mark.parametrize(
     ("when", "told"),
     [
-        ({}, "say when: one of"),
-        ({"cron": "@daily", "every": 60}, "say when: one of"),
+        ({}, "pass one of a cron expression"),
+        ({"cron": "@daily", "every": 60}, "pass one of a cron expression"),
         ({"every": 0.05}, "every is 0.05 s; it can be 0.1 s"),
         ({"every": float("nan")}, "every is nan s"),
         ({"every": float("inf")}, "to ten years"),
@@ -306,7 +306,7 @@ def test_a_zone_is_given_by_its_name() -> None:
 
 @pytest.fixture
 def no_zones(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As on a machine without a time zone database."""
+    """Simulate a machine without a time zone database."""
     for name in [name for name in sys.modules if name.split(".")[0] == "tzdata"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "tzdata", None)
@@ -337,7 +337,7 @@ def test_rota_brings_a_time_zone_database_along(monkeypatch: pytest.MonkeyPatch)
     assert ANCHOR.astimezone(paris).utcoffset() == timedelta(hours=1)
 
 
-# For people
+# Descriptions
 
 
 @pytest.mark.parametrize(

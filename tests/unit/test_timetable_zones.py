@@ -1,10 +1,10 @@
 """Cron where clocks change: every zone of the tz database, every change from 2000 to 2040.
 
-What must come is worked out beside, minute by minute, from nothing but what the clocks show and the times
-that an expression names; then it is asked for forwards, backwards, by number, and from moments in between.
+The expected times are computed independently, minute by minute, from the local times and the times that
+an expression names. They are compared forwards, backwards, by count, and from moments in between.
 
-`make test` takes the odd zones, of each one change of every kind, and a few changes of any zone;
-ROTA_TEST_LONG=1 takes all of them.
+`make test` covers one change of every kind in unusual zones, and a few changes of random zones;
+ROTA_TEST_LONG=1 covers all of them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ODD = {
 
 MINUTE = timedelta(minutes=1)
 BEFORE, AFTER = -26 * 60, 26 * 60
-"""Minutes around a change in which something is asked for."""
+"""The tested period around a change, in minutes."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def ahead(zone: ZoneInfo, moment: datetime) -> timedelta:
 
 
 def changes(name: str, step: timedelta = timedelta(days=6)) -> list[Change]:
-    """Two of a zone are a week apart, less an hour, or more: see `histories`."""
+    """Return a zone's changes. Two are at least a week less an hour apart, as `histories` asserts."""
     zone, found = ZoneInfo(name), []
     at, end = datetime(2000, 1, 1, tzinfo=UTC), datetime(2041, 1, 1, tzinfo=UTC)
     before = ahead(zone, at)
@@ -91,7 +91,7 @@ def changes(name: str, step: timedelta = timedelta(days=6)) -> list[Change]:
 
 
 class Clocks:
-    """What a zone's clocks show around a change, minute by minute."""
+    """Local times of a zone around a change, minute by minute."""
 
     def __init__(self, change: Change) -> None:
         self.change = change
@@ -118,7 +118,7 @@ class Clocks:
         return bisect_left(self.highest, shown)
 
     def expected(self, cron: str, through: bool) -> list[datetime]:
-        """What must come, by the rules."""
+        """Return the times at which the expression is due by the rules."""
         last = self.base + max(self.shows) * MINUTE
         named: list[int] = []
         for wall in CronSim(cron, self.base + timedelta(hours=12)):
@@ -139,7 +139,7 @@ class Clocks:
 
 
 def expressions(change: Change) -> Iterator[tuple[str, bool]]:
-    """What to try, and whether it goes on through the hours."""
+    """Yield expressions to test, each with True if it repeats within the hours."""
     gap = [change.at.replace(tzinfo=None) + each for each in (change.before, change.after)]
     middle = gap[0] + (gap[1] - gap[0]) / 2
     for wall in {*gap, middle, gap[0] - MINUTE, gap[1] - MINUTE, gap[1] + MINUTE}:
@@ -194,19 +194,19 @@ def check(clocks: Clocks, cron: str, through: bool, chance: random.Random) -> No
 def first(
     found: list[datetime], timetable: Timetable, edge: datetime, way: int = 1
 ) -> datetime | None:
-    """… or what lies beyond the edge of what was worked out."""
+    """Return the first expected time, or the timetable's next one beyond the computed period."""
     if found:
         return found[0]
     return timetable.after(edge, edge) if way > 0 else timetable.latest(edge, edge)
 
 
 def check_days(change: Change) -> None:
-    """Once on each date that the zone has: said without the times worked out beside."""
+    """Assert one tick on each date that the zone has, without the computed times."""
     zone = ZoneInfo(change.zone)
     middle = change.at.replace(tzinfo=None) + (change.before + change.after) / 2
     timetable = Timetable(f"{middle.minute} {middle.hour} * * *", change.zone)
     for begin in (change.at - timedelta(days=3), change.at + timedelta(days=3)):
-        # A day or more from the change it is what anybody would say.
+        # A day or more from the change, the local time is the named one.
         at = timetable.after(begin, begin)
         assert at is not None
         assert (at.astimezone(zone).hour, at.astimezone(zone).minute) == (
@@ -228,7 +228,7 @@ def check_days(change: Change) -> None:
 
 
 def check_quarters(change: Change) -> None:
-    """Every zone of these years goes by whole quarters of an hour, so real quarters they are."""
+    """Assert ticks 15 real minutes apart: all offsets of these years are whole quarters of an hour."""
     timetable = Timetable("*/15 * * * *", change.zone)
     at = timetable.after(change.at - timedelta(hours=5), change.at)
     for _ in range(40):
@@ -273,7 +273,7 @@ LONG_AGO = [
         timedelta(hours=12),
     ),
     Change(
-        "Asia/Kathmandu",  # a quarter of an hour, for good
+        "Asia/Kathmandu",  # a permanent change by 15 minutes
         datetime(1985, 12, 31, 18, 30, tzinfo=UTC),
         timedelta(hours=5, minutes=30),
         timedelta(hours=5, minutes=45),
@@ -292,7 +292,7 @@ def test_also_where_they_change_as_they_have_not_for_long(change: Change) -> Non
 
 
 def test_where_clocks_go_by_odd_seconds_quarters_are_what_they_show() -> None:
-    """Real quarters they cannot all be: 44 minutes and a half were left out."""
+    """Not all intervals are 15 real minutes: the change skipped 44.5 minutes."""
     zone, change = ZoneInfo("Africa/Monrovia"), datetime(1972, 1, 7, 0, 44, 30, tzinfo=UTC)
     begin = change - timedelta(hours=2)
     moments = [begin + timedelta(seconds=each) for each in range(1, 4 * 3600 + 1)]
@@ -314,7 +314,7 @@ def test_where_clocks_go_by_odd_seconds_quarters_are_what_they_show() -> None:
 
 @cache
 def histories() -> list[list[Change]]:
-    """Of every zone there is, what its clocks did; what is the same in several, once."""
+    """Return the changes of every zone, without duplicates of zones with the same changes."""
     found: dict[object, list[Change]] = {}
     zones = sorted(available_timezones())
     for name in zones if LONG else random.Random(4).sample(zones, 10):

@@ -1,4 +1,4 @@
-"""`using(…)`: what is said of a start, said again, and said in part."""
+"""`options(…)`: options of a start, and their combination over several calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def extract(day: str) -> None: ...
 
 
 def how(task: Any) -> dict[str, Any]:
-    """What differs from the task as it is."""
+    """Return the options that differ from those of `resize`."""
     return {
         name: value
         for name in task._options.__slots__
@@ -57,7 +57,7 @@ def test_what_is_said_anew_is_what_goes() -> None:
 
 def test_how_long_a_key_counts_may_be_said_later() -> None:
     assert how(resize.options(key="a").options(unique="open")) == {"key": "a", "unique_open": True}
-    with pytest.raises(ArgumentError, match="say which with key"):
+    with pytest.raises(ArgumentError, match="needs a key: pass key="):
         resize.options(unique="open")
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a job that was lost with a worker, before it runs again."""
+"""Decision about a job that was lost with its worker, before it runs again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rota.store.jobs import ClaimedJob
 
 
 def lost(mark: int, attempt: int = 1, run: int | None = None) -> ClaimedJob:
-    """A job as it is claimed, with this mark."""
+    """Return a claimed job with this value of `lost`."""
     return ClaimedJob(9, 7, attempt, mark, 0, 7, "work", "default", "{}", None, None, run, None)
 
 
@@ -34,7 +34,7 @@ def message(answer: Rejected) -> str:
     return text
 
 
-# The account of crashes
+# Count of crashes
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ async def test_the_budget_comes_before_what_the_task_says_and_before_its_attempt
         assert answer.state == "quarantined"
 
 
-# What the task says
+# on_worker_lost of the task
 
 
 async def test_by_default_it_runs_again() -> None:
@@ -130,7 +130,7 @@ async def test_alone_its_run_is_the_job() -> None:
 
 
 async def test_a_handler_that_answers_nonsense_ends_the_job_with_an_error_that_says_so() -> None:
-    """Nobody could say whether it may run again: then it may not."""
+    """An unknown answer does not allow the job to run again."""
     answer = await judged(lost(-1), on_worker_lost=lambda loss: "maybe")
 
     assert answer is not None
@@ -152,7 +152,7 @@ async def test_a_handler_that_fails_ends_the_job_with_its_error() -> None:
 
 @pytest.mark.parametrize(("mark", "told"), [(-1, 4), (-2, 4), (-3, 3), (-6, 3)])
 async def test_the_attempt_it_is_told_is_the_one_that_was_lost(mark: int, told: int) -> None:
-    """A loss it is charged with is an attempt: the job is in the next one by now."""
+    """A charged loss counts as an attempt: the job is already in the next one."""
     heard: list[int] = []
 
     def handler(loss: LostJob) -> WorkerLostAction:
@@ -165,12 +165,12 @@ async def test_the_attempt_it_is_told_is_the_one_that_was_lost(mark: int, told: 
     assert (heard, json.loads(answer.error)["attempt"]) == ([told], told)
 
 
-# The retry rules, to which it is an error like another
+# Retry policy, which treats a charged loss as an error
 
 
 @given(some.integers(2, 20), some.integers(1, 40))
 async def test_a_charged_loss_is_an_attempt(attempts: int, lost_in: int) -> None:
-    """It was lost in this attempt, and comes back in the next."""
+    """The job was lost in attempt `lost_in`, and is claimed again in the next one."""
     answer = await judged(lost(-3, attempt=lost_in + 1), retry=Retry(max_attempts=attempts))
 
     assert (answer is None) == (lost_in < attempts)

@@ -1,4 +1,4 @@
-"""Who is dead, by what one observer saw without a break."""
+"""Failure detector: dead workers by the uninterrupted observations of one worker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Seen:
 
 
 class Observer:
-    """A watch, and its own time."""
+    """A failure detector with a clock of its own."""
 
     def __init__(self, now: float = 1000.0) -> None:
         self.watch = FailureDetector(DEAD_AFTER)
@@ -32,7 +32,7 @@ class Observer:
         return self.watch.observe(seen, self.now)
 
     def watch_for(self, seconds: float, *seen: Seen) -> list[int]:
-        """Look once a second for so long. Answers what the last look said."""
+        """Observe once a second for `seconds`, and return the dead workers of the last observation."""
         dead: list[int] = []
         for _ in range(round(seconds)):
             dead = self.see(*seen)
@@ -44,7 +44,7 @@ def observer() -> Observer:
     return Observer()
 
 
-# A beat that stands still
+# A heartbeat that does not change
 
 
 def test_one_whose_beat_stands_still_for_as_long_as_it_may_is_dead(observer: Observer) -> None:
@@ -64,7 +64,7 @@ def test_a_beat_in_the_last_moment_is_a_beat(observer: Observer) -> None:
 
 @given(some.lists(some.integers(-(2**40), 2**40), min_size=2, max_size=40, unique=True))
 def test_any_change_is_life_whichever_way_it_goes(beats: list[int]) -> None:
-    """It is compared for being another, never for being larger: no clock is believed."""
+    """The detector checks only for a different value, not a larger one: it trusts no clock."""
     observer = Observer()
 
     for number in beats:
@@ -81,7 +81,7 @@ def test_the_observers_own_clock_may_start_anywhere(start: float) -> None:
 
 
 def test_one_that_stays_dead_is_said_again_until_it_is_gone(observer: Observer) -> None:
-    """Declaring may fail: it is not said once and forgotten."""
+    """The declaration may fail, so the detector reports the dead worker each time."""
     observer.see(Seen())
 
     assert observer.watch_for(DEAD_AFTER, Seen()) == [1]
@@ -105,7 +105,7 @@ def test_each_is_watched_by_itself(observer: Observer) -> None:
     assert observer.see(Seen(1), Seen(2, beats=20), Seen(3, beats=1)) == [1]
 
 
-# A lock that is gone
+# A lost session lock
 
 
 def test_a_lock_gone_in_two_looks_a_second_apart_is_a_death(observer: Observer) -> None:
@@ -127,7 +127,7 @@ def test_looks_closer_together_are_one_look(observer: Observer) -> None:
 
 
 def test_one_that_was_never_seen_holding_it_is_not_gone(observer: Observer) -> None:
-    """Perhaps it is only about to sit down."""
+    """The worker may not have acquired its session lock yet."""
     assert observer.watch_for(DEAD_AFTER, Seen(has_session_lock=False)) == []
     assert observer.watch.confirm_in_seconds is None
 
@@ -151,7 +151,7 @@ def test_one_that_beat_just_before_it_went_is_gone_all_the_same(observer: Observ
 
 
 def test_a_seat_that_flaps_kills_nobody(observer: Observer) -> None:
-    """Its connection breaks and is made anew, again and again: a new seat with every beat."""
+    """The connection breaks repeatedly: a new session lock with every second beat."""
     for beats in range(200):
         assert observer.see(Seen(beats=beats, has_session_lock=beats % 2 == 0), after=0.9) == []
 
@@ -179,11 +179,11 @@ def test_the_look_that_decides_comes_when_the_first_of_them_is_due(observer: Obs
     assert observer.watch.confirm_in_seconds == 0.25
 
 
-# What was not seen
+# Gaps in the observation
 
 
 def test_after_a_break_it_has_seen_nothing_yet(observer: Observer) -> None:
-    """Amnesty: everybody has as long as anybody from the first look on."""
+    """After a reset, every worker has the full `dead_after` from the first observation."""
     observer.see(Seen(1), Seen(2, has_session_lock=True))
     observer.watch_for(DEAD_AFTER - 1, Seen(1), Seen(2, beats=1, has_session_lock=True))
     observer.watch.reset()
@@ -221,7 +221,7 @@ def test_one_that_was_frozen_itself_believes_nothing_it_saw_before(
 
 @pytest.mark.parametrize("gap", [2.1, 5.0, DEAD_AFTER / 2])
 def test_after_a_gap_a_lock_has_its_second_to_come_back(observer: Observer, gap: float) -> None:
-    """Machine and all were stopped between the two looks: nobody could have sat down again."""
+    """The whole machine was stopped in between: no worker could acquire its session lock again."""
     observer.see(Seen(has_session_lock=True))
     observer.see(Seen(has_session_lock=False))
 
@@ -241,8 +241,8 @@ def test_after_a_gap_a_lock_has_its_second_to_come_back(observer: Observer, gap:
 def test_nobody_is_dead_without_an_unbroken_reason(
     looks: list[tuple[float, bool, bool | None]],
 ) -> None:
-    """Whatever was seen when: a death needs an unbroken time without a beat, or a lock that was held, then
-    gone in looks a second apart with none in between that saw it, nor a time when nobody looked."""
+    """A death needs `dead_after` seconds of observation without a beat, or a session lock that was held and
+    then missing in observations a second apart, with no observation that saw it and no gap in between."""
     observer = Observer()
     history: list[tuple[float, int, bool | None]] = []
     beats = 0

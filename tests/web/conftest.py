@@ -1,6 +1,6 @@
-"""Fixtures: Rota's site, and people who ask it something, each with what he may do.
+"""Fixtures: Rota's site, and clients for it, one for each role.
 
-They share one database: what a test looks for, it made itself, under names of its own.
+The tests share one database. Each test creates its own data under its own names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def site_dsn(rota_server: DatabaseServer, way: Callable[[str], str]) -> Iterator
 
 @pytest.fixture
 async def site_app(site_dsn: str) -> AsyncIterator[Rota]:
-    """An app with some tasks, a flow and a schedule; nobody works."""
+    """App with tasks, a flow and a schedule, without a worker."""
     async with shop(site_dsn) as app:
         yield app
 
@@ -37,6 +37,6 @@ async def visitors(site_app: Rota) -> AsyncIterator[Visitors]:
 
 @pytest.fixture
 async def readers(site_app: Rota) -> AsyncIterator[Visitors]:
-    """Those who ask for pages, too."""
+    """Clients of a site that also serves pages."""
     async with Visitors(site_app, parts=ALL_PARTS) as visitors:
         yield visitors

@@ -1,4 +1,4 @@
-"""Web processes, real ones, and what somebody sees who asks them."""
+"""Web servers in real processes, and requests to them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Answer:
 
 
 class Instance:
-    """A command that serves at a port of 127.0.0.1. `--port {port}` and the like is filled in."""
+    """Command that serves on a port of 127.0.0.1. Placeholders such as `--port {port}` are filled in."""
 
     def __init__(
         self, words: list[str], dsn: str, log: Path, port: str = "", **environment: str
@@ -67,7 +67,7 @@ class Instance:
         return self._log.read_text()
 
     def ask(self, path: str, method: str = "GET", **headers: str) -> Answer:
-        """On a connection of its own."""
+        """Send a request on a new connection."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             return ask(connection, path, method, **headers)
@@ -101,7 +101,7 @@ class Instance:
             raise AssertionError(f"still there after {within:g} s:\n{self.said}") from None
 
     def close(self) -> None:
-        """Nothing of it is left, whatever the test found."""
+        """Kill the process and its children, also after a failed test."""
         if self.process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)

@@ -1,5 +1,4 @@
-"""Many runs at once over HTTP: counted before anything is done, done in portions, and only to those that
-were meant."""
+"""Bulk actions over HTTP: counted first, done in batches, and only on the runs that matched."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ async def states(visitors: Visitors, runs: list[str]) -> list[str]:
 
 
 async def every(visitors: Visitors, act: str, **body: Any) -> list[dict[str, Any]]:
-    """Portion by portion, as a page does it."""
+    """Send batch after batch, as a page does."""
     portions: list[dict[str, Any]] = []
     cursor = None
     while not portions or cursor is not None:
@@ -44,7 +43,7 @@ async def count(visitors: Visitors, **query: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Portions and windows that end early."""
+    """Make batches and scan windows small."""
     monkeypatch.setattr(bulk_actions, "BATCH_RUNS", 3)
     monkeypatch.setattr(run_search, "_scan_limit", lambda matching: 4)
     monkeypatch.setattr(store, "MAX_SCAN_ROWS", 4)
@@ -66,7 +65,7 @@ async def test_what_matches_is_cancelled_in_portions_and_nothing_else(visitors: 
     assert all(each["done"] <= 3 for each in portions)
     assert sum(each["done"] for each in portions) == 10
     assert set(await states(visitors, [*meant, *asleep])) == {"cancelled"}
-    # What was started after it was counted is not meant.
+    # Runs that were started after the count are not affected.
     assert set(await states(visitors, [*others, *later])) == {"queued"}
 
 
@@ -91,7 +90,7 @@ async def test_what_ended_badly_is_tried_again_once_each(visitors: Visitors) -> 
     first = await visitors.done(
         "POST", f"{RUNS}/retry", json={"queue": "again", "upto": found["upto"]}
     )
-    # One that was tried again ends badly once more while the rest is seen to.
+    # A run that was already retried is cancelled again while the other batches are in progress.
     await visitors.app.run(int(runs[-1])).cancel()
     body = {"queue": "again", "upto": found["upto"], "cursor": first["next"]}
     portions = await every(visitors, "retry", **body)
@@ -117,7 +116,7 @@ async def test_those_selected_are_done_as_far_as_it_is_not_too_late(visitors: Vi
     await visitors.app.run(int(runs[0])).cancel()
     [portion] = await every(visitors, "cancel", ids=[*runs, "999999999999"])
     assert portion == {"done": 2, "skipped": 0, "next": None}
-    # A job of a flow is no run: it goes with the whole, or alone.
+    # A job of a flow is not a run and is not cancelled by its id here.
     flow = await visitors.start("etl", input={"day": "monday"})
     shown = await visitors.done("GET", f"{RUNS}/{flow}")
     [portion] = await every(visitors, "cancel", ids=[shown["jobs"][0]["job"]])
@@ -164,11 +163,11 @@ async def test_of_many_it_is_said_that_there_are_many(
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({}, "say which"),
-        ({"queue": "x"}, "say which"),
-        ({"upto": "5", "ids": ["1"]}, "say which"),
+        ({}, "but not both"),
+        ({"queue": "x"}, "but not both"),
+        ({"upto": "5", "ids": ["1"]}, "or `ids`, but not both"),
         ({"ids": []}, "length >= 1"),
-        ({"upto": "5", "state": "succeeded"}, "what is succeeded cannot be cancelled"),
+        ({"upto": "5", "state": "succeeded"}, "a run in state succeeded cannot be cancelled"),
         ({"upto": "5", "nonsense": 1}, "nonsense"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The guide to the API names every route, with the role it is for, and none that is not there."""
+"""The guide to the API lists every route with its role, and no other route."""
 
 from __future__ import annotations
 

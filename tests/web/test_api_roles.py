@@ -1,6 +1,7 @@
-"""Every route, asked by everybody: the table of routes itself says who may.
+"""Every route, requested with every role: the table of routes defines the role that each requires.
 
-A route that is not in `EXAMPLES` fails here, so none is forgotten."""
+A route without an entry in `EXAMPLES` fails here.
+"""
 
 from __future__ import annotations
 

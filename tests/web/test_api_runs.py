@@ -1,4 +1,4 @@
-"""Runs over HTTP: what is shown to whom, pages that neither skip nor repeat, acts that are written down."""
+"""Runs over HTTP: payloads by role, pages that neither skip nor repeat runs, and audited actions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUNS = "/api/v1/runs"
 
 
 async def run_all(app: Rota, *runs: str) -> None:
-    """Have a worker bring these to an end."""
+    """Run a worker until these runs have ended."""
     async with app.worker(concurrency=4):
         for run in runs:
             await asyncio.gather(app.run(int(run)).result(timeout=60), return_exceptions=True)
@@ -117,7 +117,7 @@ async def test_a_viewer_sees_nothing_that_went_in_or_came_out(visitors: Visitors
         for run in (greets, flows, told):
             await app.run(int(run)).result(timeout=60)
         async with asyncio.timeout(60):
-            # It is tried again later: that it failed once is enough.
+            # It is retried later: one failure is enough here.
             while await app.run(int(stumbles)).status() != "sleeping":
                 await asyncio.sleep(0.02)
 
@@ -129,7 +129,7 @@ async def test_a_viewer_sees_nothing_that_went_in_or_came_out(visitors: Visitors
         assert answer.status_code == 200
         assert SECRET not in answer.text, path
         seen[path] = (await visitors.ask("GET", path, who="operator")).text
-    # An operator does, or this test would prove nothing.
+    # An operator sees the secret in all of these but the list; otherwise the test would prove nothing.
     assert [path for path in paths if SECRET not in seen[path]] == [RUNS]
     stumbled = await visitors.done("GET", f"{RUNS}/{stumbles}", who="viewer")
     assert stumbled["attempts"][0]["error"] == {"type": "ValueError"}
@@ -137,7 +137,7 @@ async def test_a_viewer_sees_nothing_that_went_in_or_came_out(visitors: Visitors
     assert "logs" not in stumbled
 
 
-# Numbers
+# Ids
 
 
 async def test_an_id_beyond_what_javascript_can_count_to_is_exact(visitors: Visitors) -> None:
@@ -181,7 +181,7 @@ async def test_pages_neither_skip_nor_repeat_while_runs_are_started_and_ended(
         page = await visitors.done("GET", f"{RUNS}?queue={queue}&limit=4{more}", who="viewer")
         seen += [each["run"] for each in page["runs"]]
         cursor = page["next"]
-        # More come between two pages, and one that is seen and one that is not yet are ended.
+        # Runs start between two pages, and one listed run and one unlisted run are cancelled.
         await visitors.start("greet", input={"name": "late"}, queue=queue)
         for run in (there[0], there[-1]) if number == 1 else ():
             await visitors.app.run(int(run)).cancel()

@@ -1,4 +1,4 @@
-"""What the API does with what nobody should send, and that what people do is written down with it."""
+"""Malformed and oversized requests to the API, and audit rows that commit together with their actions."""
 
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ async def test_ten_mebibytes_are_refused_and_leave_no_row(visitors: Visitors) ->
 
     announced = {**headers, "Content-Length": str(len(large))}
     whole = await visitors.ask("POST", RUNS, headers=announced, content=in_parts())
-    assert sent == 0  # of what is said to be too large nothing is read
-    # Also where nobody says beforehand how much it is, and then it is not all read.
+    assert sent == 0  # rejected by its Content-Length, before any byte is read
+    # Without a Content-Length the body is refused as soon as it exceeds the limit, before all of it is
+    # read.
     parts = await visitors.ask("POST", RUNS, headers=headers, content=in_parts())
     for answer in (whole, parts):
         assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
@@ -175,14 +176,14 @@ async def test_no_payload_and_no_token_is_logged(
     assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
     assert SECRET not in answer.text
     logged = "\n".join(caplog.messages) + caplog.text
-    assert "RuntimeError" in logged  # it was, and without what it says
+    assert "RuntimeError" in logged  # the type is logged, the message is not
     assert SECRET not in logged
     for each in visitors.passes.values():
         assert each not in logged
 
 
 def _with(app: Rota, name: str, handler: Any) -> Any:
-    """The site, with something else behind one of its routes."""
+    """Return the site with one of its routes served by `handler`."""
     from dataclasses import replace
 
     from rota.web import api
@@ -198,7 +199,7 @@ def _with(app: Rota, name: str, handler: Any) -> Any:
         api.OPERATIONS[:] = kept
 
 
-# Deeds
+# Audit
 
 
 async def entries(visitors: Visitors, since: int) -> list[tuple[str, str, str]]:
@@ -305,7 +306,7 @@ async def test_a_deed_that_cannot_be_written_down_is_not_done(visitors: Visitors
 async def test_a_lock_is_taken_from_who_was_looked_at_and_from_nobody_else(
     visitors: Visitors, site_app: Rota
 ) -> None:
-    """While somebody read the question, it went from one to the other."""
+    """The lock changed its holder between the request for its state and the release."""
     name = "taken by look"
     async with site_app.lock(name) as first:
         seen = str(first.token)

@@ -1,4 +1,4 @@
-"""Backfilling over HTTP, and the audit log by who, what and whom."""
+"""Backfills over HTTP, and the audit log filtered by operator, action and subject."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_a_time_without_a_zone_is_one_of_the_schedule_and_it_can_be_done_a
     first = await visitors.done("POST", f"{at}/backfill", json=body)
     assert len(first["runs"]) == 2
     assert await planned(visitors, at) == ["2026-01-01T22:00:00Z", "2025-12-31T22:00:00Z"]
-    # Once more, a day longer, and in a zone of its own.
+    # Again, one day longer and in another time zone.
     longer = {"start": "2026-01-01", "end": "2026-01-03T22:00:01Z"}
     again = await visitors.done("POST", f"{at}/backfill", json=longer)
     assert len(again["runs"]) == 2

@@ -1,5 +1,5 @@
-"""The API does what its OpenAPI document says, whatever it is sent: cases are made from the document, sent
-by an admin, and the answers held against it. A few in `make test`, many under ROTA_TEST_LONG=1.
+"""The API conforms to its OpenAPI document: requests are generated from the document, sent as an admin, and
+the answers are validated against it. `make test` runs a few, ROTA_TEST_LONG=1 many.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CHECKS = CHECK_REGISTRY.get_by_names(
 
 
 def _unguarded(document: dict[str, Any]) -> dict[str, Any]:
-    """Who may ask is the business of another test: here everybody is an admin."""
+    """Return the document without authentication: here every caller is an admin."""
     components = {"schemas": document["components"]["schemas"]}
     return {**document, "security": [], "components": components}
 
@@ -56,7 +56,7 @@ TAKING = {label: each for label, each in OPERATIONS.items() if each.body.items o
 
 
 class Asking:
-    """Sends cases to a site in this process, from a loop of its own that outlives each of them."""
+    """Sends cases to a site in this process, on one event loop for all of them."""
 
     def __init__(self, dsn: str) -> None:
         self._runner = asyncio.Runner()

@@ -1,4 +1,4 @@
-"""What needs attention: what is worst first, nothing told twice, of what there is much only the first."""
+"""Items that need attention: the worst first, none reported twice, and only the first of many."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_each_thing_is_said_with_where_to_see_to_it() -> None:
         ("quarantine", "1 job is in quarantine", "/runs", {"state": "quarantined"}),
         ("no worker", "send in queue mail", "/queues", {}),
         ("no worker", "old in queue mail", "/queues", {}),
-        ("workers", "2 workers have not been heard of lately", "/workers", {}),
+        ("workers", "2 workers are silent", "/workers", {}),
         ("queue", "mail/x", "/queues/mail%2Fx", {}),
         ("schedule", "a b", "/schedules/a%20b", {}),
         ("schedule", "c", "/schedules/c", {}),
@@ -68,8 +68,8 @@ def test_each_thing_is_said_with_where_to_see_to_it() -> None:
         "waits, and no worker serves the queue",
         "is known to no worker that serves the queue",
     ]
-    # Why, and who it was, is not for everybody.
-    assert details[5] == "is paused: nobody takes its jobs"
+    # The reason of the pause and the operator are not shown to every role.
+    assert details[5] == "is paused: its jobs are not claimed"
     assert details[6:] == ["was missed 2 times within a day", "failed the last time"]
 
 
@@ -117,7 +117,7 @@ def test_of_much_only_the_first_is_told_and_that_there_is_more() -> None:
     assert said(found)[MAX_LINES] == ("alerts", "1,230 more alerts are open")
     assert said(found)[2 * MAX_LINES + 1] == (
         "no worker",
-        "2 more tasks are not taken by any worker",
+        "2 more tasks are not served by any worker",
     )
     assert said(found)[-1] == ("schedule", "more schedules are late")
     assert len({each.key for each in found}) == len(found)

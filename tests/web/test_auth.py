@@ -1,4 +1,4 @@
-"""Who is let in: by rules that none may lack, by tokens, by what the application says."""
+"""Authentication: required settings, tokens, and authenticators of the application."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def forgotten(request: Request) -> Response:
     return PlainTextResponse("secret")
 
 
-# Rules
+# Settings
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ async def forgotten(request: Request) -> Response:
 def test_a_route_that_does_not_say_whom_it_is_for_keeps_the_site_from_starting(
     routes: list[Route],
 ) -> None:
-    with pytest.raises(DefinitionError, match=r"whom it is for"):
+    with pytest.raises(DefinitionError, match=r"has no access rule"):
         Guard(Starlette(routes=routes), LocalAccess(), routes)
 
 
@@ -154,7 +154,7 @@ async def test_its_last_use_is_noted_once_a_minute(visitors: Visitors) -> None:
 
 
 def guess(visitors: Visitors, who: str) -> str:
-    """Somebody's token, but for its secret."""
+    """Return a token with a known id and a wrong secret."""
     return "_".join([*visitors.passes[who].split("_")[:2], "x" * 43])
 
 
@@ -168,7 +168,7 @@ async def test_who_tries_many_secrets_of_one_token_is_put_off(visitors: Visitors
     late = await attempt("203.0.113.7")
     assert (late.status_code, late.json()["error"]["code"]) == (429, "too_many_attempts")
     assert int(late.headers["retry-after"]) >= 1
-    # Another address is another matter.
+    # The limit is for each address.
     assert (await attempt("203.0.113.8")).status_code == 401
 
 
@@ -176,7 +176,7 @@ async def test_who_tries_many_secrets_of_one_token_is_put_off(visitors: Visitors
 async def test_nobody_is_locked_out_by_who_comes_from_the_same_proxy(
     visitors: Visitors, bad: str
 ) -> None:
-    """Whoever was not seen here before, too."""
+    """A valid token is accepted from an address with many failed attempts, also at its first use here."""
     for _ in range(2 * MAX_ATTEMPTS_PER_MINUTE):
         text = {
             "malformed": "no token at all",
@@ -214,7 +214,7 @@ async def test_of_tokens_that_nobody_knows_few_are_looked_up_at_once(
     for _ in range(100):
         await asyncio.sleep(0)
     assert looked == MAX_UNKNOWN_LOOKUPS
-    # Whoever is known waits for none of them.
+    # A token that was already looked up does not wait for unknown ones.
     async with asyncio.timeout(60):
         await doorman.identify(_asking(good), good.text)
     let.set()
@@ -230,7 +230,7 @@ def _asking(token: AccessToken) -> Request:
 async def test_while_the_database_is_away_who_was_known_may_look_and_do_nothing(
     site_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At what a process can say by itself: its own metrics."""
+    """A known token gets the role viewer, which can read the metrics of this process."""
     doorman = TokenAuthenticator(site_app)
     token, _ = await create_access_token(site_app, "ci", Role.ADMIN, timedelta(days=1), "test")
     stranger = AccessToken.generate()
@@ -244,14 +244,14 @@ async def test_while_the_database_is_away_who_was_known_may_look_and_do_nothing(
     away = Rota("postgresql://127.0.0.1:1/nowhere", outage_timeout=0.2)
     monkeypatch.setattr(doorman, "_app", away)
     assert (await doorman.authenticate(asking(token))).role is Role.VIEWER
-    with pytest.raises(Exception, match="the database is away") as raised:
+    with pytest.raises(Exception, match="the database is unavailable") as raised:
         await doorman.authenticate(asking(stranger))
     assert getattr(raised.value, "status", None) == 503
     await away.close()
 
 
 async def test_a_database_that_says_nothing_is_away(site_app: Rota, site_dsn: str) -> None:
-    """Whoever measures us gives up after a few seconds, and would take us for gone."""
+    """A scrape times out after a few seconds, and would report this process as down."""
     token, _ = await create_access_token(site_app, "ops", Role.ADMIN, timedelta(days=1), "test")
     with Proxy(site_dsn) as proxy:
         async with Rota(proxy.dsn) as app:
@@ -283,7 +283,7 @@ async def test_who_is_only_remembered_is_told_to_come_again_not_that_he_may_not(
     assert answer.headers["retry-after"] == "1"
 
 
-# Mounted somewhere
+# Mounted in an application
 
 
 async def test_in_an_application_of_yours_it_is_the_same_below_a_path(visitors: Visitors) -> None:
@@ -297,7 +297,7 @@ async def test_in_an_application_of_yours_it_is_the_same_below_a_path(visitors: 
 
 
 class Badges:
-    """Knows people by what is pinned on them."""
+    """Authenticator that trusts a header of the request."""
 
     async def authenticate(self, request: Request) -> Caller:
         if "badge" not in request.headers:
@@ -315,7 +315,7 @@ async def test_who_asks_can_be_told_by_the_application(site_app: Rota) -> None:
     assert (await visitors.ask("POST", RUNS, headers=foreign, json=START)).status_code == 403
 
 
-# Every answer
+# Headers of every answer
 
 
 async def test_no_answer_is_kept_framed_or_guessed_at(visitors: Visitors) -> None:

@@ -1,6 +1,4 @@
-"""Where somebody may ask from: without authentication from this machine alone, and never from a page of
-another origin.
-"""
+"""Origin of requests: without authentication only this machine, and never a page of another origin."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ RUNS = "/api/v1/runs"
 START = {"name": "greet", "input": {"name": "Ada"}}
 
 
-# This machine alone
+# Local access
 
 
 @pytest.mark.parametrize(
@@ -52,7 +50,7 @@ def test_without_authentication_it_is_not_served_to_others(host: str) -> None:
         site(app, auth=LocalAccess(), bind=host)
     check_bind(host, "tokens")
     check_bind("127.0.0.1", "local")
-    with pytest.raises(SettingsError, match="auth is"):
+    with pytest.raises(SettingsError, match="auth must be"):
         site(app, auth="nobody")  # type: ignore[arg-type]
 
 
@@ -81,7 +79,7 @@ def test_a_worker_that_would_serve_others_without_authentication_does_not_start(
 
 @pytest.fixture
 async def neighbours(site_app: Rota) -> Visitors:
-    """A site for this machine, mounted somewhere: the address is not known."""
+    """Site with local access, mounted in an application: its address is not known."""
     local = LocalAccess(frozenset({"box.example"}))
     return Visitors(site_app, auth=local, parts=ALL_PARTS)
 
@@ -92,7 +90,7 @@ async def test_local_access_with_the_key_is_an_administrator(neighbours: Visitor
 
 
 async def test_local_access_without_the_key_is_refused(neighbours: Visitors) -> None:
-    """As a request that a proxy on this machine forwards without saying so."""
+    """Without the key a request may come from a proxy on this machine that adds no forwarding headers."""
     before = await neighbours.sql("select count(*) from rota.jobs")
     for said in ({}, {"Authorization": "Bearer guessed"}, {"Cookie": "rota_local_8000=guessed"}):
         for method, path in (("GET", RUNS), ("POST", RUNS), ("POST", "/admin/drain")):
@@ -227,7 +225,7 @@ async def test_a_page_of_our_own_does(neighbours: Visitors, said: dict[str, str]
     "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", None]
 )
 async def test_what_any_page_can_send_is_refused(neighbours: Visitors, kind: str | None) -> None:
-    """Also where no header says where it is from, as an old browser's."""
+    """An old browser sends no header that names the page's origin, so only JSON is accepted."""
     headers = {} if kind is None else {"Content-Type": kind}
     headers["Cookie"] = f"rota_local_8000={neighbours.passes['admin']}"
     body = b'{"name": "greet", "input": {"name": "Ada"}}' if kind else b""

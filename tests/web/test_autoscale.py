@@ -1,4 +1,4 @@
-"""How many workers are wanted: by known loads, and by what must hold of any."""
+"""Desired workers: for known loads, and properties that hold for any load."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_what_is_wanted_lies_between_the_bounds_and_is_enough(
     )
 
     assert fewest <= wanted <= most
-    # As the formula is told in words.
+    # The formula as documented.
     slots = max(arrivals * service, running) + backlog * min(1.0, service / target)
     exactly = max(slots / concurrency, 1.0 if backlog or running else 0.0, fewest)
     assert min(exactly, most) - 1e-6 * exactly - 1e-6 <= wanted
@@ -126,18 +126,18 @@ def test_a_known_load_wants_a_known_number(
     assert wanted_for(formula, *load, 0, 100) == expected
 
 
-# By what is in the database
+# From the database
 
 
 class Load:
-    """A database in which work can be made up."""
+    """Database into which a load can be inserted."""
 
     def __init__(self, app: Rota, direct: Direct) -> None:
         self.app = app
         self.direct = direct
 
     async def counted(self, ago: int = 1, **counts: float) -> None:
-        """What workers counted of a minute, so many minutes ago."""
+        """Insert a worker's counts of the minute that was `ago` minutes ago."""
         database = (await self.app.open()).database
         row = self.direct.execute("select extract(epoch from rota.clock())::bigint / 60").fetchone()
         assert row is not None
@@ -176,7 +176,7 @@ async def test_what_came_in_is_what_was_claimed_and_what_piled_up(load: Load) ->
     load.direct.execute(JOBS, ("default", 700))
 
     found = await load.wants()
-    # 3000 claimed and 600 more than there were, in five minutes and the part of this one.
+    # 3,000 claimed and 600 more queued than before, in five minutes and the current part of a minute.
     assert 3600 / 360 <= found.arrival_rate <= 3600 / 300
     assert found.mean_seconds == pytest.approx(0.5)
     assert (found.backlog, found.slots) == (700, 10.0)
@@ -200,7 +200,7 @@ async def test_how_long_it_took_is_remembered_when_nothing_has_ended_lately(load
 
 
 async def test_what_runs_keeps_its_workers(load: Load) -> None:
-    """Jobs that take an hour end seldom: what was counted of them says nothing."""
+    """Jobs that take an hour end rarely, so the counts of ended jobs do not show them."""
     row = load.direct.execute(WORKER, (["default", "other"], 10, 8)).fetchone()
     assert row is not None
     load.direct.execute(JOBS, ("default", 16))
@@ -212,7 +212,7 @@ async def test_what_runs_keeps_its_workers(load: Load) -> None:
     )
     found = await load.wants(concurrency=3)
 
-    # Sixteen held, eight of them run: the others are held ahead.
+    # Sixteen jobs are held and eight of them run: the rest are prefetched.
     assert (found.running, found.desired) == (8.0, 3)
     assert (await load.wants("other")).running == 0
 

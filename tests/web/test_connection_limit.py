@@ -1,4 +1,4 @@
-"""Listeners under idle clients: they lose their connections, and the rest of the process goes on."""
+"""HTTP listeners with idle clients: idle connections are closed, and the process continues."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_idle_connections_beyond_the_file_limit_stop_neither_jobs_nor_heal
 ) -> None:
     @rota_app.task
     async def double(n: int, wait: float = 0.0) -> int:
-        raise NotImplementedError  # the worker process has it
+        raise NotImplementedError  # implemented in the worker process
 
     await asyncio.to_thread(worker.up)
     resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE, (FILES, FILES))
@@ -57,7 +57,7 @@ async def test_idle_connections_beyond_the_file_limit_stop_neither_jobs_nor_heal
 
 
 class Client:
-    """A connection that sends what a test says, byte by byte if need be."""
+    """Connection that sends the bytes of a test, one at a time if needed."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -147,7 +147,7 @@ async def test_request_that_takes_longer_than_a_head_may_is_answered(
     slow = asyncio.create_task(client.request("/slow"))
     await server.began.wait()
     monkeypatch.setattr(connection_limit, "HEAD_SECONDS", 0.01)
-    assert await (await server.connect()).answer() == b""  # its time was up meanwhile
+    assert await (await server.connect()).answer() == b""  # its idle timeout expired meanwhile
     server.go_on.set()
     assert b"200 OK" in await slow
 
@@ -157,7 +157,7 @@ async def test_new_connection_at_the_limit_closes_the_oldest_idle_one(
 ) -> None:
     limit_to(3, monkeypatch)
     used, first, second = [await server.connect() for _ in range(3)]
-    assert b"200 OK" in await used.request()  # the last to become idle
+    assert b"200 OK" in await used.request()  # the last connection to become idle
     new = await server.connect()
     assert b"200 OK" in await new.request()
     assert await first.answer() == b""

@@ -1,4 +1,4 @@
-"""How long a web process has to leave, by itself, without a server."""
+"""Time that a web process has for shutting down, without a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A web process that is told to stop, under each of the servers people use."""
+"""Graceful shutdown of a web process under each of the supported servers."""
 
 from __future__ import annotations
 
@@ -47,11 +47,14 @@ if os.environ.get("ROTA_TEST_LONG") == "1":
         "gunicorn uvicorn": [*GUNICORN[:-1], "uvicorn.workers.UvicornWorker"],
         "hypercorn uvloop": [*HYPERCORN, "-k", "uvloop"],
     }
-SLOWLY = {"ROTA_DRAIN_DELAY": "30", "ROTA_DRAIN_TIMEOUT": "30"}  # what ends within 20 s was hurried
+SLOWLY = {
+    "ROTA_DRAIN_DELAY": "30",
+    "ROTA_DRAIN_TIMEOUT": "30",
+}  # ending within 20 s: it was hurried
 
 
 class Asked(threading.Thread):
-    """A request that waits for its answer."""
+    """Request that waits for its answer."""
 
     def __init__(self, instance: Instance, file: Path) -> None:
         super().__init__(daemon=True)
@@ -67,14 +70,14 @@ class Asked(threading.Thread):
 
 
 def start_last(instance: Instance, file: Path) -> int:
-    """A job that has begun, and ends when the file is there."""
+    """Start a job; return its run once its code runs. It ends when the file exists."""
     run: int = instance.ask(f"/last?file={file}", "POST").body["run"]
     eventually(file.with_suffix(".began").exists, instance)
     return run
 
 
 def state_of(dsn: str, run: int) -> tuple[str, int]:
-    """Of a job, with the number of its attempt."""
+    """Return the state and the attempt number of a job."""
     with psycopg.connect(dsn) as connection:
         found = connection.execute(
             "select state::text, attempt from rota.job_state where job = %s", (run,)
@@ -109,7 +112,7 @@ def test_told_to_stop_it_serves_on_and_says_that_it_is_not_ready(
         began = time.monotonic()
         eventually(lambda: not instance.is_ready(), instance)
 
-        # The socket accepts, requests are served, and whoever keeps a connection is told to let go of it.
+        # The socket accepts, requests are served, and kept connections are closed with their next answer.
         [reason] = instance.ask("/health/ready").body["reasons"]
         assert reason["code"] == "draining"
         assert instance.ask("/orders/2", "POST").status == 202
@@ -141,7 +144,7 @@ def test_requests_and_jobs_under_way_come_to_their_end(dsn: str, tmp_path: Path)
         asked.join(60)
         assert asked.answer is not None
         assert (asked.answer.status, asked.answer.closes) == (200, True)
-        # The request has gone, the job has not: it is waited for.
+        # The request has been answered, the job still runs: the process waits for it.
         assert state_of(dsn, run) == ("running", 1)
         (tmp_path / "job").touch()
         instance.ended()
@@ -153,7 +156,7 @@ def test_requests_and_jobs_under_way_come_to_their_end(dsn: str, tmp_path: Path)
 def test_without_drain_the_worker_leaves_while_a_request_is_still_under_way(
     command: list[str], dsn: str, tmp_path: Path
 ) -> None:
-    """The server tells its application when the last was answered, and that may be long."""
+    """Without Drain the server notifies the application only after its last request was answered."""
     bare = [word.replace("orders:drained", "orders:api") for word in command]
     with serving(bare, dsn, tmp_path) as instance:
         instance.up()
@@ -182,7 +185,7 @@ def test_a_second_signal_hurries(command: list[str], dsn: str, tmp_path: Path) -
 
         instance.ended()
         asked.join(60)
-        assert "were cut off" in instance.said
+        assert "cancelled 1 request(s)" in instance.said
     assert asked.answer is None or asked.answer.status == 500
     assert state_of(dsn, run) == ("queued", 1)
 
@@ -200,8 +203,8 @@ def test_what_outlasts_the_grace_is_cut_off_and_handed_over(dsn: str, tmp_path: 
         assert instance.ended() == 0
         assert time.monotonic() - began < 8
         asked.join(60)
-        assert "1 request(s) did not end within the grace and were cut off" in instance.said
-    # Its attempt is not counted: the next is the first again.
+        assert "cancelled 1 request(s) that did not end within the drain timeout" in instance.said
+    # The attempt is not counted: the next attempt is number 1 again.
     assert state_of(dsn, run) == ("queued", 1)
 
 
@@ -211,7 +214,7 @@ def test_what_outlasts_the_grace_is_cut_off_and_handed_over(dsn: str, tmp_path: 
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
 @pytest.mark.parametrize("way", ["handler", "loop"])
 def test_the_server_hears_of_a_signal_when_it_is_passed_on(loop_factory: Any, way: str) -> None:
-    """However it listens. Other signals reach it as ever."""
+    """For handlers of `signal` and of the event loop. Other signals reach the server directly."""
     heard: list[str] = []
 
     async def listening() -> None:
@@ -253,7 +256,9 @@ def test_the_server_hears_of_a_signal_when_it_is_passed_on(loop_factory: Any, wa
 async def test_what_a_terminal_and_a_parent_send_is_one_signal(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C reaches every process of a terminal, and the server's parent says the same to its own."""
+    """Ctrl-C reaches every process of a terminal, and the server's parent sends another signal to its
+    processes.
+    """
     monkeypatch.setattr(SignalHandlers, "forward", lambda signals, number: None)
     drain = Drain(_nothing, rota_app, drain_delay=60)
     drain._start()
@@ -272,7 +277,7 @@ async def test_what_a_terminal_and_a_parent_send_is_one_signal(
 async def test_where_signals_cannot_be_had_first_it_says_so(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Hypercorn's parent gets the signal, and tells its processes in another way."""
+    """Hypercorn's parent receives the signal and stops its processes by other means."""
     monkeypatch.setitem(sys.modules, "hypercorn", ModuleType("hypercorn"))
     monkeypatch.setattr(multiprocessing, "parent_process", lambda: "there is one")
     drain = Drain(_nothing, rota_app)

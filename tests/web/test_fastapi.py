@@ -1,4 +1,4 @@
-"""`rota.contrib.fastapi`: a run started in a request's session is started by its commit."""
+"""`rota.contrib.fastapi`: a run started in a request's session is committed with that session."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from rota.errors import DefinitionError
 
 
 class Broken(Exception):
-    """Raised by an endpoint once the run is started."""
+    """Raised by an endpoint after the run was started."""
 
 
 class Shop:
-    """An API whose orders are rows, each with a job that confirms it."""
+    """API that inserts an order and starts a job that confirms it."""
 
     def __init__(self, app: Rota, dsn: str) -> None:
         self.app = app
@@ -50,7 +50,7 @@ class Shop:
             return answer
 
     async def counts(self) -> tuple[int, int]:
-        """Orders, and jobs for them."""
+        """Return the number of orders and of their jobs."""
         database = (await self.app.open()).database
         async with database.connection() as connection:
             cursor = await connection.execute(
@@ -73,7 +73,7 @@ ORDER = sa.text("insert into orders values (:number)")
 
 @pytest.fixture(params=["psycopg", "asyncpg"])
 async def awaited(shop: Shop, request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
-    """Endpoints that await, with a session that commits when they have returned."""
+    """Async endpoints, with a session that commits after they have returned."""
     engine = create_async_engine(sqlalchemy_url(shop.dsn, request.param))
 
     async def get_session() -> AsyncIterator[AsyncSession]:
@@ -106,7 +106,7 @@ async def test_a_run_begins_with_the_commit_of_its_request(awaited: Shop) -> Non
     state = "select count(*) from rota.job_state where state = 'sleeping'"
     database = (await awaited.app.open()).database
     async with database.connection() as connection:
-        # What `using` had said is still so: it waits its minute.
+        # The delay set by `options` still applies: one run sleeps for a minute.
         assert await (await connection.execute(state)).fetchone() == (1,)
 
 
@@ -118,7 +118,7 @@ async def test_a_request_that_fails_starts_nothing(awaited: Shop) -> None:
 
 @pytest.fixture
 def blocking(shop: Shop) -> Iterator[Shop]:
-    """Endpoints that do not await, each in a thread, with a dependency that is named by its function."""
+    """Sync endpoints, each in a thread, with a dependency that is identified by its function."""
     engine = sa.create_engine(sqlalchemy_url(shop.dsn, "psycopg"))
 
     def get_session() -> Iterator[Session]:

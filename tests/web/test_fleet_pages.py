@@ -1,4 +1,4 @@
-"""Pages of the fleet, asked for without a browser: many rows come page by page, and whom one sees what."""
+"""Pages of the fleet, requested without a browser: pagination, and content by role."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def read(readers: Visitors, path: str, who: str = "admin") -> str:
 
 
 def following(page: str, number: int = 0) -> str:
-    """Where the link to the next, or the older ones, leads."""
+    """Return the address of the link to the next or the older rows."""
     found = re.findall(r'<a [^>]*rel="next"[^>]*>', page)
     leads = re.search(r'href="([^"]*)"', found[number])
     assert leads
@@ -29,7 +29,7 @@ def following(page: str, number: int = 0) -> str:
 
 
 def told(page: str, pattern: str) -> list[str]:
-    """In the order of the page, each once."""
+    """Return the matches in the order of the page, each once."""
     return list(dict.fromkeys(re.findall(pattern, page)))
 
 
@@ -133,7 +133,7 @@ async def test_schedules_come_page_by_page(readers: Visitors) -> None:
 async def test_the_audit_log_is_for_administrators(readers: Visitors, who: str) -> None:
     answer = await readers.ask("GET", "/audit", who=who)
     assert answer.status_code == 403
-    assert "this is for admins" in answer.text
+    assert "this action needs the role admin" in answer.text
     assert (await readers.ask("GET", "/live?page=/audit", who=who)).status_code == 403
 
 

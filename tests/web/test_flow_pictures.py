@@ -1,4 +1,4 @@
-"""A flow's picture on its page: with figures, and of any size within a moment."""
+"""Picture of a flow on its page: with figures, and rendered quickly at any size."""
 
 from __future__ import annotations
 

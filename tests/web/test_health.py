@@ -1,4 +1,4 @@
-"""How it goes is told to those who route, watch and operate; what only some may do, only they can."""
+"""Health endpoints for load balancers, monitoring and operators, and the roles they require."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_to_be_live_takes_no_database(path: str) -> None:
 
         assert answer.status_code == 200
         assert answer.json() == {"status": "live", "lag": None}
-        # Not even that one was looked for.
+        # No connection was attempted.
         assert app.current_client() is None
 
 
@@ -113,7 +113,7 @@ async def test_the_instances_are_those_that_are_there(
         await asyncio.wait_for(ran.wait(), 60)
         async with asking(rota_app) as client:
             while True:
-                worker.session.heartbeat.beat_now()  # the beat tells what runs
+                worker.session.heartbeat.beat_now()  # the heartbeat records the running jobs
                 told = (await client.get("/health/instances")).json()
                 by_host = {each["host"]: each for each in told["instances"]}
                 here = by_host[socket.gethostname()]
@@ -136,7 +136,7 @@ async def test_the_instances_are_those_that_are_there(
     assert 120 <= told["max_silent_seconds"] < 140
 
 
-# Who may
+# Roles
 
 
 async def test_only_live_and_ready_are_for_everybody(rota_app: Rota) -> None:
@@ -165,7 +165,7 @@ async def test_an_operator_drains_a_worker_and_it_is_written_down(
         answer = await client.post("/admin/drain", json={"worker": worker.id})
         assert (answer.status_code, answer.json()["worker"]) == (202, worker.id)
         await asyncio.wait_for(left.wait(), 60)
-        # This instance was not meant, only the worker of this number.
+        # Only this worker drains, not the instance.
         assert not rota_app.readiness.is_draining
 
     rows = await (await db.execute("select operator, action, subject from rota.audit")).fetchall()
@@ -229,7 +229,7 @@ async def test_a_database_that_is_away_is_told_as_that() -> None:
         for path in ("/health/instances", "/autoscale"):
             answer = await client.get(path)
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "database"), path
-            # Where it is, and by which name we call there, is nobody's business who may only look.
+            # Host, port, user and database name are not shown to a viewer.
             for word in ("127.0.0.1", "nobody", "port", "nothing"):
                 assert word not in answer.text, path
 

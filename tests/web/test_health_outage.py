@@ -1,4 +1,4 @@
-"""PostgreSQL goes away and comes back: live stays 200, ready says why not, nobody has to be restarted."""
+"""PostgreSQL goes away and comes back: live stays 200, ready gives the reason, and no restart is needed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def worker(server: LocalPostgres, tmp_path: Path) -> Iterator[Instance]:
 
 
 async def ready(instance: Instance, status: int, within: float = 60) -> Answer:
-    """Ask until it says so."""
+    """Request readiness until it answers with `status`."""
     async with asyncio.timeout(within):
         while True:
             with suppress(OSError):
@@ -90,7 +90,7 @@ async def test_live_stays_and_ready_says_why_not_and_then_goes_on(
         metrics = await asyncio.to_thread(signed_in)
         assert metrics.status == 200
         await asyncio.sleep(ASK_EVERY)
-    # It tells for how long, and that grows.
+    # The reason includes the duration of the outage, which grows.
     assert "unreachable for" in said[-1]
     assert int(said[-1].split("unreachable for ")[1].split()[0]) >= AWAY - 2
 
@@ -115,7 +115,7 @@ async def works(dsn: str) -> Any:
 
         @app.task
         async def double(n: int) -> int:
-            return 0  # it is the worker that does it
+            return 0  # the worker runs its own version of this task
 
         return await (await double.start(n=21)).result(timeout=60)
 
@@ -146,7 +146,7 @@ async def test_while_it_drains_it_is_live_and_not_ready(
     ("words", "code", "said"),
     [
         (["--health-host", "0.0.0.0", "--auth", "local"], 2, "can be reached from other machines"),
-        (["--processes", "2"], 2, "one process's"),
+        (["--processes", "2"], 2, "does not work with --processes"),
     ],
 )
 def test_what_cannot_be_served_is_refused_at_once(

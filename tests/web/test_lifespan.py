@@ -1,4 +1,4 @@
-"""`FastAPI(lifespan=app.lifespan)`: it starts in order, works beside the requests, and leaves in order."""
+"""`FastAPI(lifespan=app.lifespan)`: starts in order, works beside the requests, and stops in order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rota.testing.server import DatabaseServer
 
 
 class Api:
-    """An application that a server starts and stops, with what it yielded."""
+    """Application that a server starts and stops, and the state that its lifespan yielded."""
 
     def __init__(self, api: FastAPI) -> None:
         self._api = api
@@ -72,7 +72,7 @@ async def test_a_worker_is_at_work_beside_the_requests(app: Rota) -> None:
 
 
 async def test_it_fits_into_a_lifespan_of_your_own(app: Rota) -> None:
-    """What the jobs use is there before the first of them begins, and until the last has ended."""
+    """The resources of the jobs are open before the first job begins and until the last has ended."""
     told: list[str] = []
 
     @app.task
@@ -149,8 +149,9 @@ async def test_a_web_process_can_do_without_a_worker(rota_dsn: str, how: str) ->
 
 
 async def test_leaving_begins_while_requests_are_still_served(app: Rota) -> None:
-    """Nothing is claimed from then on, what it leads is resigned; runs can be started, and the worker is
-    there, draining, until the last request has been answered."""
+    """From then on nothing is claimed and leaderships are resigned. Runs can still be started, and the
+    worker stays in state draining until the last request was answered.
+    """
 
     @app.task
     async def note() -> None: ...
@@ -174,7 +175,7 @@ async def test_leaving_begins_while_requests_are_still_served(app: Rota) -> None
 
 
 async def test_services_are_passed_on_as_soon_as_it_leaves(app: Rota) -> None:
-    """What one of them is about is done first."""
+    """The current iteration ends first."""
     began, ended = asyncio.Event(), asyncio.Event()
 
     @app.service("monitor", every=0.05)
@@ -196,7 +197,7 @@ async def test_services_are_passed_on_as_soon_as_it_leaves(app: Rota) -> None:
 async def test_a_job_that_runs_when_it_leaves_ends(
     app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then the worker leaves, and the connections are closed last."""
+    """Then the worker stops, and the connections are closed last."""
     began, go = asyncio.Event(), asyncio.Event()
     told: list[str] = []
     close = Database.close
@@ -268,7 +269,7 @@ async def test_a_worker_that_is_drained_from_afar_leaves_and_the_api_stays(app: 
         await app.drain(client.worker.id)
         async with asyncio.timeout(60):
             await left.wait()
-        # Requests are answered as before, and start runs, for others to do.
+        # Requests are still answered; the runs they start wait for another worker.
         assert await app.readiness.reasons() == []
         assert await (await note.start()).status() == "queued"
 
@@ -276,7 +277,7 @@ async def test_a_worker_that_is_drained_from_afar_leaves_and_the_api_stays(app: 
 async def test_nothing_is_said_about_closed_connections(
     app: Rota, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever still asks while it leaves gets an answer: the connections are closed last."""
+    """Requests during the shutdown are answered, because connections are closed last."""
     answers: list[int] = []
 
     @app.task

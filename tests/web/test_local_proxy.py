@@ -34,7 +34,7 @@ def dashboard(rota_dsn: str, tmp_path: Path) -> Iterator[Instance]:
 
 
 def through_proxy(port: int, method: str, path: str, body: object = None) -> int:
-    """Send what an attacker sends, a request in the name of this machine; return the status."""
+    """Send a request as an attacker does, in the name of this machine; return the status."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     headers = {"Host": "localhost", "Content-Type": "application/json"}
     try:

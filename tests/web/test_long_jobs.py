@@ -1,7 +1,8 @@
-"""Jobs that are under way when their instance is told to stop, under `rota serve` and under `rota worker`.
+"""Jobs that run while their instance is stopped, under `rota serve` and under `rota worker`.
 
-One that ends within the grace comes to its end, and whatever it needs is there until then; one that does
-not is handed over at once, and nothing is held against it. With ROTA_TEST_LONG=1 it takes twenty seconds.
+A job that ends within the drain timeout completes, and its resources stay open until then. Any other job is
+returned to the queue at once without counting the attempt. With ROTA_TEST_LONG=1 a job takes twenty
+seconds.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ LONG = 20.0 if IS_LONG else 3.0
 LB_DELAY = 0.5
 GRACE = 1.5
 AFTER = 5.0
-"""Seconds on top that whoever ends a process would allow it."""
+"""Seconds beyond the drain timeout before the process would be killed."""
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def ask(dsn: str, question: str) -> list[tuple[Any, ...]]:
 
 
 def up(instance: Instance) -> Instance:
-    """It works."""
+    """Wait until the worker runs."""
     eventually(lambda: "jobs at once" in instance.said, instance)
     return instance
 
@@ -55,13 +56,13 @@ def noted(notes: Path) -> list[str]:
 
 
 def complaints(instance: Instance) -> list[str]:
-    """What it said that nobody should have to read."""
+    """Return the log lines that report a problem."""
     bad = r"pool|closed|Traceback|Error\b|never retrieved|never awaited|\b(?:warning|error|critical)\b"
     return [line for line in instance.said.splitlines() if re.search(bad, line)]
 
 
 def start(dsn: str, task: str, **arguments: Any) -> int:
-    """As another program does, that knows the task by its name."""
+    """Start a run as another program does, by the name of the task."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         asked = connection.execute(
             "select run from rota.start(%s, %s)", (task, json.dumps(arguments))
@@ -92,11 +93,11 @@ def test_a_job_that_runs_at_the_signal_comes_to_its_end(
         ("succeeded",)
     ]
     assert ask(direct_dsn, "select job from done") == [(run,)]
-    # What it started at the very end is there, for those that serve its queue.
+    # The run that it started at its end is queued, for workers that serve its queue.
     assert ask(direct_dsn, "select task, state::text from rota.job_state where task = 'after'") == [
         ("after", "queued")
     ]
-    # It waited for the job, and then for nothing: the grace had seconds left.
+    # It waited for the job and no longer: the drain timeout had seconds left.
     assert took < LONG + 8
     assert ask(direct_dsn, "select state::text from rota.workers") == [("stopped",)]
     assert complaints(instance) == []
@@ -111,7 +112,7 @@ def test_a_job_that_runs_at_the_signal_comes_to_its_end(
 def test_a_job_beyond_the_grace_is_handed_over_and_its_attempt_not_counted(
     command: str, task: str, dsn: str, direct_dsn: str, tmp_path: Path
 ) -> None:
-    """It may be tried once: were the attempt counted, it would have failed."""
+    """The task has a single attempt: if this one were counted, the job would have failed."""
     notes = tmp_path / "notes"
     patience = {"ROTA_DRAIN_DELAY": str(LB_DELAY), "ROTA_DRAIN_TIMEOUT": str(GRACE)}
     first, second = tmp_path / "first", tmp_path / "second"
@@ -155,7 +156,7 @@ if IS_LONG:
     def test_a_job_that_a_request_started_as_the_last_thing_comes_to_its_end(
         dsn: str, direct_dsn: str, tmp_path: Path
     ) -> None:
-        """It came after the signal: nobody takes it here any more, and the next one does."""
+        """The run is started after the signal: this worker claims no more jobs, the next one runs it."""
         notes = tmp_path / "notes"
         patience = {"ROTA_DRAIN_DELAY": "2", "ROTA_DRAIN_TIMEOUT": "5"}
         first, second = tmp_path / "first", tmp_path / "second"

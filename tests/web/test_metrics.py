@@ -1,4 +1,4 @@
-"""What Prometheus is told: every metric there is a word for, by bounded labels, for a bounded price."""
+"""Prometheus metrics: all documented, with bounded labels and a bounded cost."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LABELS = {
 
 
 class Scrape:
-    """The metrics of one answer, by name and labels."""
+    """Metrics of one answer, by name and labels."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -74,7 +74,7 @@ async def client(rota_app: Rota) -> AsyncIterator[httpx2.AsyncClient]:
 
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are asked for each time."""
+    """Query the figures for every scrape instead of caching them."""
     monkeypatch.setattr(fleet_metrics, "CACHE_SECONDS", 0.0)
 
 
@@ -115,7 +115,7 @@ def test_no_label_can_grow_without_end() -> None:
 
 
 def test_every_metric_is_in_the_docs() -> None:
-    """A row for each, with its kind and its labels, and none for what is not there."""
+    """Each has a row with its kind and labels, and no row is without a metric."""
     rows = re.findall(r"^\| `(rota_\w+)` \| (\w+) \| ([^|]*) \| (.+) \|$", text(), re.MULTILINE)
     told = {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels, _ in rows}
 
@@ -174,11 +174,11 @@ async def test_jobs_are_counted_by_what_became_of_them(
     assert told("rota_jobs_arrived_total", task="keyed") == 1, "the second was there already"
     assert told("rota_job_duration_seconds_count", task="flaky") == 2
     assert told("rota_job_wait_seconds_count", task="quick") == 40
-    # Its second attempt was not ready from the start.
+    # Its second attempt was not queued from the start.
     assert told("rota_job_wait_seconds_count", task="flaky") == 1
     assert told("rota_claim_batch_size_sum") == told("rota_jobs_claimed_total")
     assert told("rota_worker_concurrency") == 100
-    # The worker has left, and what it did stays.
+    # The worker has stopped, and its counts remain.
     assert after(ends, task="quick", outcome="succeeded") == 40
     assert after("rota_worker_concurrency") == 0
 
@@ -189,7 +189,7 @@ async def test_locks_and_leaders_are_counted(
     async with rota_app.lock("one", ttl=5):
         assert await rota_app.try_lock("one", ttl=5) is None
         waiting = asyncio.create_task(rota_app.lock("one", ttl=5, wait=5).acquire())
-        # Until it has said that it waits.
+        # Until the waiter's flag is set.
         while not await wanted(rota_app):
             await asyncio.sleep(0.01)
     lock = await waiting

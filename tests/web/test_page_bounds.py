@@ -1,4 +1,4 @@
-"""Pages where there is much to show, nothing yet, or a strange place to stand."""
+"""Pages with very many rows, with none, and with unusual cursors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HTML = {"Accept": "text/html"}
 
 
 async def test_a_run_is_found_among_hundreds_of_calls_that_are_none(rota_dsn: str) -> None:
-    """Of a job that has made very many calls, the calls come first, and each is part of it."""
+    """A job's 300 child jobs are found first, and each belongs to that job's run."""
     async with Rota(rota_dsn, poll_interval=0.1) as app:
 
         @app.task
@@ -82,7 +82,7 @@ async def test_what_a_job_has_called_is_shown_as_far_as_it_can_be_read(rota_dsn:
 
 
 async def test_a_queue_that_a_task_declares_has_a_page(readers: Visitors) -> None:
-    """Though nobody serves it and nothing was ever in it."""
+    """No worker serves this queue, and it never had a job."""
     assert (await readers.ask("GET", "/queues/slow")).status_code == 200
     assert (await readers.ask("GET", "/queues/nowhere")).status_code == 404
 

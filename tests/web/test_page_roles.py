@@ -1,5 +1,5 @@
-"""Every page, asked for by everybody: the table of pages itself says who may look. A page that is not in
-`EXAMPLES` fails here, so none is forgotten.
+"""Every page, requested with every role: the table of pages defines the role that each requires. A page
+without an entry in `EXAMPLES` fails here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EXAMPLES = {path: path for path in PAGES if "{" not in path} | {
 
 
 async def _example(readers: Visitors, path: str) -> str:
-    """An address of it that there is."""
+    """Return an existing address of this page."""
     found = EXAMPLES[path]
     if found == "/queues/slow":
         await readers.start("stumble", input={"word": SECRET})
@@ -95,7 +95,7 @@ async def test_a_viewer_is_shown_nothing_of_what_went_in_came_out_or_went_wrong(
     async with site_app.worker(concurrency=4), asyncio.timeout(60):
         for run in runs[1:]:
             await site_app.run(int(run)).result()
-        # It is tried again later: that it failed once is enough.
+        # It is retried later: one failure is enough here.
         while await site_app.run(int(runs[0])).status() != "sleeping":
             await asyncio.sleep(0.02)
     await readers.done("POST", "/api/v1/queues/slow/pause", json={"reason": SECRET})
@@ -106,7 +106,7 @@ async def test_a_viewer_is_shown_nothing_of_what_went_in_came_out_or_went_wrong(
         for at in addresses:
             page = await readers.ask("GET", at, who="viewer")
             assert page.status_code == 200, at
-            # What was asked for is in the address, and so on the page.
+            # The search text is in the address, and therefore on the page.
             assert SECRET not in page.text.replace(at.partition("=")[2] or "\0", ""), at
             async with stream(readers.site, at, readers.passes["viewer"]) as seen:
                 async for kind, part in seen.events():

@@ -1,4 +1,4 @@
-"""Pages, asked for without a browser: where they are served, for looking only, how they stay current."""
+"""Pages, requested without a browser: mount paths, read-only mode and live updates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HTML = {"Accept": "text/html"}
 
 
 async def test_the_dashboard_needs_the_api(site_app: Rota) -> None:
-    with pytest.raises(SettingsError, match="through the API"):
+    with pytest.raises(SettingsError, match="the dashboard needs the API"):
         site(site_app, parts=("dashboard",))
 
 
@@ -45,7 +45,7 @@ async def test_a_stranger_is_led_to_where_he_can_say_who_he_is(readers: Visitors
     assert (await readers.ask("GET", "/api/v1/runs", who="nobody")).status_code == 401
 
 
-# For looking only
+# Read-only
 
 
 async def test_where_it_is_read_only_nobody_changes_anything(site_app: Rota) -> None:
@@ -58,7 +58,7 @@ async def test_where_it_is_read_only_nobody_changes_anything(site_app: Rota) -> 
         assert answer.json()["error"]["code"] == "read_only"
         for path in ("/", "/schedules", "/workers", "/runs", "/coordination"):
             text = (await visitors.ask("GET", path)).text
-            assert "nothing can be changed here" in text
+            assert "This dashboard is read-only." in text
             assert not re.search(r'data-act="(POST|DELETE|PUT|PATCH)" data-url="[^"]*/api/', text)
         assert (await visitors.ask("GET", "/api/v1/runs")).status_code == 200
 
@@ -99,7 +99,7 @@ async def test_what_is_kept_for_good_has_an_address_of_its_own(readers: Visitors
     assert (await readers.ask("GET", "/static/x/..%2fpages.py", who="nobody")).status_code == 404
 
 
-# Coming in
+# Signing in
 
 
 async def test_a_browser_comes_in_with_a_cookie_and_changes_things_with_json_alone(
@@ -164,7 +164,7 @@ async def test_whoever_tells_who_asks_by_himself_is_not_asked_for_a_token(site_a
 
 
 class Stream:
-    """Server-sent events, as they come."""
+    """Reads server-sent events as they arrive."""
 
     def __init__(self) -> None:
         self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -227,7 +227,7 @@ async def stream(served: ASGIApp, at: str, token: str) -> AsyncIterator[Stream]:
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A page in the place of the overview that says how often it was made, which is once a moment."""
+    """Replace the overview with a page that records every rendering, at most one in 0.1 s."""
     made: list[str] = []
 
     async def overview(context: RequestContext) -> PageView:

@@ -1,4 +1,4 @@
-"""Figures as pages write them: short, and never better than they are."""
+"""Figures as pages print them: short, and never rounded to a better value."""
 
 from __future__ import annotations
 

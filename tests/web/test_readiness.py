@@ -1,4 +1,4 @@
-"""Whether an instance wants requests: asked by many and often, it looks at the database seldom."""
+"""Readiness of an instance: many frequent requests cause few database probes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ async def codes(app: Rota) -> list[str]:
 
 @pytest.fixture
 async def far(rota_dsn: str) -> AsyncIterator[tuple[Rota, Proxy]]:
-    """An app, and what is between it and its database."""
+    """App that reaches its database through a proxy."""
     with Proxy(rota_dsn) as proxy:
         async with Rota(proxy.dsn) as app:
             yield app, proxy
 
 
 async def until(app: Rota, wanted: list[str], within: float = 60) -> float:
-    """Ask until it says this. Answers how long the longest answer took."""
+    """Request readiness until the reasons are `wanted`. Return the seconds of the slowest answer."""
     longest = 0.0
     async with asyncio.timeout(within):
         while True:
@@ -48,7 +48,7 @@ async def test_many_who_ask_share_one_look(rota_app: Rota, monkeypatch: pytest.M
         await asyncio.sleep(0.1)
         await check_on(connection, schema)
 
-    await codes(rota_app)  # the connection is there
+    await codes(rota_app)  # open the connection
     monkeypatch.setattr(database_probe, "check_on", checking)
     while len(looks) < 2:
         answers = await asyncio.gather(*(codes(rota_app) for _ in range(50)))
@@ -103,7 +103,7 @@ async def test_one_that_is_silent_is_a_reason_the_second_time(far: tuple[Rota, P
 
     longest = await until(app, ["database"])
 
-    # The first look without an answer said nothing, and no look took longer than its second.
+    # The first unanswered probe is no reason, and no probe took longer than its timeout of a second.
     assert time.monotonic() - began > 2
     assert longest < 1.6
     proxy.heal()
@@ -122,10 +122,10 @@ async def test_that_all_connections_are_lent_out_says_nothing(rota_dsn: str) -> 
 async def test_a_schema_that_is_too_old_is_a_reason_and_one_that_is_too_new_is_none(
     rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A deploy migrates first: who serves until it is over must go on."""
+    """A deploy migrates first: instances with the old code must keep serving."""
     monkeypatch.setattr(
         database_probe, "PROBE_TIMEOUT_SECONDS", 30.0
-    )  # a look that was too slow says nothing
+    )  # an unanswered probe gives no reason
     with psycopg.connect(rota_dsn, autocommit=True) as connection:
         connection.execute("insert into rota.migrations (version, name) values (9999, 'future')")
         assert await codes(rota_app) == []
@@ -161,7 +161,7 @@ async def test_whoever_asks_to_be_told_late_is_told_at_once() -> None:
 async def test_a_look_that_was_given_up_ends_late_and_with_its_own_connection(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A query on a connection that is dead takes its time to be cancelled; meanwhile others look."""
+    """Cancelling a query on a dead connection takes time; other probes begin meanwhile."""
     monkeypatch.setattr(database_probe, "PROBE_TIMEOUT_SECONDS", 0.2)
     monkeypatch.setattr(database_probe, "PROBE_INTERVAL_SECONDS", 0.0)
     sessions: list[object] = []
@@ -178,19 +178,19 @@ async def test_a_look_that_was_given_up_ends_late_and_with_its_own_connection(
                 asyncio.get_running_loop().call_later(0.05, ended.set)
                 raise
         elif len(sessions) == 2:
-            # In the middle of this look the first one ends.
+            # The first probe ends during this one.
             let_go.set()
             await ended.wait()
         await check_on(session, schema)
 
     monkeypatch.setattr(database_probe, "check_on", checking)
     look = database_probe.DatabaseProbe(rota_app.open)
-    assert await look.latest() is None  # once unanswered is nothing yet
+    assert await look.latest() is None  # one unanswered probe is no reason yet
     await late.wait()
     monkeypatch.setattr(database_probe, "PROBE_TIMEOUT_SECONDS", 10.0)
     assert await look.latest() is None
     assert sessions[1] is not sessions[0]
-    # The second one's is kept, and used again.
+    # The connection of the second probe is kept and reused.
     assert await look.latest() is None
     assert sessions[2] is sessions[1]
     await look.close()

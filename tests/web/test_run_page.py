@@ -1,5 +1,5 @@
-"""The page of a run offers what can be done: steps that there are, an input that is whole; and no two rows
-that happened in one moment are taken for one.
+"""The page of a run offers only possible actions: forks from existing steps, and starts with a complete
+input. Rows of the same moment stay separate.
 """
 
 from __future__ import annotations
@@ -72,4 +72,4 @@ async def test_an_input_is_offered_whole_or_not_at_all(
     [field] = re.findall(r'<textarea id="again-input"[^>]*>(.*?)</textarea>', text, re.DOTALL)
     assert ("x" * letters in html.unescape(field)) is offered
     assert "more letters" not in field
-    assert ("too long to be changed here" in text) is not offered
+    assert ("too long to edit here" in text) is not offered

@@ -1,4 +1,4 @@
-"""The page of runs says how far was looked, and goes on from there."""
+"""The page of runs shows how far the search got, and continues from there."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ async def test_one_can_look_further_until_all_was_looked_through(
         text = (await visitors.ask("GET", at)).text
         if f'data-key="{wanted}"' in text:
             break
-        assert "Nothing so far" in text
-        assert "Looked through what was created since" in text
-        [at] = links(text, "look further")
+        assert "No match so far" in text
+        assert "Searched runs created since" in text
+        [at] = links(text, "search further")
         looks += 1
         assert looks < 10
     assert looks == 4
-    # Back the same way: what was not looked through is not taken for nothing.
+    # Backwards from the run: the page distinguishes an unfinished search from one without a match.
     text = (await visitors.ask("GET", f"/runs?find=the+one&after={int(wanted) + 1}")).text
-    assert "Nothing so far" in text or "No run matches" in text
+    assert "No match so far" in text or "No run matches" in text
 
 
 async def test_a_page_is_live_where_there_is_one(visitors: Visitors) -> None:

@@ -1,4 +1,4 @@
-"""`rota serve`: an API in one process or several, and what is said when it cannot be."""
+"""`rota serve`: an API in one process or several, and the errors when it cannot start."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def dsn(rota_dsn: str) -> str:
 
 
 def processes(instance: Instance) -> set[int]:
-    """Those that answer."""
+    """Return the pids of the processes that answer."""
     return {instance.ask(f"/orders/{each}", "POST").body["process"] for each in range(20)}
 
 
@@ -48,7 +48,7 @@ def test_a_client_that_reads_nothing_does_not_keep_it_from_leaving(
         instance.up()
         with socket.create_connection(("127.0.0.1", instance.port)) as client:
             client.sendall(b"GET /large HTTP/1.1\r\nHost: web\r\n\r\n")
-            assert client.recv(1) == b"H"  # the rest is on its way, and stays there
+            assert client.recv(1) == b"H"  # the rest cannot be sent
             instance.tell(signal.SIGTERM)
             assert instance.ended() == 0
 
@@ -57,7 +57,7 @@ def test_a_client_that_reads_nothing_does_not_keep_it_from_leaving(
 def test_a_request_that_cannot_be_stopped_does_not_keep_it_from_leaving(
     dsn: str, tmp_path: Path, path: str
 ) -> None:
-    """A thread runs on after its request was cut off, and Python would wait for it."""
+    """The thread continues after its request was cut off, and Python would wait for it."""
     settings = {"ROTA_DRAIN_DELAY": "0.1", "ROTA_DRAIN_TIMEOUT": "1"}
     with serving(SERVE, dsn, tmp_path, **settings) as instance:
         instance.up()
@@ -82,7 +82,7 @@ def _ask_in_vain(instance: Instance, path: str) -> None:
 
 
 def test_who_connects_when_nobody_accepts_any_more_is_refused(dsn: str, tmp_path: Path) -> None:
-    """The parent of several keeps no socket open that it never accepts from."""
+    """The parent of several processes keeps no listening socket that it never accepts from."""
     words = [*SERVE, "--workers", "2"]
     with serving(words, dsn, tmp_path, ROTA_DRAIN_DELAY="0", ROTA_DRAIN_TIMEOUT="60") as instance:
         instance.up()
@@ -99,9 +99,9 @@ def test_who_connects_when_nobody_accepts_any_more_is_refused(dsn: str, tmp_path
 async def test_several_processes_share_a_socket_and_lose_none_of_its_connections(
     dsn: str, tmp_path: Path
 ) -> None:
-    """One is restarted, one is killed while nothing is under way there, and no client notices."""
+    """A restart of one process and a kill of another, idle one cause no failed request."""
     words = [*SERVE, "--workers", "2"]
-    # The delay is long enough for each client to be told, with an answer, that its connection closes.
+    # Within the delay each client receives an answer that closes its connection.
     with serving(words, dsn, tmp_path, ROTA_DRAIN_DELAY="2") as instance:
         await asyncio.to_thread(instance.up)
         eventually(lambda: len(processes(instance)) == 2, instance)
@@ -161,7 +161,7 @@ def test_health_has_a_port_of_its_own_that_answers_to_the_end(dsn: str, tmp_path
 
 
 def test_it_is_not_ready_before_the_api_is(dsn: str, tmp_path: Path) -> None:
-    """Whatever else the API starts, before the app or after it."""
+    """This includes anything that the API starts before the app or after it."""
     port, before, after = free_port(), tmp_path / "before", tmp_path / "after"
     words = ["rota", "serve", "orders:late", "--port", "{port}", "--health-port", str(port)]
     settings = {"BEFORE": str(before), "AFTER": str(after), "ROTA_DRAIN_DELAY": "0"}
@@ -192,10 +192,10 @@ def test_a_second_signal_hurries_also_if_the_first_came_while_it_started(
         eventually(job.with_suffix(".began").exists, instance)
         instance.tell(signal.SIGTERM)
         after.touch()
-        eventually(lambda: _is_draining(dsn), instance)  # and it waits for the job
+        eventually(lambda: _is_draining(dsn), instance)  # it waits for the job
         instance.tell(signal.SIGTERM)
         assert instance.ended() == 0
-        assert "leaving: unready now" not in instance.said
+        assert "shutting down: not ready" not in instance.said
 
 
 def _is_draining(dsn: str) -> bool:
@@ -208,7 +208,7 @@ def test_a_signal_that_comes_while_it_starts_is_obeyed_when_it_has(
     dsn: str, tmp_path: Path
 ) -> None:
     with psycopg.connect(dsn) as connection, serving(SERVE, dsn, tmp_path) as instance:
-        # Its worker cannot have a number yet.
+        # Its worker cannot register yet.
         connection.execute("lock table rota.workers in exclusive mode")
         eventually(lambda: _somebody_waits(dsn), instance)
 
@@ -243,7 +243,7 @@ class TestMistakes:
             ("orders:app", "is a Rota app, not an API"),
             ("orders:nothing", "module 'orders' has no 'nothing'"),
             ("orders:ORDERS", "is a int, not an ASGI application"),
-            ("json:loads", "knows no Rota app: say which with -a"),
+            ("json:loads", "has no Rota app: choose one with -a"),
         ],
     )
     def test_what_is_no_api(
@@ -270,7 +270,7 @@ class TestMistakes:
         words = ("--workers", "2", "--health-port", "0")
         done = rota.run("serve", "orders:api", "--port", "0", *words)
         assert done.code == USAGE_ERROR
-        assert "--health-port is one process's" in done.err
+        assert "--health-port does not work with --workers" in done.err
 
     def test_health_for_everybody_to_see_needs_tokens(self, rota: Terminal) -> None:
         words = ("--health-port", "0", "--health-host", "0.0.0.0", "--auth", "local")

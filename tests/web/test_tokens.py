@@ -1,4 +1,4 @@
-"""`rota tokens`: made, shown once, listed, revoked; and what the commands of people write down."""
+"""`rota tokens`: create, show once, list, revoke; and the audit rows of operators' commands."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def audited(sql: psycopg.Connection[Any]) -> list[tuple[str, str]]:
 
 
 def test_where_there_is_none_it_says_how_to_make_one(rota: Run) -> None:
-    assert "`rota tokens create NAME` makes one" in rota("tokens").out
-    assert "there has never been a token" in rota("tokens", "list", "--all").out
+    assert "create one with `rota tokens create NAME`" in rota("tokens").out
+    assert "no tokens yet" in rota("tokens", "list", "--all").out
     assert rota("tokens", "--json").json() == []
 
 

@@ -1,4 +1,4 @@
-"""The guide to web applications, and the example it leads to: they do what the page says they do."""
+"""The guide to web applications and its example: both behave as the guide describes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""People who ask Rota's site something over HTTP, in the same process: nothing is bound."""
+"""Clients of Rota's site over HTTP in the same process, without a port."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRET = "planted-s3cret-9d1f"
 
 
 def shop(dsn: str) -> Rota:
-    """An app to ask about."""
+    """Return an app with data for the requests."""
     app = Rota(dsn, poll_interval=0.1)
 
     @app.task
@@ -59,7 +59,7 @@ async def _look(word: str) -> str:
 
 
 class Visitors:
-    """Asks as anybody: `await visitors.ask("GET", "/api/v1/runs", who="viewer")`."""
+    """Sends requests with a role's token: `await visitors.ask("GET", "/api/v1/runs", who="viewer")`."""
 
     def __init__(self, app: Rota, **site_options: Any) -> None:
         self.app = app
@@ -132,7 +132,7 @@ class Visitors:
             return await asking.request(method, path, headers=said, **more)
 
     async def done(self, method: str, path: str, **more: Any) -> Any:
-        """What was answered, if it was done."""
+        """Return the JSON of the answer; fail unless the status is 2xx."""
         answer = await self.ask(method, path, **more)
         assert answer.status_code in (200, 201, 202, 204), answer.text
         return answer.json() if answer.content else None

@@ -1,4 +1,4 @@
-"""One database for all tests here, emptied before each, and an app in it that asks why."""
+"""Database shared by all tests here, emptied before each, and an app that explains its runs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def why_dsn(rota_server: DatabaseServer, way: Callable[[str], str]) -> Iterator[
 
 
 class Asking:
-    """An app, and why its runs do not run."""
+    """App with explanations of its runs."""
 
     def __init__(self, app: Rota, connection: AsyncConnection[Any]) -> None:
         self.app = app
         self._connection = connection
         self.gate = asyncio.Event()
-        """What tasks of tests wait for, so that they run for as long as somebody looks."""
+        """Event that tasks of the tests wait for, so that they run until the test ends."""
 
     async def why(self, run: Any) -> Explanation:
         return await self.app.run(getattr(run, "id", run)).explain()
@@ -38,7 +38,7 @@ class Asking:
         return (await self.why(run)).reasons[0]
 
     async def until(self, run: Any, code: str, within: float = 60) -> ExplanationReason:
-        """The first reason, once it is this one."""
+        """Wait until the first reason has this code; return it."""
         found: ExplanationReason | None = None
         try:
             async with asyncio.timeout(within):
@@ -56,7 +56,7 @@ class Asking:
     async def register(
         self, queues: list[str] | None = None, tasks: list[str] | None = None, **more: Any
     ) -> int:
-        """A worker, by its row alone."""
+        """Insert the row of a worker; there is no process."""
         row = {"host": "away", "pid": 7, "version": "v1", "capacity": 10, **more}
         names, values = ", ".join(row), ", ".join(["%s"] * len(row))
         [[id]] = await self.sql(

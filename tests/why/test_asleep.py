@@ -1,4 +1,4 @@
-"""A job that sleeps: until when, for what, and what went wrong before; and one that nobody tries."""
+"""Explanation of a sleeping job (wake-up time, awaited signal, last error) and of a quarantined one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_who_is_about_to_leave_wakes_nobody(asking: Asking, change: str) -
     reason = await asking.first(run)
 
     assert (reason.code, reason.is_stuck) == ("no_worker", True)
-    assert "all workers that are there are about to leave" in reason.message
+    assert "all workers are draining" in reason.message
     await asking.register()
     assert (await asking.first(run)).code == "due"
 

@@ -1,4 +1,4 @@
-"""A run of several jobs, or one of them: what holds all of it up, wherever that is."""
+"""Explanation of a run of several jobs, or of one of its jobs: the reason that holds up the whole run."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ async def test_a_call_beyond_the_limit_waits_for_one_before_it(asking: Asking) -
         why = await asking.why(third)
 
         assert [each.code for each in why.reasons] == ["running", "limit"]
-        assert "so many at a time" in why.reasons[1].message
+        assert "limits its concurrency" in why.reasons[1].message
         assert why.status == "waiting", "it is another that runs"
         asking.gate.set()
         await run.result(timeout=60)
@@ -256,7 +256,7 @@ async def test_what_has_ended_says_how(asking: Asking) -> None:
         reason = await asking.until(failed, "ended")
 
     assert (reason.message, reason.detail) == ("it has failed with ValueError", "no bread")
-    assert reason.remedy == f"`rota retry {failed.id}` tries it again"
+    assert reason.remedy == f"`rota retry {failed.id}` retries it"
     why = await asking.why(done)
     assert (why.status, why.reasons[0].message) == ("ended", "it has succeeded")
     assert why.reasons[0].remedy is None
@@ -287,7 +287,7 @@ async def test_what_ends_while_one_looks_says_how(asking: Asking) -> None:
     assert why.status == "ended"
     [reason] = why.reasons
     assert (reason.message, reason.detail) == ("it has failed with ValueError", "no bread")
-    assert reason.remedy == f"`rota retry {failed.id}` tries it again"
+    assert reason.remedy == f"`rota retry {failed.id}` retries it"
 
 
 async def test_there_is_no_such_run(asking: Asking) -> None:

@@ -1,4 +1,4 @@
-"""A job that some worker has: it runs, is about to stop, or nobody has heard of the worker."""
+"""Explanation of a claimed job: it runs, is about to stop, or its worker sends no heartbeats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .conftest import Asking
 
 
 async def held(asking: Asking, worker: int, run: Any, **more: Any) -> None:
-    """As if that worker had claimed it."""
+    """Insert a claim of this worker for the run's job."""
     await asking.sql("delete from rota.queued where job = %s", run.id)
     names = "".join(f", {name}" for name in more)
     values = ", %s" * len(more)
@@ -56,7 +56,7 @@ async def test_it_may_wait_its_turn_in_the_worker_that_holds_it(asking: Asking) 
     reason = await asking.first(runs[0])
 
     assert reason.code == "running"
-    assert "with 2 others and runs 1 at a time" in reason.message
+    assert "with 2 more and runs 1 at a time" in reason.message
 
 
 async def test_it_was_cancelled_and_its_code_does_not_stop(asking: Asking) -> None:
@@ -89,7 +89,7 @@ async def test_its_worker_is_silent_and_when_it_goes_back(asking: Asking) -> Non
     other = await asking.register()
     await held(asking, worker, run)
     await asking.sql("update rota.workers set last_beat = rota.clock() - interval '15 seconds'")
-    assert (await asking.first(run)).is_stuck  # the other one is silent, too
+    assert (await asking.first(run)).is_stuck  # the other worker sends no heartbeats either
     await asking.sql("update rota.workers set last_beat = rota.clock() where id = %s", other)
 
     reason = await asking.first(run)
@@ -146,7 +146,7 @@ async def test_it_is_held_for_longer_than_its_task_allows(asking: Asking) -> Non
     await asking.register()
     await held(asking, worker, run, expires="2020-01-01")
 
-    assert (await asking.first(run)).code == "hold_over"
+    assert (await asking.first(run)).code == "visibility_timeout"
 
 
 async def test_somebody_waits_for_a_lock_and_it_may_be_this(asking: Asking) -> None:

@@ -1,4 +1,4 @@
-"""`rota explain` and `GET /runs/{run}/explain`: what they say, to whom, and how they end."""
+"""`rota explain` and `GET /runs/{run}/explain`: output by role, and exit codes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def dsn(why_dsn: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def planted(dsn: str) -> int:
-    """A job in quarantine, whose error says more than a viewer may see."""
+    """Insert a quarantined job with an error that a viewer may not see in full."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         row = connection.execute("select run from rota.start('greet', '{\"name\": \"Ada\"}')")
         [id] = row.fetchone() or [0]
@@ -102,6 +102,6 @@ async def test_the_page_of_a_run_says_the_same(dsn: str) -> None:
 
     for answer in (shown, viewed):
         assert "it is in quarantine" in answer.text
-        assert f"<code>rota release {id}</code> tries it again" in answer.text
+        assert f"<code>rota release {id}</code> retries it" in answer.text
     assert SECRET in shown.text
     assert SECRET not in viewed.text

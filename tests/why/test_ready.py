@@ -1,4 +1,4 @@
-"""A job that is ready and is not taken: who would take it, and what keeps each of them."""
+"""Explanation of a queued job that is not claimed: the workers that could claim it, and their obstacles."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ async def test_it_is_behind_others_and_by_how_many(asking: Asking) -> None:
 
     reason = await asking.first(run)
     assert (reason.code, reason.kind, reason.subject) == ("behind", "queue", "default")
-    assert f"behind {len(ahead)} others" in reason.message
+    assert f"behind {len(ahead)} other jobs" in reason.message
     assert (await asking.first(ahead[0])).code == "next"
 
 
@@ -170,7 +170,7 @@ async def test_so_many_are_counted_and_no_more(asking: Asking) -> None:
     await asking.app.start_many([work.bind() for _ in range(1200)])
     run = await work.start()
 
-    assert "behind 1,000 others or more" in (await asking.first(run)).message
+    assert "behind 1,000 other jobs or more" in (await asking.first(run)).message
 
 
 @pytest.mark.parametrize(("lost", "words"), [(-1, "claimed by itself"), (-4, "runs alone")])
@@ -199,4 +199,4 @@ async def test_one_that_came_back_is_found_behind_its_number(asking: Asking) -> 
     await asking.register()
     await asking.sql("update rota.queued set seq = nextval('rota.ids') where job = %s", run.id)
 
-    assert "behind 3 others" in (await asking.first(run)).message
+    assert "behind 3 other jobs" in (await asking.first(run)).message

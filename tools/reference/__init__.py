@@ -1,10 +1,10 @@
-"""The reference pages of the docs, made from what they are about.
+"""Reference pages of the documentation, generated from the code.
 
     python -m tools.reference              # rewrites them, and the code on other pages; tests compare
 
 Signatures and docstrings, commands and their options, events, tables with the comments of the migrations,
-and the operations of the HTTP API: what is public has an entry because it is there, and whoever adds a
-table or an event without a word about it is told so here.
+and the operations of the HTTP API. Every public name gets an entry; a table or an event without a
+description is an error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PLACE = ROOT / "docs" / "reference"
 
 
 def pages() -> dict[str, str]:
-    """Every page that is made, by its name below docs/reference."""
+    """Return every generated page by its name below docs/reference."""
     return {
         **api.pages(),
         "cli.md": cli.page(),

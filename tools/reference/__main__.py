@@ -1,4 +1,4 @@
-"""Writes the pages, and the code on others that comes from elsewhere."""
+"""Writes the generated pages, and the code on other pages that comes from files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users may import, and what that gives them: signatures as written, and their docstrings."""
+"""Public names that users import: signatures as written, and docstrings."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ PAGES = (
     ),
 )
 
-# For the engine, though a name of it has no underscore.
+# For the engine, although their names have no underscore.
 INTERNAL = {
     "Rota": {"open", "current_client", "switch_database", "coordinator"},
     "Task": {"within"},
@@ -223,7 +223,7 @@ def _class(of: type[Any]) -> Iterator[str]:
 
 def _members(of: type[Any]) -> list[str]:
     hidden = INTERNAL.get(of.__name__, set())
-    # Its own first, as they are written, then those of the classes it is made of.
+    # Members of the class itself in the order of its code, then those of its base classes.
     order = {
         name: (level, place)
         for level, each in reversed(list(enumerate(of.__mro__)))
@@ -257,7 +257,7 @@ def _member(of: type[Any], name: str) -> Iterator[str]:
 
 
 def _fields(of: type[Any]) -> list[list[str]]:
-    """Of a class that is its fields: each with its type, and what stands beside it in the code."""
+    """Return the fields of a data class, each with its type and its docstring."""
     if not (hasattr(of, "__dataclass_fields__") or hasattr(of, "__struct_fields__")):
         return []
     source = inspect.getsource(of)
@@ -332,7 +332,7 @@ def _is_public(module: str) -> bool:
 
 
 def _errors() -> str:
-    """The tree at the top of rota.errors, and where each is imported from."""
+    """Return the tree at the top of rota.errors, and the module of each error."""
     words = inspect.cleandoc(rota.errors.__doc__ or "")
     head, rest = words.split("\n\n", 1)
     tree, tail = rest.split("\n\n", 1)

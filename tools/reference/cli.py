@@ -39,7 +39,7 @@ def page() -> str:
 
 
 def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
-    """A command and those below it, with what is typed to get there."""
+    """Yield a command and its subcommands, each with its full path."""
     yield path, command
     if isinstance(command, click.Group):
         context = click.Context(command)

@@ -1,4 +1,4 @@
-"""What the engine announces."""
+"""Events that the engine publishes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How code talks about itself, as Markdown."""
+"""Conversion of docstrings to Markdown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ALIGNED = re.compile(r"^\S.*?\S {2,}\S")
 
 
 def said(text: str) -> str:
-    """A docstring as Markdown: what is indented or lined up in columns stays as it is."""
+    """Return a docstring as Markdown; indented lines and columns are kept."""
     parts = []
     for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(text)):
         lines = paragraph.splitlines()
@@ -33,6 +33,6 @@ def cell(text: str) -> str:
 
 
 def made(title: str, words: str, parts: Iterable[str]) -> str:
-    """A page that says it was made: nobody should mend it by hand."""
+    """Return a page with a note that it is generated and must not be edited."""
     note = "<!-- Made by `python -m tools.reference`; mend what it is made from. -->"
     return "\n\n".join([note, f"# {title}", words, *parts]).rstrip() + "\n"

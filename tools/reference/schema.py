@@ -1,5 +1,5 @@
-"""Tables, views, types and functions of schema `rota`: what the golden dump has, with the words that the
-migrations say about it.
+"""Tables, views, types and functions of schema `rota`: the schema dump, with the comments of the
+migrations.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from pathlib import Path
 from .prose import made, table
 
 WORDS = """\
-Everything is in one schema, `rota` unless `ROTA_SCHEMA` says otherwise. The **views** and the **functions**
-listed as public stay as they are, whatever the tables become: build on those. Tables are for looking; to
-write to them by hand breaks what the engine relies on. How they work together:
+Everything is in one schema, `rota` unless `ROTA_SCHEMA` names another. The **views** and the **functions**
+listed as public are stable: build on those. Tables may change between versions. Read them freely, but do
+not write to them: the engine relies on their contents. How they work together:
 [how it works](../explanation/how-it-works.md)."""
 
-# Of tables whose comment in the migration speaks to who changes them, or that have none.
+# Descriptions of tables that have no comment in the migration, or one for maintainers.
 TOLD = {
-    "jobs": "Every job, written once: what is to be done, with what, under which policy.",
+    "jobs": "Every job, written once: its task, arguments and policy.",
     "queued": "Jobs that may be claimed now, in order. Claiming deletes the row.",
     "sleeping": "Jobs that wait for a time or a signal: a delay, a retry, a sleep.",
-    "claims": "What workers hold, a row for each batch; its id is the fence.",
+    "claims": "Batches of jobs held by workers, one row each; the id is the fence.",
     "outcomes": "How jobs and runs ended, one row each, for good.",
-    "keys": "Which run has an idempotency key.",
-    "migrations": "Which migrations this schema has had.",
+    "keys": "The run of each idempotency key.",
+    "migrations": "The migrations applied to this schema.",
 }
 
 PUBLIC = {
     "start": "Start a task, in your own transaction, from any language.",
     "cancel": "Cancel a run, or one job.",
-    "retry": "Try a run once more that failed, expired or was cancelled; answers its queues.",
-    "signal": "Tell a run what its code waits for; answers `sent` if this was the first of that name.",
-    "release": "Let a run's jobs out of quarantine; answers how many.",
-    "drain": "Ask a worker to finish and leave.",
+    "retry": "Retry a run that failed, expired or was cancelled; returns its queues.",
+    "signal": "Send a signal to a run; returns `sent` if it is the first of its name.",
+    "release": "Release a run's jobs from quarantine; returns their number.",
+    "drain": "Ask a worker to finish its jobs and stop.",
     "assert_claim": "Raises RT002 unless this claim still holds the job.",
     "assert_lock": "Raises RT004 unless the lock is held under this token.",
     "assert_term": "Raises RT005 unless this is the leader's term.",
     "desired_workers": "How many workers a queue should have: one number, for KEDA and the like.",
-    "clock": "The one clock. Everything that is due is due by it.",
+    "clock": "The clock that decides everything that is due.",
 }
 
 TABLE = re.compile(r"^create table rota\.(\w+) \(\n(.*?)^\)", re.MULTILINE | re.DOTALL)

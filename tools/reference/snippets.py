@@ -1,11 +1,11 @@
-"""Code on the pages that comes from files which tests run.
+"""Code on the pages that comes from tested files.
 
-A page names the file, and the section in it, in the line above the block:
+A page names the file and its section in the line above the block:
 
     <!-- from examples/tutorial/greet.py:all -->
 
-and this keeps the block as the file has it. It stands in the page in full, so that whoever reads the page
-where it lies, and not on the site, sees it as well.
+This module keeps the block identical to the file. The page contains the code itself, so that it is also
+readable in the repository, without the site.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ TAKEN = re.compile(
 
 
 def refreshed(page: str, root: Path) -> str:
-    """The page, with its code as the files have it today."""
+    """Return the page with the current code of the files."""
     return TAKEN.sub(lambda found: _block(found, root), page)
 
 
 def sources(page: str) -> list[str]:
-    """Which files a page takes code from."""
+    """Return the files that a page takes code from."""
     return [each.split(":")[0] for found in TAKEN.finditer(page) for each in _each(found["of"])]
 
 

@@ -62,9 +62,9 @@ def narrow_filter(app: Rota, action: BulkAction, run_filter: RunFilter) -> RunFi
     requested = run_filter.states or possible
     states = tuple(each for each in requested if each in possible)
     if not states:
-        participle = "tried again" if action == "retry" else "cancelled"
+        participle = "retried" if action == "retry" else "cancelled"
         raise ArgumentError(
-            f"what is {requested[0]} cannot be {participle}, only what is {', '.join(possible)}"
+            f"a run in state {requested[0]} cannot be {participle}; filter by {', '.join(possible)}"
         )
     return with_kind(app, msgspec.structs.replace(run_filter, states=states))
 

@@ -47,7 +47,7 @@ MAX_STATEMENT_JOBS = 20_000
 
 _QUEUE_TASK = attrgetter("queue", "task")
 
-SHUTDOWN_REASON = "this instance is leaving"
+SHUTDOWN_REASON = "this instance is shutting down"
 """Reason given when leadership ends at shutdown."""
 
 

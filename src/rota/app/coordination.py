@@ -244,7 +244,8 @@ class CoordinationMethods:
         check_name(name, "service")
         if (every is None) is not forever:
             raise DefinitionError(
-                f"service {name!r}: say how often it runs (every=60), or that it goes on (forever=True)"
+                f"service {name!r}: pass how often it runs (every=60), or forever=True for a loop that "
+                "does not return"
             )
         if every is not None and not to_seconds(every) > 0:
             raise DefinitionError(

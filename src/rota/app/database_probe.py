@@ -105,5 +105,5 @@ class DatabaseProbe:
 def _public_message(error: Exception) -> str:
     """Return a message without the address and the user of the database, because readiness is public. The
     error itself is logged."""
-    log.debug("a look at the database failed: %s", error)
-    return "it cannot be connected to, or refuses us; the log of a worker says more"
+    log.debug("a probe of the database failed: %s", error)
+    return "the connection failed or was refused; see the log of a worker"

@@ -266,8 +266,8 @@ class Flow:
             task.skip_if = TaskDefinition(skip_if, f"{self.name}.{name}.skip_if", TaskPolicy())
             if task.skip_if.is_async or task.skip_if.takes_context:
                 raise DefinitionError(
-                    f"skip_if of task {name!r} must be a plain function of results and input; decide what "
-                    "takes longer in a task of its own"
+                    f"skip_if of task {name!r} must be a plain function of results and input; move a "
+                    "decision that takes longer into a separate task"
                 )
         node = FlowNode(name, task, after, when, task.skip_if, is_on_failure)
         if name not in self._definition.nodes:  # otherwise the definition raises a better message

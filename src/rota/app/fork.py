@@ -27,8 +27,8 @@ async def fork(
 ) -> Run[Any]:
     if (task is None) == (step is None):
         raise ArgumentError(
-            "a fork begins somewhere: say from_= with a task of the flow, or from_step= with a step of the "
-            "task"
+            "a fork needs a starting point; pass from_= with a task of the flow, or from_step= with a "
+            "step of the task"
         )
     client = await app.open()
     outcome = await client.database.fetch_one(runs.outcome([run]))
@@ -80,7 +80,9 @@ async def fork(
             client.database, job_query, audit_entry, was_done=_is_forked, is_idempotent=False
         )
     if forked_job is None:
-        raise ArgumentError(f"run {run} has not come to a step {step!r}")
+        raise ArgumentError(
+            f"run {run} has no recorded step {step!r}; list its steps with `rota show {run}`"
+        )
     client.notifier.notify([queue])
     return Run(app, forked_job, definition, created=True)
 

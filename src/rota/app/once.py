@@ -42,8 +42,8 @@ def prepare_call(
         )
     if retention is not None and not to_seconds(retention) > 0:
         raise ArgumentError(
-            f"keep is {to_seconds(retention):g} s: a result that is not kept is nobody's; above "
-            "0, or None for ever"
+            f"retention is {to_seconds(retention):g} s: the result would never be stored; pass more than "
+            "0 s, or None to keep it forever"
         )
     return OnceCall(
         app.coordinator,

@@ -35,7 +35,9 @@ class UnreadyReason:
 
 
 STARTING = UnreadyReason("starting", "this instance is starting")
-DRAINING = UnreadyReason("draining", "this instance is leaving: it finishes what it has")
+DRAINING = UnreadyReason(
+    "draining", "this instance is shutting down: it finishes its requests and jobs"
+)
 
 
 class Readiness:

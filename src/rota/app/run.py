@@ -148,8 +148,7 @@ class Run(Generic[R]):
             if state == "quarantined":
                 raise RotaError(f"run {self.id} is quarantined; release it instead")
             raise RotaError(
-                f"run {self.id} is {state}; only one that failed, expired or was cancelled can be "
-                "tried again"
+                f"run {self.id} is {state}; only a failed, expired or cancelled run can be retried"
             )
         client.notifier.notify(queues)
 

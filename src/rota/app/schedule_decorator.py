@@ -179,7 +179,7 @@ def _check_arguments(name: str, task: Task[Any, Any], input: Mapping[str, Any]) 
     for argument, parameter in parameters.items():
         if argument not in input and parameter.default is Parameter.empty:
             raise DefinitionError(
-                f"schedule {name!r}: task {task.name!r} needs {argument!r}; say it with "
+                f"schedule {name!r}: task {task.name!r} needs {argument!r}; pass it with "
                 f"@app.schedule(…, input={{{argument!r}: …}})"
             )
 

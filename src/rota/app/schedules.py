@@ -144,7 +144,7 @@ class Schedules:
     def _resolve_target(self, task: Any, action: str | None) -> tuple[str, str]:
         if (task is None) is (action is None):
             raise ArgumentError(
-                "a schedule is of a task or a flow, or of an action: say one of them"
+                "a schedule starts a task or flow, or runs an action: pass one of them"
             )
         if action is not None:
             return "action", ACTION_PREFIX + check_name("action", action)
@@ -302,7 +302,7 @@ def _definition_changes(name: str, changes: ScheduleChanges) -> dict[str, Any]:
             f"a schedule has no {sorted(unknown)[0]!r} to change; it has {', '.join(sorted(known))}"
         )
     if "input" in changes and "config" in changes:
-        raise ArgumentError("input and config are the same thing: say the one that it has")
+        raise ArgumentError("input and config are the same field: pass one of them, not both")
     converted: dict[str, Any] = dict(changes)
     for field in ("input", "config"):
         if field in converted:

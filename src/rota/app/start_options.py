@@ -49,7 +49,7 @@ def merged(
     timeout: Duration | None = None,
 ) -> StartOptions:
     if delay is not None and at is not None:
-        raise ArgumentError("options(delay=…, at=…): say one of them")
+        raise ArgumentError("options(delay=…, at=…): pass one of them, not both")
     _check_time_zone("at", at)
     if isinstance(expires, datetime):
         _check_time_zone("expires", expires)
@@ -58,7 +58,7 @@ def merged(
     if isinstance(unique, str) and unique not in ("always", "open"):
         raise ArgumentError(f'unique is "always", "open" or a duration, not {unique!r}')
     if unique != "always" and key is None and base.key is None:
-        raise ArgumentError("options(unique=…) limits a key: say which with key=…")
+        raise ArgumentError("options(unique=…) needs a key: pass key=…")
     changes: dict[str, Any] = {}
     if key is not None:
         changes["key"] = key
@@ -102,7 +102,7 @@ def _to_timedelta(value: Duration) -> timedelta:
     try:
         duration = timedelta(seconds=to_seconds(value))
     except (ValueError, OverflowError, TypeError):
-        raise ArgumentError(f"{value!r} is no duration: say seconds, or a timedelta") from None
+        raise ArgumentError(f"{value!r} is not a duration: pass seconds or a timedelta") from None
     if duration < timedelta(0):
         raise ArgumentError(f"a duration cannot be negative, it is {value}")
     return duration

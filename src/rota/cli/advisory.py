@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @with_target
-@click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def advisory(target: Target, as_json: bool) -> None:
     """List the advisory locks in this database with their holders, and the sessions that wait for one.
 
@@ -72,7 +72,7 @@ def _print_advisory(found: list[AdvisoryLockRow]) -> None:
         right=("key", "pid", "connected"),
         free=("lock", "key", "application", "user", "client", "state"),
     )
-    output.hint("a session is ended, with all it holds, by `select pg_terminate_backend(PID)`")
+    output.hint("end a session and release its locks with `select pg_terminate_backend(PID)`")
 
 
 def _namespace(lock: AdvisoryLockRow) -> str | None:

@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 @click.group(invoke_without_command=True)
 @with_target
-@click.option("--all", "include_closed", is_flag=True, help="Also those that are over.")
+@click.option("--all", "include_closed", is_flag=True, help="Also list closed alerts.")
 @click.option(
     "--check",
     is_flag=True,
-    help="Exit code 1 if one is open that nobody has acknowledged, for scripts.",
+    help="Exit with code 1 if an open alert is not acknowledged.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(1, 100_000),
     default=50,
     show_default=True,
-    help="At most so many.",
+    help="Maximum number of rows.",
 )
-@click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def alerts(target: Target, include_closed: bool, check: bool, limit: int, as_json: bool) -> None:
     """List open alerts: dead workers, queues that wait too long, late schedules.
 
@@ -68,9 +68,9 @@ def alerts(target: Target, include_closed: bool, check: bool, limit: int, as_jso
     elif found:
         _print_alerts(found, now)
     elif include_closed:
-        click.echo("there has never been an alert")
+        click.echo("no alerts yet")
     else:
-        click.echo("no alert is open (those that are over: --all)")
+        click.echo("no alert is open; list closed alerts with --all")
     if check and any(each.cleared is None and each.acknowledged_until is None for each in found):
         exit_with(FAILED)
 
@@ -85,7 +85,7 @@ def alerts(target: Target, include_closed: bool, check: bool, limit: int, as_jso
     type=DurationParameter(),
     default="8h",
     show_default=True,
-    help="Until when you see to it.",
+    help="Duration of the acknowledgement.",
 )
 def ack(target: Target, kind: str, subject: str | None, duration: timedelta) -> None:
     """Acknowledge open alerts of a KIND, all or the one about SUBJECT.
@@ -131,7 +131,7 @@ def _change_alerts(
     if not found:
         description = f"{kind!r} about {subject!r}" if subject else f"{kind!r}"
         raise CommandError(
-            f"no alert {description} is open; `rota alerts` lists those that are", NOT_FOUND
+            f"no alert {description} is open; list open alerts with `rota alerts`", NOT_FOUND
         )
     return found
 
@@ -189,12 +189,14 @@ def _duration(alert: AlertRow) -> Text:
     type=click.IntRange(1, 100_000),
     default=20,
     show_default=True,
-    help="At most so many.",
+    help="Maximum number of rows.",
 )
-@click.option("--operator", metavar="NAME", help="By whom.")
-@click.option("--action", metavar="WORDS", help="What was done, 'cancel run' for one.")
-@click.option("--subject", metavar="NAME", help="To what: a run's number, a schedule's name.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
+@click.option("--operator", metavar="NAME", help="Operator who acted.")
+@click.option("--action", metavar="WORDS", help="Action, for example 'cancel run'.")
+@click.option(
+    "--subject", metavar="NAME", help="Object of the action: a run's id, a schedule's name."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def audit(
     target: Target,
     limit: int,
@@ -222,9 +224,9 @@ def audit(
     elif found:
         _print_audit(found)
     elif operator or action or subject:
-        click.echo("nothing like that was done by hand; names are looked for whole")
+        click.echo("no operator action matches; filters compare whole names")
     else:
-        click.echo("nothing was done by hand; `rota cancel RUN` would be written down here")
+        click.echo("no operator actions yet; actions such as `rota cancel RUN` are recorded here")
 
 
 def _print_audit(found: list[AuditRow]) -> None:

@@ -24,18 +24,24 @@ if TYPE_CHECKING:
     "target_seconds",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="Work a backlog off in so long; 60 unless ROTA_AUTOSCALE_TARGET says otherwise.",
+    help="Seconds to work off a backlog; default: ROTA_AUTOSCALE_TARGET, else 60.",
 )
-@click.option("--min", "min_workers", type=click.IntRange(0), metavar="N", help="At least so many.")
-@click.option("--max", "max_workers", type=click.IntRange(0), metavar="N", help="At most so many.")
+@click.option(
+    "--min", "min_workers", type=click.IntRange(0), metavar="N", help="Minimum number of workers."
+)
+@click.option(
+    "--max", "max_workers", type=click.IntRange(0), metavar="N", help="Maximum number of workers."
+)
 @click.option(
     "--concurrency",
     type=click.IntRange(1),
     metavar="N",
-    help="Jobs at once on one worker; without, as on those that are there.",
+    help="Concurrency of one worker; default: that of the running workers.",
 )
-@click.option("--check", is_flag=True, help="Exit code 1 if more are wanted than are there.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
+@click.option(
+    "--check", is_flag=True, help="Exit with code 1 if more workers are desired than are running."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def autoscale(
     target: Target,
     queue: str | None,
@@ -66,13 +72,13 @@ def autoscale(
 
     found = target.run(fetch)
     if queue is not None and not _is_known(found):
-        raise CommandError(f"nothing is known of a queue {queue!r}; see `rota queues`", NOT_FOUND)
+        raise CommandError(f"there is no queue {queue!r}; see `rota queues`", NOT_FOUND)
     if as_json:
         output.print_json([output.fields(each) for each in found])
     elif found:
         _print(found)
     else:
-        output.print_text("no queue is known: nothing waits, and no worker is there")
+        output.print_text("no queue is known: no job is queued, and no worker is running")
     if check and any(each.desired > each.workers for each in found):
         exit_with(FAILED)
 

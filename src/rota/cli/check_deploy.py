@@ -88,13 +88,13 @@ class DeployReport(msgspec.Struct):
     default=1000,
     metavar="N",
     show_default=True,
-    help="Look at so many jobs of each task, at most: those under way first, then the oldest.",
+    help="Maximum number of jobs checked per task: running ones first, then the oldest.",
 )
-@click.option("--newest", is_flag=True, help="The newest before the oldest.")
+@click.option("--newest", is_flag=True, help="Check the newest jobs before the oldest.")
 @click.option(
-    "--no-replay", is_flag=True, help="Run none of the app's code: only names and arguments count."
+    "--no-replay", is_flag=True, help="Run none of the app's code: check only names and arguments."
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def check_deploy(
     target: Target, name: str | None, limit: int, newest: bool, no_replay: bool, as_json: bool
 ) -> None:
@@ -108,7 +108,9 @@ def check_deploy(
     """
     target = target.with_overrides(name, None, None)
     if target.app is None:
-        raise click.UsageError("say which app: rota check-deploy MODULE:APP, or set ROTA_APP")
+        raise click.UsageError(
+            "no app is given: run `rota check-deploy MODULE:APP`, or set ROTA_APP"
+        )
     report = DeployReport(target.app)
 
     async def run_check(app: Rota) -> DeployCheck:
@@ -285,9 +287,9 @@ def _print(report: DeployReport, *, newest: bool) -> None:
         output.print_text("nothing is in flight")
         return
     replayed_text = f", {output.format_count(replayed)} of them replayed" if replayed else ""
-    result = "" if report.stranded_jobs else f": all go on with {report.app}"
+    result = "" if report.stranded_jobs else f": all continue with {report.app}"
     output.print_text(
-        f"looked at {_format_jobs(checked)} of {_format_tasks(len(report.tasks))}{replayed_text}{result}",
+        f"checked {_format_jobs(checked)} of {_format_tasks(len(report.tasks))}{replayed_text}{result}",
         "dim",
     )
     for each in report.tasks:
@@ -295,8 +297,8 @@ def _print(report: DeployReport, *, newest: bool) -> None:
             order = "newest" if newest else "oldest"
             output.print_text(
                 f"of the {_format_jobs(each.jobs)} of {each.task} only "
-                f"{output.format_count(each.checked)} were looked "
-                f"at, those under way and the {order}; --limit says how many",
+                f"{output.format_count(each.checked)} were checked, "
+                f"the running ones and the {order}; check more with --limit",
                 "yellow",
             )
         for queue, count in each.unserved_queues.items():
@@ -309,7 +311,7 @@ def _print(report: DeployReport, *, newest: bool) -> None:
     quarantined = sum(each.quarantined for each in report.stranded_jobs)
     if quarantined:
         output.print_text(
-            f"{_format_jobs(quarantined)} in quarantine would not go on either", "magenta"
+            f"{_format_jobs(quarantined)} in quarantine would not continue either", "magenta"
         )
 
 

@@ -43,14 +43,17 @@ LOOPBACK = "127.0.0.1"
     default=8080,
     metavar="N",
     show_default=True,
-    help="At which port; 0: any that is free.",
+    help="Port to listen on; 0 selects a free one.",
 )
 @auth_option
 @click.option(
-    "--read-only", is_flag=True, help="For looking only: nobody changes anything this way."
+    "--read-only", is_flag=True, help="Serve the pages without any action that changes something."
 )
 @click.option(
-    "--prefix", default="", metavar="PATH", help="Where a proxy has it, such as /rota, if not at /."
+    "--prefix",
+    default="",
+    metavar="PATH",
+    help="Path under which a proxy serves it, such as /rota; default: /.",
 )
 @log_options
 @click.option("--parent-pipe", type=int, hidden=True)
@@ -116,7 +119,7 @@ async def _serve(
             bound = bind(host, port)
         except OSError as error:
             raise CommandError(
-                f"cannot listen at {host} port {port}: {error.strerror or error}; say another with "
+                f"cannot listen at {host} port {port}: {error.strerror or error}; choose another with "
                 "--host or --port",
                 FAILED,
             ) from None
@@ -127,6 +130,8 @@ async def _serve(
             elif local is not None:
                 click.echo(f"sign in at {local.link(base_url(bound) + prefix)}", err=True)
             if local is None:
-                log.info("whoever comes shows a token: rota tokens create NAME --role operator")
+                log.info(
+                    "sign-in needs a token; create one with `rota tokens create NAME --role operator`"
+                )
             await stopping.wait()
             app.readiness.drain()

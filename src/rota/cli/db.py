@@ -37,7 +37,7 @@ def migrate(target: Target) -> None:
 
 @db.command()
 @with_target
-@click.option("--json", "as_json", is_flag=True, help="A JSON document, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
 def status(target: Target, as_json: bool) -> None:
     """Show the state of the schema. Exit code 4 unless this version of Rota can use it."""
 

@@ -53,7 +53,7 @@ RESTART_DELAY_SECONDS = 1.0
     default=8000,
     metavar="N",
     show_default=True,
-    help="Where the dashboard is, on 127.0.0.1.",
+    help="Port of the dashboard on 127.0.0.1.",
 )
 @click.option(
     "--watch",
@@ -61,7 +61,7 @@ RESTART_DELAY_SECONDS = 1.0
     multiple=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="DIRECTORY",
-    help="Watch the Python files there, too (again for more).",
+    help="Also watch the Python files in this directory; can be repeated.",
 )
 @click.option(
     "--drain-timeout",
@@ -69,7 +69,7 @@ RESTART_DELAY_SECONDS = 1.0
     default=1.0,
     metavar="SECONDS",
     show_default=True,
-    help="How long a job may go on at a restart, before it goes back and runs again.",
+    help="Seconds a job may run on at a restart; then it returns to its queue.",
 )
 @click.option("--no-reload", is_flag=True, help="Do not watch any file.")
 @log_options
@@ -89,7 +89,7 @@ def dev(
     """
     target = target.with_overrides(name, None, None)
     if target.app is None:
-        raise click.UsageError("say which app: rota dev MODULE:APP, or set ROTA_APP")
+        raise click.UsageError("no app is given: run `rota dev MODULE:APP`, or set ROTA_APP")
     check_app_name(target.app)
     _check_port(port)
     arguments = ["--log-level", log_level, "--log-format", log_format]
@@ -120,7 +120,7 @@ def _check_port(port: int) -> None:
             probe.bind((LOOPBACK, port))
         except OSError as error:
             raise CommandError(
-                f"cannot listen at {LOOPBACK} port {port}: {error.strerror}; say another with --port",
+                f"cannot listen at {LOOPBACK} port {port}: {error.strerror}; choose another with --port",
                 FAILED,
             ) from None
 
@@ -249,12 +249,12 @@ class DevSession:
             self._print(f"{_format_names(changed)} changed: starts again")
             return True
         self._console.print(Text(found, style="red"), soft_wrap=True)
-        consequence = "what runs goes on as it was; " if self._children else ""
-        self._print(f"this cannot be read: {consequence}save it again once it is mended", "yellow")
+        consequence = "the running processes continue unchanged; " if self._children else ""
+        self._print(f"syntax error: {consequence}fix the file and save it", "yellow")
         return False
 
     def _print_start_failed(self, name: str, code: int) -> None:
-        hint = ": save a file, and it is tried again" if self._waits_for_change(code) else ""
+        hint = ": save a file to retry" if self._waits_for_change(code) else ""
         self._print(f"{name} did not start{hint}", "yellow")
 
     # Processes
@@ -277,7 +277,9 @@ class DevSession:
             await self._stop("dashboard")
             await self._start_with_retry("dashboard")
         else:
-            self._print("there is no dashboard without pip install 'rota[web]'", "yellow")
+            self._print(
+                "the dashboard is not installed; install it with pip install 'rota[web]'", "yellow"
+            )
         return OK
 
     async def _start_process(self, name: str) -> int:
@@ -299,7 +301,7 @@ class DevSession:
     async def _start_with_retry(self, name: str) -> int:
         """Start a process, and retry while the database is unavailable."""
         while (code := await self._start_process(name)) == NO_DATABASE:
-            self._print(f"the {name} is tried again in {NO_DATABASE_DELAY_SECONDS:g} s", "yellow")
+            self._print(f"retrying the {name} in {NO_DATABASE_DELAY_SECONDS:g} s", "yellow")
             await asyncio.sleep(NO_DATABASE_DELAY_SECONDS)
         return code
 

@@ -26,7 +26,7 @@ LEVEL_STYLES = {
 
 @click.command()
 @with_target
-@click.option("--json", "as_json", is_flag=True, help="One JSON document, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def doctor(target: Target, as_json: bool) -> None:
     """Check the database: pooler, old snapshots, dead rows, indexes, clocks, jobs that no worker can run.
 

@@ -25,10 +25,10 @@ INTERRUPTED = 130  # the shells' code for a program ended by Ctrl-C
 
 EXIT_CODE_MEANINGS = {
     OK: "done",
-    FAILED: "what was asked for failed: no result, not in time",
-    USAGE_ERROR: "a mistake on the command line, in a setting, in an argument",
-    NOT_FOUND: "no such run, worker or lock, or not in a state for that (any more)",
-    NO_DATABASE: "no database, or not the schema this Rota works with",
+    FAILED: "the action failed: no result, or not before the timeout",
+    USAGE_ERROR: "invalid option, setting or argument",
+    NOT_FOUND: "no such run, worker or lock, or its state does not allow this",
+    NO_DATABASE: "no database, or its schema does not match this version of Rota",
 }
 
 _ERROR_EXIT_CODES: tuple[tuple[type[errors.RotaError], int], ...] = (
@@ -104,7 +104,7 @@ def _driver_error(error: BaseException) -> CommandError | None:
         # The server refused: too busy, shutting down, out of disk space.
         is_operational = isinstance(error, psycopg.OperationalError)
         return (
-            CommandError(f"the database says: {line}; try again later", NO_DATABASE)
+            CommandError(f"the database refused the command: {line}; try again later", NO_DATABASE)
             if is_operational
             else None
         )

@@ -23,7 +23,7 @@ STATUS_STYLES = {"ended": "dim", "running": "cyan", "waiting": "blue", "stuck": 
 @click.command()
 @with_target
 @click.argument("id", type=RUN_ID)
-@click.option("--json", "as_json", is_flag=True, help="A JSON document, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
 def explain(target: Target, id: int, as_json: bool) -> None:
     """Explain why the run or job ID does not run, and how to fix it.
 
@@ -72,7 +72,7 @@ def _print(explanation: Explanation) -> None:
     output.print_renderable(output.property_table(pairs))
     if explanation.omitted_jobs:
         output.print_text(
-            f"\n{output.format_count(explanation.omitted_jobs)} more jobs were not looked at", "dim"
+            f"\n{output.format_count(explanation.omitted_jobs)} more jobs were not checked", "dim"
         )
 
 

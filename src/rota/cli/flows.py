@@ -52,7 +52,7 @@ class ListedFlow(msgspec.Struct, frozen=True):
 
 @click.command()
 @with_app
-@click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def flows(app: Rota, name: str, as_json: bool) -> None:
     """List the flows of an app and validate them. Exit code 2 if one is invalid."""
     found = [_check_flow(flow) for _, flow in sorted(app.registry.flows.items())]
@@ -151,7 +151,7 @@ def _document(flow: ListedFlow) -> dict[str, Any]:
     "--format",
     "output_format",
     type=click.Choice(["text", "svg", "mermaid"]),
-    help="Text for a terminal (the default), a picture, or what Markdown pages draw.",
+    help="Output format: text for a terminal (the default), an SVG picture, or Mermaid.",
 )
 @click.option("--svg", "output_format", flag_value="svg", help="The same as --format svg.")
 @click.option(
@@ -163,10 +163,15 @@ def _document(flow: ListedFlow) -> dict[str, Any]:
     "output_file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write it there, in the format its name says: .svg, .mmd, .md or .txt.",
+    help="Write to FILE; its suffix selects the format: .svg, .mmd, .md or .txt.",
 )
-@click.option("--down", is_flag=True, help="From the top down, not from left to right.")
-@click.option("--all", "show_all", is_flag=True, help="Every task, also of many alike.")
+@click.option("--down", is_flag=True, help="Draw from the top down, not from left to right.")
+@click.option(
+    "--all",
+    "show_all",
+    is_flag=True,
+    help="Show every task, also those of a large group of similar ones.",
+)
 def graph(
     app: Rota,
     name: str,
@@ -196,8 +201,7 @@ def graph(
     suffix = output_file.suffix.lower()
     if output_format is None and suffix not in SUFFIXES:
         raise CommandError(
-            f"{output_file.name!r} does not say what it is; call it something with "
-            f"{', '.join(SUFFIXES)}, or say --format",
+            f"{output_file.name!r} has no known suffix; use one of {', '.join(SUFFIXES)}, or set --format",
             USAGE_ERROR,
         )
     output_format = output_format or SUFFIXES[suffix]

@@ -39,9 +39,8 @@ async def serve_health(app: Rota, health: HealthPort | None) -> AsyncIterator[No
         bound = bind(health.host, health.port)
     except OSError as error:
         raise CommandError(
-            f"cannot listen at {health.host} port {health.port}: {error.strerror or error}; say "
-            "another with "
-            "--health-host or --health-port",
+            f"cannot listen at {health.host} port {health.port}: {error.strerror or error}; "
+            "choose another with --health-host or --health-port",
             FAILED,
         ) from None
     async with side_server.serving(health_app, bound):

@@ -23,7 +23,7 @@ FREQUENT_ELECTIONS = 5
 
 @click.command()
 @with_target
-@click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def leaders(target: Target, as_json: bool) -> None:
     """List the leader of each name, its term, and the number of recent elections.
 
@@ -44,9 +44,7 @@ def leaders(target: Target, as_json: bool) -> None:
     elif found:
         _print_leaders(found, now)
     else:
-        click.echo(
-            'nobody has ever led; `app.leader("name")` stands for election, and so does a service'
-        )
+        click.echo('no leaders yet; `app.leader("name")` and services stand for election')
 
 
 def _kind(leader: LeaderRow) -> str | None:

@@ -31,15 +31,15 @@ BLOCKER_POLL_SECONDS = 0.1
 
 @click.group(invoke_without_command=True)
 @with_target
-@click.option("--all", "free", is_flag=True, help="Also those that nobody holds.")
+@click.option("--all", "free", is_flag=True, help="Also list free locks.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 100_000),
     default=200,
     show_default=True,
-    help="At most so many.",
+    help="Maximum number of rows.",
 )
-@click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def locks(target: Target, free: bool, limit: int, as_json: bool) -> None:
     """List the locks and permits that are held: holder, age and token.
 
@@ -62,11 +62,14 @@ def locks(target: Target, free: bool, limit: int, as_json: bool) -> None:
     elif found:
         _print_locks(found, now)
         if len(found) == limit:
-            output.hint(f"there may be more: --limit {limit * 10}")
+            output.hint(f"first {limit} locks; list more with --limit {limit * 10}")
     elif free:
-        click.echo('there has never been a lock; `async with app.lock("name")` takes one')
+        click.echo('no locks yet; acquire one with `async with app.lock("name")`')
     else:
-        click.echo('no lock is held; `async with app.lock("name")` holds one (free ones: --all)')
+        click.echo(
+            'no lock is held; acquire one with `async with app.lock("name")`, '
+            "or list free locks with --all"
+        )
 
 
 def _print_locks(found: list[LockRow], now: datetime) -> None:
@@ -88,7 +91,7 @@ def _print_locks(found: list[LockRow], now: datetime) -> None:
         free=("lock", "holder", "host"),
     )
     if any(each.held for each in found):
-        output.hint("one is taken from its holder with `rota locks release NAME`")
+        output.hint("release a lock by force with `rota locks release NAME`")
 
 
 def _age(lock: LockRow, now: datetime) -> Text:
@@ -121,8 +124,8 @@ def _awaited(lock: LockRow, now: datetime) -> Text:
 @locks.command()
 @with_target
 @click.argument("name")
-@click.option("--permit", type=click.IntRange(1), metavar="N", help="Of a semaphore: which permit.")
-@click.option("--yes", is_flag=True, help="Do it. Without, it only says what would happen.")
+@click.option("--permit", type=click.IntRange(1), metavar="N", help="Permit of a semaphore.")
+@click.option("--yes", is_flag=True, help="Release the lock. Without it, only describe the effect.")
 def release(target: Target, name: str, permit: int | None, yes: bool) -> None:
     """Release the lock NAME by force. The action is recorded in `rota audit`.
 
@@ -139,15 +142,14 @@ def release(target: Target, name: str, permit: int | None, yes: bool) -> None:
         [now] = await database.run(runs.database_time())
         if not yes:
             _describe_effect(lock, now)
-            print_error("nothing was done; to do it, say --yes")
+            print_error("nothing was released; repeat the command with --yes to release it")
             exit_with(FAILED)
         released = await _release(database, lock)
         holder = owner.describe(released.host, released.pid, released.label)
         output.print_text(
-            f"{_title(lock)} is free: it was held by {holder} for "
-            f"{output.format_duration(released.age)}, under token "
-            f"{released.token}. Nothing that asserts this token goes through any more; the next holder's "
-            "is larger"
+            f"released {_title(lock)}: it was held by {holder} for "
+            f"{output.format_duration(released.age)} under token {released.token}. Writes that assert "
+            "this token are refused from now on; the next holder gets a larger one"
         )
 
     target.run(release_lock)
@@ -156,21 +158,21 @@ def release(target: Target, name: str, permit: int | None, yes: bool) -> None:
 def _choose(found: Sequence[LockRow], name: str, permit: int | None) -> LockRow:
     if not found:
         raise CommandError(
-            f"there is no lock {name!r}; `rota locks --all` lists those there are", NOT_FOUND
+            f"lock {name!r} does not exist; list all locks with `rota locks --all`", NOT_FOUND
         )
     by_permit = {each.permit: each for each in found}
     if permit is None and 0 not in by_permit:
         held = [str(each.permit) for each in found if each.held]
         raise CommandError(
-            f"{name!r} is a semaphore: say which permit, --permit N; "
+            f"{name!r} is a semaphore: choose a permit with --permit N; "
             f"{f'{_enumerate(held)} held' if held else 'none is held'}",
             USAGE_ERROR if held else NOT_FOUND,
         )
     lock = by_permit.get(permit or 0)
     if lock is None:
-        raise CommandError(f"there is no permit {permit} of {name!r}", NOT_FOUND)
+        raise CommandError(f"{name!r} has no permit {permit}", NOT_FOUND)
     if lock.instance is None:
-        raise CommandError(f"{_title(lock)} is not held by anybody", NOT_FOUND)
+        raise CommandError(f"{_title(lock)} is not held", NOT_FOUND)
     return lock
 
 
@@ -190,21 +192,20 @@ def _describe_effect(lock: LockRow, now: datetime) -> None:
     assert lock.expires is not None
     if not lock.held:
         output.print_text(
-            f"{_title(lock)} expired {output.format_age(lock.expires, now)} ago, under token {lock.token}: "
-            f"{holder} did not give it back. Whoever asks gets it. If nobody does, a transaction that "
-            "relies on it is still open: --yes finds out whose."
+            f"{_title(lock)} expired {output.format_age(lock.expires, now)} ago, under token "
+            f"{lock.token}: {holder} did not release it. The next client that asks acquires it. If no "
+            "client can, an open transaction still asserts the lock: --yes reports which one."
         )
         return
     output.print_text(
-        f"{_title(lock)} is held by {holder} under token {lock.token}, for "
-        f"{output.format_age(lock.acquired, now)}; it runs out in "
-        f"{output.format_age(now, lock.expires)} unless it is "
-        "renewed."
+        f"{_title(lock)} is held by {holder} under token {lock.token} for "
+        f"{output.format_age(lock.acquired, now)}; it expires in "
+        f"{output.format_age(now, lock.expires)} unless it is renewed."
     )
     output.print_text(
-        "Released, it goes to whoever asks next, under a larger token. Its holder hears of it when it next "
-        f"renews; until then it goes on. What it does under token {lock.token} is refused where that is "
-        "asserted, and happens where it is not. To stop the process itself is safer."
+        "After a release the next client acquires it under a larger token. The current holder learns of "
+        "the release at its next renewal and runs on until then. Its writes that assert token "
+        f"{lock.token} are refused; its other writes take effect. Stopping its process is safer."
     )
 
 
@@ -235,7 +236,7 @@ async def _release(database: Database, lock: LockRow) -> ReleasedLock:
         await connection.close()
     if not released:
         raise CommandError(
-            f"{_title(lock)} is not held under token {lock.token} any more: look again", NOT_FOUND
+            f"{_title(lock)} is no longer held under token {lock.token}; list it again", NOT_FOUND
         )
     return released[0]
 
@@ -256,18 +257,17 @@ async def _poll_blockers(database: Database, pid: int, found: list[Blocker]) -> 
 
 def _blocked(lock: LockRow, blockers: Sequence[Blocker]) -> str:
     if not blockers:
-        return f"{_title(lock)} was busy for two seconds, so nothing was done; try again"
+        return f"{_title(lock)} was busy for two seconds and was not released; try again"
     sessions = "; ".join(_describe_session(each) for each in blockers)
     commands = " and ".join(f"`select pg_terminate_backend({each.pid})`" for each in blockers)
     return (
-        f"{_title(lock)} is relied on by a transaction that is still open, so nothing was done: "
-        f"{sessions}. "
-        f"End it where it runs, or by {commands}, which undoes what it did; then try again"
+        f"{_title(lock)} was not released: an open transaction asserts it: {sessions}. "
+        f"End the transaction in its program, or roll it back with {commands}; then try again"
     )
 
 
 def _describe_session(blocker: Blocker) -> str:
-    words = [f"process {blocker.pid} of the server"]
+    words = [f"server process {blocker.pid}"]
     origin = [
         blocker.application,
         blocker.user and f"user {blocker.user}",
@@ -276,7 +276,7 @@ def _describe_session(blocker: Blocker) -> str:
     if any(origin):
         words.append(f"({', '.join(each for each in origin if each)})")
     if blocker.open is not None:
-        words.append(f"has had it open for {output.format_duration(blocker.open)}")
+        words.append(f"has been in the transaction for {output.format_duration(blocker.open)}")
     if blocker.state is not None:
         words.append(f"and is {blocker.state}")
     return " ".join(words)

@@ -28,13 +28,15 @@ TURN_TIMEOUT_SECONDS = 30.0
 
 @click.command()
 @with_target
-@click.option("--dry-run", is_flag=True, help="Remove nothing, say what would go.")
+@click.option(
+    "--dry-run", is_flag=True, help="Remove nothing; print the runs that would be removed."
+)
 @click.option(
     "--retention",
     metavar="TEXT",
-    help="How long to keep what, instead of what is set: '30d succeeded=7d; images: 1d'.",
+    help="Retention rules, in place of ROTA_RETENTION: '30d succeeded=7d; images: 1d'.",
 )
-@click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def prune(target: Target, dry_run: bool, retention: str | None, as_json: bool) -> None:
     """Remove finished runs that are older than ROTA_RETENTION. Workers do this automatically."""
     from rota.model.retention import Retention
@@ -53,10 +55,10 @@ def prune(target: Target, dry_run: bool, retention: str | None, as_json: bool) -
         output.print_json([output.fields(each) for each in _rows(totals)])
         return
     if not totals:
-        output.print_text("no finished run is old enough to go")
+        output.print_text("no finished run is old enough to be removed")
         return
     _print(_rows(totals))
-    output.print_text(f"{_format_totals(totals)} {'would go' if dry_run else 'removed'}")
+    output.print_text(f"{_format_totals(totals)} {'would be removed' if dry_run else 'removed'}")
 
 
 async def _prune(
@@ -96,7 +98,7 @@ async def _prune_batch(
             return pruned
         await asyncio.sleep(0.02)
     raise CommandError(
-        f"somebody else has been removing runs for {TURN_TIMEOUT_SECONDS:g} s without a pause; "
+        f"another process has been removing runs for {TURN_TIMEOUT_SECONDS:g} s without a pause; "
         "try again later"
     )
 

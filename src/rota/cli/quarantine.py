@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 BATCH_JOBS = 1000
 
 _MISMATCH_MESSAGE = re.compile(
-    r"job \d+ comes to (.+) where it had come to (.+) before: its code has changed"
+    r"job \d+ reached (.+), but its journal has (.+) here: the code has changed since the run began"
 )
 """Worker's message about changed code, which is too long for a table."""
 
@@ -36,9 +36,7 @@ class ReplayDifference(NamedTuple):
     stored: str
 
     def __str__(self) -> str:
-        return (
-            f"its code has changed: it comes to {self.current} where it had come to {self.stored}"
-        )
+        return f"its code has changed: it reached {self.current}, but its journal has {self.stored}"
 
 
 def parse_replay_difference(error: bytes | None) -> ReplayDifference | None:
@@ -59,17 +57,17 @@ def parse_replay_difference(error: bytes | None) -> ReplayDifference | None:
 
 @click.command()
 @with_target
-@click.option("--task", metavar="NAME", help="Of this task only.")
-@click.option("--queue", metavar="NAME", help="Of this queue only.")
+@click.option("--task", metavar="NAME", help="Only jobs of this task.")
+@click.option("--queue", metavar="NAME", help="Only jobs of this queue.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 100_000),
     default=20,
     show_default=True,
-    help="At most so many.",
+    help="Maximum number of rows.",
 )
-@click.option("--after", type=RUN_ID, metavar="JOB", help="Only those behind this one.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
+@click.option("--after", type=RUN_ID, metavar="JOB", help="Only jobs after this one.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def quarantine(
     target: Target,
     task: str | None,
@@ -96,7 +94,7 @@ def quarantine(
         output.print_json([output.fields(each, stored=("error",)) for each in found])
     elif not found:
         filtered = any((task, queue, after))
-        click.echo("no job in quarantine fits" if filtered else "no job is in quarantine")
+        click.echo("no job in quarantine matches" if filtered else "no job is in quarantine")
     else:
         _print_jobs(found, now)
         if len(found) == limit:
@@ -105,9 +103,11 @@ def quarantine(
 
 
 def _next_steps(found: list[QuarantineRow]) -> str:
-    words = "decide with `rota release JOB` or `rota cancel JOB`; `rota show JOB` says why"
+    words = "retry with `rota release JOB` or end with `rota cancel JOB`; `rota show JOB` shows the reason"
     if any(parse_replay_difference(each.error) for each in found):
-        words += ". Where its code has changed, deploy code that fits before you release it"
+        words += (
+            ". If the code of a job has changed, deploy code that fits before you release the job"
+        )
     return words
 
 
@@ -143,8 +143,8 @@ def _print_jobs(found: list[QuarantineRow], now: datetime) -> None:
 @with_target
 @click.argument("ids", metavar="ID...", type=RUN_ID, nargs=-1)
 @click.option("--all", "select_all", is_flag=True, help="Every job in quarantine.")
-@click.option("--task", metavar="NAME", help="With --all: of this task only.")
-@click.option("--queue", metavar="NAME", help="With --all: of this queue only.")
+@click.option("--task", metavar="NAME", help="With --all: only jobs of this task.")
+@click.option("--queue", metavar="NAME", help="With --all: only jobs of this queue.")
 def release(
     target: Target, ids: tuple[int, ...], select_all: bool, task: str | None, queue: str | None
 ) -> None:
@@ -154,9 +154,9 @@ def release(
     code that fits, or the job returns to quarantine at once.
     """
     if select_all == bool(ids):
-        raise click.UsageError("say which: rota release ID..., or rota release --all")
+        raise click.UsageError("no job is given: run `rota release ID...` or `rota release --all`")
     if (task or queue) and not select_all:
-        raise click.UsageError("--task and --queue say which of --all; say that, too")
+        raise click.UsageError("--task and --queue need --all")
     if not select_all:
         for_each_run(target, ids, _release)
         return
@@ -174,9 +174,9 @@ def release(
 
     released = target.run(release_jobs)
     if released:
-        click.echo(f"{_format_jobs_are(released)} ready to be tried again")
+        click.echo(f"{_format_jobs_are(released)} queued for a retry")
     else:
-        click.echo("no job in quarantine fits" if task or queue else "no job is in quarantine")
+        click.echo("no job in quarantine matches" if task or queue else "no job is in quarantine")
 
 
 async def _release(app: Rota, id: int) -> None:
@@ -188,9 +188,9 @@ async def _release(app: Rota, id: int) -> None:
             f"{await describe_run(app, id)} is not in quarantine: it is {state}", NOT_FOUND
         )
     if released == 1:
-        click.echo(f"{await describe_run(app, id)} is ready to be tried again")
+        click.echo(f"{await describe_run(app, id)} is queued for a retry")
     else:
-        click.echo(f"{released} jobs of run {id} are ready to be tried again")
+        click.echo(f"{released} jobs of run {id} are queued for a retry")
 
 
 def _format_jobs_are(count: int) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.group(invoke_without_command=True)
 @with_target
-@click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def queues(target: Target, as_json: bool) -> None:
     """List the queued jobs of each queue by task, and the workers that can run them."""
     if subcommand_follows(target):
@@ -47,30 +47,30 @@ def queues(target: Target, as_json: bool) -> None:
         _print_queues(rows)
         click.echo()
     else:
-        output.print_text("nothing waits in any queue")
+        output.print_text("no queue has queued jobs")
     output.print_text(
         f"{output.format_count(counts.running)} running, {output.format_count(counts.sleeping)} sleeping",
         "dim",
     )
     if counts.quarantined:
         output.print_text(
-            f"{output.format_count(counts.quarantined)} in quarantine, tried no more until somebody "
-            "decides; see `rota quarantine`",
+            f"{output.format_count(counts.quarantined)} in quarantine, not retried until they are "
+            "released; see `rota quarantine`",
             "magenta",
         )
     for pause in pauses:
         reason = f", {output.single_line(pause.reason)}" if pause.reason else ""
         operator = f" by {output.single_line(pause.operator)}" if pause.operator else ""
         output.print_text(
-            f"queue {pause.queue!r} is paused, for "
-            f"{output.format_age(pause.since, now)}{operator}{reason}: nobody takes "
-            f"from it until `rota queues resume {pause.queue}`",
+            f"queue {pause.queue!r} has been paused for "
+            f"{output.format_age(pause.since, now)}{operator}{reason}; "
+            f"resume it with `rota queues resume {pause.queue}`",
             "yellow",
         )
     for each in rows:
         if each.queued and not each.workers and each.queue not in paused_since:
             output.print_text(
-                f"no worker is there that serves queue {each.queue!r} and knows task "
+                f"no worker serves queue {each.queue!r} and knows task "
                 f"{each.task!r}: {_format_waiting_jobs(each.queued)} until one is started",
                 "yellow",
             )
@@ -79,7 +79,9 @@ def queues(target: Target, as_json: bool) -> None:
 @queues.command()
 @with_target
 @click.argument("name")
-@click.option("--reason", default="", metavar="WORDS", help="What for, for whoever wonders.")
+@click.option(
+    "--reason", default="", metavar="WORDS", help="Reason for the pause, shown with the queue."
+)
 def pause(target: Target, name: str, reason: str) -> None:
     """Pause the queue NAME. Running jobs finish; queued jobs wait."""
 

@@ -46,10 +46,10 @@ SEARCH_TIMEOUT_SECONDS = 5.0
     type=click.IntRange(1, 100_000),
     default=20,
     show_default=True,
-    help="At most so many.",
+    help="Maximum number of rows.",
 )
-@click.option("--before", type=RUN_ID, metavar="RUN", help="Only those started before this one.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
+@click.option("--before", type=RUN_ID, metavar="RUN", help="Only runs started before this one.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def runs(
     target: Target, run_filter: RunFilter, limit: int, before: int | None, as_json: bool
 ) -> None:
@@ -79,11 +79,13 @@ def runs(
         _print_runs(found, now)
     elif next_id is None:
         filtered = has_criteria(run_filter) or before
-        click.echo("no run fits" if filtered else "no runs yet; start one with `rota start TASK`")
+        click.echo(
+            "no run matches" if filtered else "no runs yet; start one with `rota start TASK`"
+        )
     else:
-        click.echo("no run fits, as far as was looked")
+        click.echo("no run matches among those searched so far")
     if next_id is not None:
-        output.hint(f"older ones: rota runs --before {next_id}")
+        output.hint(f"older runs: rota runs --before {next_id}")
     if run_filter.states == ("quarantined",):
         output.hint("jobs of flows are listed by `rota quarantine`")
 
@@ -131,10 +133,13 @@ def _detail(row: RunRow, now: datetime) -> str:
 @with_target
 @click.argument("runs", metavar="[RUN...]", type=RUN_ID, nargs=-1)
 @click.option(
-    "--all", "select_all", is_flag=True, help="All that match; nothing said, all there are."
+    "--all",
+    "select_all",
+    is_flag=True,
+    help="Every run that matches the filters; without filters, every run.",
 )
 @run_filter_options
-@click.option("--yes", is_flag=True, help="With --all: do not ask whether so many are meant.")
+@click.option("--yes", is_flag=True, help="With --all: do not ask for confirmation.")
 def cancel(
     target: Target, runs: tuple[int, ...], select_all: bool, run_filter: RunFilter, yes: bool
 ) -> None:
@@ -168,10 +173,13 @@ def cancel(
 @with_target
 @click.argument("runs", metavar="[RUN...]", type=RUN_ID, nargs=-1)
 @click.option(
-    "--all", "select_all", is_flag=True, help="All that match; nothing said, all there are."
+    "--all",
+    "select_all",
+    is_flag=True,
+    help="Every run that matches the filters; without filters, every run.",
 )
 @run_filter_options
-@click.option("--yes", is_flag=True, help="With --all: do not ask whether so many are meant.")
+@click.option("--yes", is_flag=True, help="With --all: do not ask for confirmation.")
 def retry(
     target: Target, runs: tuple[int, ...], select_all: bool, run_filter: RunFilter, yes: bool
 ) -> None:
@@ -186,7 +194,7 @@ def retry(
 
     async def retry_run(app: Rota, run: int) -> None:
         await app.run(run).retry(by=owner.current_operator())
-        click.echo(f"run {run} is ready to be tried again")
+        click.echo(f"run {run} is queued for a retry")
 
     for_each_run(target, runs, retry_run)
 
@@ -194,13 +202,13 @@ def retry(
 @click.command()
 @with_target
 @click.argument("run", type=RUN_ID)
-@click.option("--from", "task", metavar="TASK", help="Of a flow: the first that runs anew.")
-@click.option("--from-step", "step", metavar="NAME", help="Of a task: the first step done anew.")
+@click.option("--from", "task", metavar="TASK", help="In a flow: the first task to run again.")
+@click.option("--from-step", "step", metavar="NAME", help="In a task: the first step to run again.")
 @click.option(
     "--input",
     "document",
     metavar="JSON",
-    help="With --from-step: arguments instead of its own, as one JSON object; - is stdin.",
+    help="With --from-step: new arguments, as one JSON object; - reads stdin.",
 )
 def fork(
     target: Target, run: int, task: str | None, step: str | None, document: str | None
@@ -215,10 +223,10 @@ def fork(
     """
     if (task is None) == (step is None):
         raise click.UsageError(
-            "say where it begins: --from TASK of a flow, or --from-step NAME of a task"
+            "no starting point is given: use --from TASK for a flow, or --from-step NAME for a task"
         )
     if document is not None and step is None:
-        raise click.UsageError("--input goes with --from-step; a flow is forked with what it had")
+        raise click.UsageError("--input needs --from-step; a fork of a flow keeps its input")
 
     input = None if document is None else read_object(document, "--input")
 
@@ -232,9 +240,9 @@ def fork(
 
 def _selects_all(runs: tuple[int, ...], select_all: bool, run_filter: RunFilter, yes: bool) -> bool:
     if select_all == bool(runs):
-        raise click.UsageError("say which: RUN..., or --all and what they are like")
+        raise click.UsageError("no run is given: pass RUN..., or --all with filters, but not both")
     if not select_all and (has_criteria(run_filter) or yes):
-        raise click.UsageError("what they are like goes with --all; say that, too")
+        raise click.UsageError("filters and --yes need --all")
     return select_all
 
 

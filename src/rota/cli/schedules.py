@@ -59,27 +59,27 @@ class TimeParameter(click.ParamType[datetime]):
             return datetime.fromisoformat(value)
         except ValueError:
             self.fail(
-                f"{value!r} is no time; write 2026-03-01, '2026-03-01 07:30' or 2026-03-01T07:30+01:00",
+                f"{value!r} is not a time; write 2026-03-01, '2026-03-01 07:30' or 2026-03-01T07:30+01:00",
                 param,
                 ctx,
             )
 
 
-as_json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group(invoke_without_command=True)
 @with_target
-@click.option("--tenant", metavar="NAME", help="Of this tenant only.")
-@click.option("--state", type=click.Choice(SCHEDULE_STATES), help="In this state only.")
+@click.option("--tenant", metavar="NAME", help="Only schedules of this tenant.")
+@click.option("--state", type=click.Choice(SCHEDULE_STATES), help="Only schedules in this state.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 100_000),
     default=100,
     show_default=True,
-    help="At most so many.",
+    help="Maximum number of rows.",
 )
-@click.option("--after", metavar="NAME", help="Only those after this one.")
+@click.option("--after", metavar="NAME", help="Only schedules after this one.")
 @as_json_option
 def schedules(
     target: Target,
@@ -116,7 +116,7 @@ def schedules(
         if len(found) == limit:
             output.hint(f"more: rota schedules --after {found[-1].name!r}")
     elif tenant or state or after:
-        click.echo("no schedule fits")
+        click.echo("no schedule matches")
     else:
         click.echo(
             'no schedule yet; `@app.schedule("0 7 * * *")` above a task declares one, '
@@ -164,7 +164,7 @@ def _print_schedules(found: Sequence[Schedule], has_workers: bool, now: datetime
     if not has_workers:
         click.echo()
         output.print_text(
-            "no worker is there, so nothing is started; start one with `rota worker MODULE:APP`",
+            "no worker is running, so no tick starts a run; start one with `rota worker MODULE:APP`",
             "yellow",
         )
 
@@ -181,7 +181,7 @@ def _format_target(schedule: Schedule) -> str:
     type=click.IntRange(1, 1000),
     default=20,
     show_default=True,
-    help="At most so many of its last ticks.",
+    help="Maximum number of past ticks.",
 )
 @as_json_option
 def show(target: Target, name: str, limit: int, as_json: bool) -> None:
@@ -273,10 +273,10 @@ def trigger(target: Target, name: str, as_json: bool) -> None:
 @schedules.command()
 @with_target
 @click.argument("name")
+@click.option("--from", "start", type=TimeParameter(), required=True, help="Start of the period.")
 @click.option(
-    "--from", "start", type=TimeParameter(), required=True, help="The first time of them."
+    "--to", "end", type=TimeParameter(), help="End of the period, exclusive; default: now."
 )
-@click.option("--to", "end", type=TimeParameter(), help="Up to before then; now, unless said.")
 @as_json_option
 def backfill(
     target: Target, name: str, start: datetime, end: datetime | None, as_json: bool
@@ -302,7 +302,9 @@ def backfill(
 
     started_runs = target.run(backfill_ticks)
     if not started_runs:
-        words = "nothing was started: the schedule has no tick in that time, or all have had a run"
+        words = (
+            "no run was started: the schedule has no tick in this period, or every tick has a run"
+        )
     elif len(started_runs) == 1:
         words = f"1 run was started: {started_runs[0]}"
     else:
@@ -327,7 +329,9 @@ def _in_zone(schedule: Schedule, time: datetime) -> datetime:
 @schedules.command()
 @with_target
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do it. Without, it only says what would happen.")
+@click.option(
+    "--yes", is_flag=True, help="Delete the schedule. Without it, only describe the effect."
+)
 @as_json_option
 def delete(target: Target, name: str, yes: bool, as_json: bool) -> None:
     """Delete the schedule NAME and the records of its ticks. Runs that it has started continue."""
@@ -337,20 +341,18 @@ def delete(target: Target, name: str, yes: bool, as_json: bool) -> None:
         if not yes:
             output.print_text(
                 f"schedule {name!r} ({format_timetable(schedule)}, {_format_target(schedule)}) "
-                "would be forgotten, with "
-                f"what became of its ticks; it has started {format_runs(schedule.runs)}."
+                "would be deleted, with "
+                f"the records of its ticks; it has started {format_runs(schedule.runs)}."
             )
             if schedule.declared and schedule.state != "disabled":
                 output.print_text(
-                    "It was declared in code: it stays while a worker that is there declares it. "
-                    "Pausing lasts."
+                    "It is declared in code: while a running worker declares it, it cannot be deleted. "
+                    "Pause it instead."
                 )
-            print_error("nothing was done; to do it, say --yes")
+            print_error("nothing was deleted; repeat the command with --yes to delete it")
             exit_with(FAILED)
         await app.schedules.delete(name, by=owner.current_operator())
-        _print_result(
-            as_json, {"schedule": name, "deleted": True}, f"schedule {name!r} is forgotten"
-        )
+        _print_result(as_json, {"schedule": name, "deleted": True}, f"schedule {name!r} is deleted")
 
     target.run(delete_schedule)
 
@@ -358,7 +360,7 @@ def delete(target: Target, name: str, yes: bool, as_json: bool) -> None:
 def _require_app(target: Target) -> None:
     if target.app is None:
         raise CommandError(
-            "this needs the code of what it starts: say -a MODULE:APP, or set ROTA_APP", USAGE_ERROR
+            "this command needs the app's code: use -a MODULE:APP, or set ROTA_APP", USAGE_ERROR
         )
 
 

@@ -48,7 +48,7 @@ LOOPBACK = "127.0.0.1"
     default=8000,
     metavar="N",
     show_default=True,
-    help="At which port; 0: any that is free.",
+    help="Port to listen on; 0 selects a free one.",
 )
 @click.option(
     "--workers",
@@ -56,31 +56,37 @@ LOOPBACK = "127.0.0.1"
     default=1,
     metavar="N",
     show_default=True,
-    help="Web processes, all at the same port.",
+    help="Number of web processes on the same port.",
 )
 @click.option(
     "--drain-delay",
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="How long it serves on, unready, once told to stop; 10 unless ROTA_DRAIN_DELAY says otherwise.",
+    help="Seconds to keep serving after the signal; default: ROTA_DRAIN_DELAY, else 10.",
 )
 @click.option(
     "--drain-timeout",
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="What requests and jobs have after that; 30 unless ROTA_DRAIN_TIMEOUT says otherwise.",
+    help="Seconds for requests and jobs to finish after that; default: ROTA_DRAIN_TIMEOUT, else 30.",
 )
 @click.option(
-    "--no-worker", is_flag=True, help="Only start runs, and leave jobs and services to others."
+    "--no-worker",
+    is_flag=True,
+    help="Start runs only; run no jobs and no services in this process.",
 )
 @click.option(
     "--health-port",
     type=click.IntRange(0, 65535),
     metavar="N",
-    help="Answer /health, /metrics and /autoscale at a port of their own.",
+    help="Serve /health, /metrics and /autoscale on this separate port.",
 )
 @click.option(
-    "--health-host", default=LOOPBACK, metavar="HOST", show_default=True, help="Where that is."
+    "--health-host",
+    default=LOOPBACK,
+    metavar="HOST",
+    show_default=True,
+    help="Address of the health port.",
 )
 @auth_option
 @log_options
@@ -111,9 +117,9 @@ def serve(
     """
     if workers > 1 and health_port is not None:
         raise click.UsageError(
-            "--health-port is one process's: what it counts is its own, and a probe would meet any of "
-            "several. Start that many `rota serve` instead, each with ports of its own, or mount "
-            "rota.web.health in the API"
+            "--health-port does not work with --workers: metrics and health are per process, and a probe "
+            "would reach any of them. Start one `rota serve` per process, each with its own ports, or "
+            "mount rota.web.health in the API"
         )
     logs.to_stderr(log_level, log_format)
     bind = _import_bind()
@@ -163,7 +169,7 @@ def _listen(bind: Any, host: str, port: int) -> socket.socket:
         bound: socket.socket = bind(host, port)
     except OSError as error:
         raise CommandError(
-            f"cannot listen at {host} port {port}: {error.strerror or error}; say another with --host, "
+            f"cannot listen at {host} port {port}: {error.strerror or error}; choose another with --host, "
             "--port or --health-port",
             FAILED,
         ) from None
@@ -182,9 +188,9 @@ def _load(target: Target, name: str) -> tuple[Any, Rota]:
     api, apps = load_api(name)
     if target.app is None:
         if len(apps) != 1:
-            found = f"knows {' and '.join(apps)}" if apps else "knows no Rota app"
+            found = f"has several Rota apps, {' and '.join(apps)}" if apps else "has no Rota app"
             raise CommandError(
-                f"the module of {name} {found}: say which with -a MODULE:APP", USAGE_ERROR
+                f"the module of {name} {found}: choose one with -a MODULE:APP", USAGE_ERROR
             )
         target = target.with_overrides(apps[0], None, None)
     return api, target.resolve_app()

@@ -30,7 +30,7 @@ OUTCOME_STYLES = {
 
 @click.group(invoke_without_command=True)
 @with_target
-@click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def services(target: Target, as_json: bool) -> None:
     """List the services: running instance, standbys and last iteration."""
     if subcommand_follows(target):
@@ -50,7 +50,7 @@ def services(target: Target, as_json: bool) -> None:
         _print_services(found, now)
     else:
         click.echo(
-            'no service is known; `@app.service("name", every=60)` makes one, and a worker runs it'
+            'no services yet; declare one with `@app.service("name", every=60)`; a worker runs it'
         )
 
 
@@ -141,9 +141,9 @@ def _next(service: ServiceRow, now: datetime) -> Text:
     type=click.IntRange(1, 1000),
     default=20,
     show_default=True,
-    help="At most so many.",
+    help="Maximum number of rows.",
 )
-@click.option("--json", "as_json", is_flag=True, help="A JSON document, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
 def show(target: Target, name: str, limit: int, as_json: bool) -> None:
     """Show one service and its latest iterations: instance, duration and outcome."""
 
@@ -154,7 +154,7 @@ def show(target: Target, name: str, limit: int, as_json: bool) -> None:
         service = await database.fetch_one(coordination.services(name))
         if service is None:
             raise CommandError(
-                f"there is no service {name!r}; `rota services` lists those there are", NOT_FOUND
+                f"there is no service {name!r}; list the services with `rota services`", NOT_FOUND
             )
         iterations = await database.run(coordination.iterations(name, limit))
         [now] = await database.run(runs.database_time())

@@ -58,14 +58,16 @@ def signal(target: Target, run: int, name: str, payload: str) -> None:
                 await _warn_if_not_awaited(database, run_id, name)
             case "known":
                 raise CommandError(
-                    f"run {run_id} was sent signal {name!r} before, and the first one stands; `rota show "
-                    f"{run_id}` says what that was",
+                    f"run {run_id} already has signal {name!r}, and the first one is kept; see its payload "
+                    f"with `rota show {run_id}`",
                     NOT_FOUND,
                 )
             case "ended":
-                raise CommandError(f"run {run_id} has ended already, so nobody hears it", NOT_FOUND)
+                raise CommandError(
+                    f"run {run_id} has ended; signal {name!r} was not sent", NOT_FOUND
+                )
             case _:
-                raise RunNotFound(f"there is no run {run}; `rota runs` lists those there are")
+                raise RunNotFound(f"there is no run {run}; list the runs with `rota runs`")
 
     target.run(send_signal)
 
@@ -90,4 +92,4 @@ async def _warn_if_not_awaited(database: Database, run: int, name: str) -> None:
         each.name for each in await database.run(job_detail.signals(run)) if each.waiting_jobs
     }
     if name not in awaited | received and awaited:
-        print_note(f"nothing waits for it yet; the run waits for {format_signals(sorted(awaited))}")
+        print_note(f"no job waits for it yet; the run waits for {format_signals(sorted(awaited))}")

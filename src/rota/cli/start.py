@@ -56,7 +56,7 @@ class DurationParameter(click.ParamType[timedelta]):
                 seconds=sum(float(size) * self._unit_seconds[unit] for size, unit in parts)
             )
         except OverflowError:
-            self.fail(f"{value!r} is longer than anybody can wait", param, ctx)
+            self.fail(f"{value!r} is too long; the maximum is 999999999d", param, ctx)
 
 
 @click.command()
@@ -64,15 +64,24 @@ class DurationParameter(click.ParamType[timedelta]):
 @click.argument("name", metavar="TASK")
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option(
-    "--args", "document", metavar="JSON", help="Arguments as one JSON object; - is stdin."
+    "--args", "document", metavar="JSON", help="Arguments as one JSON object; - reads stdin."
 )
-@click.option("--key", metavar="TEXT", help="The same key gives the same run.")
-@click.option("--delay", type=DurationParameter(), help="Not before so long: 90, 10m, 2h.")
-@click.option("--priority", type=click.IntRange(0, 9), metavar="N", help="0 to 9, larger sooner.")
-@click.option("--queue", metavar="NAME", help="Instead of the task's own.")
+@click.option(
+    "--key", metavar="TEXT", help="Deduplication key: a second start with it returns the same run."
+)
+@click.option(
+    "--delay", type=DurationParameter(), help="Delay before the first attempt: 90, 10m, 2h."
+)
+@click.option(
+    "--priority",
+    type=click.IntRange(0, 9),
+    metavar="N",
+    help="Priority from 0 to 9; larger runs sooner.",
+)
+@click.option("--queue", metavar="NAME", help="Queue, in place of the task's own.")
 @click.option("--wait", is_flag=True, help="Wait for the run to end, and print its result.")
-@click.option("--timeout", type=DurationParameter(), help="With --wait: at most so long.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document, for programs.")
+@click.option("--timeout", type=DurationParameter(), help="With --wait: maximum time to wait.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def start(
     target: Target,
     name: str,
@@ -95,7 +104,7 @@ def start(
     on the worker. A flow needs its code.
     """
     if timeout is not None and not wait:
-        raise click.UsageError("--timeout limits --wait; say both")
+        raise click.UsageError("--timeout needs --wait")
     parsed = read_arguments(document, arguments)
     options = {"key": key, "delay": delay, "priority": priority, "queue": queue}
 
@@ -103,13 +112,13 @@ def start(
         if target.app is None:
             run = await _start_unchecked(app, name, parsed, options)
             print_note(
-                f"unchecked: without -a MODULE:APP nobody looked whether {name!r} exists "
-                "and takes these arguments (a flow cannot be started so)"
+                f"not validated: without -a MODULE:APP it is unknown whether {name!r} exists "
+                "and accepts these arguments (a flow cannot be started without its app)"
             )
         else:
             run = await _start(app, target.app, name, parsed, options)
         if not run.created:
-            print_note(f"key {key!r} was taken: this is the run that has it")
+            print_note(f"key {key!r} is in use; this is the run that has it")
         if not as_json:
             click.echo(run.id)
         return run, await _wait_for_outcome(app, run, timeout) if wait else None
@@ -223,8 +232,7 @@ async def _refuse_flow(database: Database, name: str, queue: str) -> None:
     last = await find_runs(pipeline_fetch(database), RunFilter(name=name), 1)
     if last.positions and last.positions[0].is_flow:
         raise CommandError(
-            f"{name!r} is a flow, and which jobs it consists of is in its code; say which app has it: "
-            "-a MODULE:APP",
+            f"{name!r} is a flow, and its jobs are defined in code; name its app with -a MODULE:APP",
             USAGE_ERROR,
         )
 
@@ -243,8 +251,8 @@ async def _wait_for_outcome(app: Rota, run: Run[Any], timeout: timedelta | None)
     except TimeoutError:
         assert timeout is not None
         raise CommandError(
-            f"run {run.id} has no outcome after {output.format_duration(timeout.total_seconds())}, it is "
-            f"{await run.status()} and goes on; see `rota show {run.id}`"
+            f"run {run.id} has no outcome after {output.format_duration(timeout.total_seconds())}; it is "
+            f"{await run.status()} and continues; see `rota show {run.id}`"
         ) from None
     return await _flow_outcome(client.database, outcome) if outcome.is_flow else outcome
 
@@ -281,11 +289,11 @@ def _describe_outcome(outcome: RunOutcome) -> str:
         case "cancelled":
             return "was cancelled"
         case "expired":
-            return "expired before a worker took it"
+            return "expired before a worker claimed it"
     error = json.loads(outcome.error or b"{}")
     prefix = f"failed: job {error.get('job')} ({error.get('task')}) " if outcome.is_flow else ""
     if error.get("state") == "expired":
-        return f"{prefix}expired before a worker took it"
+        return f"{prefix}expired before a worker claimed it"
     return output.single_line(
         f"{prefix}failed at attempt {error.get('attempt')}: {error.get('type')}: {error.get('message')}"
     )

@@ -144,7 +144,11 @@ class Supervisor:
         self._signals_received += 1
         self._stopping.set()
         if self._signals_received == 1:
-            log.info("stopping %s %ses; once more to hurry them", len(self._children), self._title)
+            log.info(
+                "stopping %s %ses; send the signal again to shorten this",
+                len(self._children),
+                self._title,
+            )
             # Else they would stay open after all children have stopped, and clients that connect
             # would hang.
             for each in self._sockets:
@@ -172,7 +176,7 @@ class Supervisor:
             if self._stopping.is_set():
                 break
             if child.was_drained:
-                log.info("%s %s was drained and has left its place", self._title, child.pid)
+                log.info("%s %s was drained and is not replaced", self._title, child.pid)
                 return
             if child.is_stable:
                 deaths = 0
@@ -184,7 +188,7 @@ class Supervisor:
             failed_starts = 0 if child.is_up else failed_starts + (not without_database)
             if failed_starts >= MAX_FAILED_STARTS:
                 log.error(
-                    "%s %s %s before it was up, the %sth in a row; giving up, see what it said above",
+                    "%s %s %s before it was ready, failure %s in a row; giving up; see its log lines above",
                     self._title,
                     child.pid,
                     describe_exit(code),

@@ -24,7 +24,7 @@ T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 DATABASE_NOT_SET = (
-    "no database is set: say --dsn postgresql://user:password@host/name (or --dsn local for the "
+    "no database is set: use --dsn postgresql://user:password@host/name (or --dsn local for the "
     "embedded one), set ROTA_DATABASE_URL, or name your app with -a MODULE:APP"
 )
 
@@ -90,7 +90,7 @@ def _environment_dsn() -> str:
 
 
 def app_option(
-    *, is_global: bool, panel: str = "Database", help_text: str = "The app whose database it is."
+    *, is_global: bool, panel: str = "Database", help_text: str = "App to take the database from."
 ) -> Callable[[Command], Command]:
     return click.option(
         "-a",
@@ -110,9 +110,11 @@ def database_options(*, is_global: bool) -> Callable[[Command], Command]:
         "--dsn",
         metavar="URL",
         panel="Database",
-        help=f"Where it is; local means the embedded one.{env_hint}",
+        help=f"Database URL; local means the embedded PostgreSQL.{env_hint}",
     )
-    schema = click.option("--schema", metavar="NAME", panel="Database", help="The schema in it.")
+    schema = click.option(
+        "--schema", metavar="NAME", panel="Database", help="Schema in the database."
+    )
     panel = click.option_panel("Database")
     return lambda command: panel(dsn(schema(command)))
 
@@ -157,8 +159,8 @@ def with_app(command: Callable[..., T]) -> Callable[..., T]:
     def wrapped(context: click.Context, /, app: str | None, **arguments: Any) -> T:
         name = app or (context.find_object(Target) or Target()).app
         if name is None:
-            raise click.UsageError("say which app: -a MODULE:APP, or set ROTA_APP")
+            raise click.UsageError("no app is given: use -a MODULE:APP, or set ROTA_APP")
         return command(load_app(name), name, **arguments)
 
-    option = app_option(is_global=False, panel="Options", help_text="The app whose flows they are.")
+    option = app_option(is_global=False, panel="Options", help_text="App that declares the flows.")
     return click.option_panel("Options")(option(wrapped))

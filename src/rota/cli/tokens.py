@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 ROLES = ("viewer", "operator", "admin")
 NEVER = "never"
 
-as_json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 all_option = click.option(
-    "--all", "include_inactive", is_flag=True, help="Also those that are over."
+    "--all", "include_inactive", is_flag=True, help="Also list expired and revoked tokens."
 )
 
 
@@ -69,14 +69,14 @@ def list_(target: Target, include_inactive: bool, as_json: bool) -> None:
     type=click.Choice(ROLES),
     default="viewer",
     show_default=True,
-    help="What it may do.",
+    help="Role of the token.",
 )
 @click.option(
     "--expires",
     type=LifetimeParameter(),
     default="90d",
     show_default=True,
-    help="For how long it is good: 12h, 30d; or never.",
+    help="Time until it expires: 12h, 30d; or never.",
 )
 @as_json_option
 def create(target: Target, name: str, role: str, expires: timedelta, as_json: bool) -> None:
@@ -98,9 +98,8 @@ def create(target: Target, name: str, role: str, expires: timedelta, as_json: bo
     click.echo(token.text)
     until = "for good" if row.expires is None else f"until {output.format_time(row.expires)}"
     print_note(
-        f"{name} is {_with_article(role)} with this, {until}. It is not shown again; `rota "
-        f"tokens revoke {row.id}` "
-        "takes it back"
+        f"this token makes {name} {_with_article(role)}, {until}. It is not shown again; revoke it with "
+        f"`rota tokens revoke {row.id}`"
     )
 
 
@@ -119,7 +118,7 @@ def revoke(target: Target, id: str, as_json: bool) -> None:
     if as_json:
         output.print_json(output.fields(row))
     else:
-        click.echo(f"token {row.id} of {row.name} ({row.role}) opens nothing any more")
+        click.echo(f"token {row.id} of {row.name} ({row.role}) is revoked")
 
 
 def _list(target: Target, include_inactive: bool, as_json: bool) -> None:
@@ -140,10 +139,10 @@ def _list(target: Target, include_inactive: bool, as_json: bool) -> None:
     elif found:
         _print(found, now)
     elif include_inactive:
-        click.echo("there has never been a token; `rota tokens create NAME` makes one")
+        click.echo("no tokens yet; create one with `rota tokens create NAME`")
     else:
         click.echo(
-            "no token is good (those that are over: --all); `rota tokens create NAME` makes one"
+            "no token is valid; create one with `rota tokens create NAME`, or list old ones with --all"
         )
 
 

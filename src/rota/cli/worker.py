@@ -38,14 +38,14 @@ ORPHAN_EXIT_SECONDS = 15.0
     "queues",
     multiple=True,
     metavar="NAME",
-    help="Serve this queue (again for more). Without, those of the app's tasks.",
+    help="Queue to serve; can be repeated. Default: the queues of the app's tasks.",
 )
 @click.option(
     "-c",
     "--concurrency",
     type=click.IntRange(1),
     metavar="N",
-    help="Jobs at once in each process; 100 unless ROTA_CONCURRENCY says otherwise.",
+    help="Maximum number of running jobs per process; default: ROTA_CONCURRENCY, else 100.",
 )
 @click.option(
     "--processes",
@@ -53,34 +53,34 @@ ORPHAN_EXIT_SECONDS = 15.0
     default=1,
     metavar="N",
     show_default=True,
-    help="Worker processes.",
+    help="Number of worker processes.",
 )
 @click.option(
     "--drain-timeout",
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="How long it may take over leaving; 30 unless ROTA_DRAIN_TIMEOUT says otherwise.",
+    help="Seconds to finish running jobs on shutdown; default: ROTA_DRAIN_TIMEOUT, else 30.",
 )
 @click.option(
     "--meta",
     "metadata",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Shown with it by `rota workers` (again for more).",
+    help="Metadata shown by `rota workers`; can be repeated.",
 )
-@click.option("--no-services", is_flag=True, help="Run its jobs, and leave its services to others.")
+@click.option("--no-services", is_flag=True, help="Run jobs only, no services.")
 @click.option(
     "--health-port",
     type=click.IntRange(0, 65535),
     metavar="N",
-    help="Answer /health, /metrics, /autoscale and /admin/drain at this port.",
+    help="Serve /health, /metrics, /autoscale and /admin/drain on this port.",
 )
 @click.option(
     "--health-host",
     default="127.0.0.1",
     metavar="HOST",
     show_default=True,
-    help="Where that is.",
+    help="Address of the health port.",
 )
 @auth_option
 @log_options
@@ -109,7 +109,7 @@ def worker(
     """
     target = target.with_overrides(name, None, None)
     if target.app is None:
-        raise click.UsageError("say which app: rota worker MODULE:APP, or set ROTA_APP")
+        raise click.UsageError("no app is given: run `rota worker MODULE:APP`, or set ROTA_APP")
     parsed_metadata = _read_metadata(metadata)
     logs.to_stderr(log_level, log_format)
     if processes == 1:
@@ -127,8 +127,8 @@ def worker(
             )
     elif health_port is not None:
         raise click.UsageError(
-            "--health-port is one process's: with --processes, start that many `rota worker` instead, "
-            "each with a port of its own"
+            "--health-port does not work with --processes: health is per process; start one "
+            "`rota worker` per process, each with its own port"
         )
     else:
         arguments = ["--log-level", log_level, "--log-format", log_format]

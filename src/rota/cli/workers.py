@@ -50,9 +50,12 @@ WORKER_ID = WorkerIdParameter(1, 2**63 - 1)
 @click.command()
 @with_target
 @click.option(
-    "--all", "include_ended", is_flag=True, help="Also those that left or died within a day."
+    "--all",
+    "include_ended",
+    is_flag=True,
+    help="Also list workers that stopped or died within a day.",
 )
-@click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def workers(target: Target, include_ended: bool, as_json: bool) -> None:
     """List the workers: queues, load and last heartbeat.
 
@@ -82,9 +85,11 @@ def workers(target: Target, include_ended: bool, as_json: bool) -> None:
         _print_silent(found, silent, now)
     else:
         hint = (
-            f" ({ended_count} left or died within a day: --all lists them)" if ended_count else ""
+            f" ({ended_count} stopped or died within a day; list them with --all)"
+            if ended_count
+            else ""
         )
-        click.echo(f"no worker is there{hint}; start one with `rota worker MODULE:APP`")
+        click.echo(f"no worker is running{hint}; start one with `rota worker MODULE:APP`")
 
 
 def _is_silent(worker: WorkerDetailRow, now: datetime, dead_after: float) -> bool:
@@ -183,16 +188,16 @@ def _metadata(document: bytes) -> str:
 def _print_silent(found: list[WorkerDetailRow], silent: set[int], now: datetime) -> None:
     any_alive = any(each.ended is None and each.worker not in silent for each in found)
     if any_alive:
-        consequence = "if it stays so, another takes it for dead and its jobs back"
+        consequence = "if it stays silent, another worker declares it dead and takes back its jobs"
     else:
         consequence = (
-            "no other is there to take its jobs back; start one with `rota worker MODULE:APP`"
+            "no other worker can take back its jobs; start one with `rota worker MODULE:APP`"
         )
     for number, each in enumerate(each for each in found if each.worker in silent):
         if not number:
             click.echo()
         output.print_text(
-            f"worker {each.worker} has not been heard of for "
+            f"worker {each.worker} has been silent for "
             f"{output.format_age(each.last_beat, now)}: {consequence}",
             "yellow",
         )
@@ -206,7 +211,7 @@ def _print_silent(found: list[WorkerDetailRow], silent: set[int], now: datetime)
     "timeout",
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="Wait until they have left, so long at most; else exit code 1.",
+    help="Wait until the workers have stopped; exit with code 1 after this time.",
 )
 def drain(target: Target, workers: tuple[int, ...], timeout: float | None) -> None:
     """Ask WORKER to drain: claim nothing more, finish its jobs and stop.
@@ -240,19 +245,17 @@ def drain(target: Target, workers: tuple[int, ...], timeout: float | None) -> No
 async def _print_requested(database: Database, worker: int, dead_after: float) -> None:
     found = await _read_worker(database, worker)
     if found is None or found.has_ended:
-        click.echo(f"worker {worker} has been asked to leave")
+        click.echo(f"worker {worker} has been asked to stop")
         return
     request = (
-        f"finish {_format_jobs(found.held_jobs)} and leave"
+        f"finish {_format_jobs(found.held_jobs)} and stop"
         if found.held_jobs
-        else "leave; it holds no job"
+        else "stop; it holds no job"
     )
     click.echo(f"worker {worker} ({found.host}, process {found.pid}) has been asked to {request}")
     if found.silent_seconds > dead_after:
         silence = output.format_duration(found.silent_seconds)
-        print_note(
-            f"worker {worker} has not been heard of for {silence}: perhaps it hears nothing either"
-        )
+        print_note(f"worker {worker} has been silent for {silence}; the request may not reach it")
 
 
 async def _wait_stopped(database: Database, worker: int, timeout: float) -> bool:
@@ -261,17 +264,16 @@ async def _wait_stopped(database: Database, worker: int, timeout: float) -> bool
     while True:
         found = await _read_worker(database, worker)
         if found is None or found.state == "stopped":
-            click.echo(f"worker {worker} has left")
+            click.echo(f"worker {worker} has stopped")
             return True
         if found.state == "dead":
-            print_error(f"worker {worker} died before it could leave: what it held goes to others")
+            print_error(f"worker {worker} died before it stopped; its jobs return to the queue")
             return False
         waited = time.monotonic() - began
         if waited >= timeout:
             print_error(
-                f"worker {worker} is still there after {timeout:g} s with "
-                f"{_format_jobs(found.held_jobs)}; it "
-                "leaves by itself when they have ended or its grace is over"
+                f"worker {worker} is still running after {timeout:g} s with "
+                f"{_format_jobs(found.held_jobs)}; it stops when they have ended or after its drain timeout"
             )
             return False
         if found.state == "draining" and found.held_jobs != last_held:

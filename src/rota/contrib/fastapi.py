@@ -88,7 +88,7 @@ def runs_in(session: Any) -> Callable[..., Awaitable[Runs]]:
         dependency = Annotated[Any, Depends(session)]
     else:
         raise DefinitionError(
-            "runs_in takes what your endpoints take for the session: "
+            "runs_in takes the session dependency of your endpoints: "
             f"Annotated[…, Depends(get_session)], or get_session itself; not {session!r}"
         )
 

@@ -121,7 +121,7 @@ class CoordinationAlerts:
 
     def on_duplicate_token(self, lease: Lease) -> None:
         """Raise an alert: another instance holds the lock under the same token, which must never happen."""
-        message = f"{_title(lease)} is held by somebody else as well, under the same token"
+        message = f"{_title(lease)} is also held by another instance, under the same token"
         self._raise(TOKEN_TWICE, subject_of(lease), message, lease.token)
 
     def on_elections(self, name: str, elections: int) -> None:
@@ -238,7 +238,7 @@ class CoordinationAlerts:
                 self._suppressed.add((alert.kind, alert.token))
         if by_this_call or (alert is not None and alert.is_published):
             kind, subject = key
-            log.info("alert is over: %s: %s", kind, subject)
+            log.info("alert cleared: %s: %s", kind, subject)
             self._publish(AlertCleared(kind, subject))
 
     def _publish_raised(self, alert: RaisedAlert) -> None:

@@ -278,7 +278,7 @@ class CandidateSession:
                 await resigned.wait()
         except TimeoutError:
             name = self.candidate.name
-            log.warning("leader %r has resigned, but could not say so", name)
+            log.warning("leader %r resigned, but the database did not confirm it in time", name)
 
     # Notifications
 
@@ -296,7 +296,7 @@ class CandidateSession:
 
     def _on_term_ended(self, number: int, reason: str) -> None:
         term, self.term = self.term, None
-        assert term is not None, "a term has ended that had not begun"
+        assert term is not None, "a term ended that had not started"
         assert term.number == number
         term.lost_reason = reason
         term.lost.set()

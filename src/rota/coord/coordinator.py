@@ -60,7 +60,7 @@ class Coordinator:
         self._publish = publish
         self._unfinished: set[asyncio.Task[Any]] = set()
         self._closed = False
-        self.renewal_thread = RenewalThread(database, "keeper")
+        self.renewal_thread = RenewalThread(database, "renewals")
         self.alerts = CoordinationAlerts(
             *(self.identity, database.schema, self.publish, self.renewal_thread.wake_threadsafe),
             AlertRules.parse(database.settings.alerts),
@@ -71,7 +71,7 @@ class Coordinator:
         self.renewal_thread.add(self.once_renewals)
         self.renewal_thread.add(self.alerts)
         # Elections have a thread and connection of their own, so a slow lock renewal cannot cost a term.
-        self.election_thread = RenewalThread(database, "throne")
+        self.election_thread = RenewalThread(database, "elections")
         self.elector = Elector(
             self.identity, database.schema, self.alerts, notify=database.settings.notify
         )
@@ -125,7 +125,7 @@ class Coordinator:
             try:
                 await self.database.run(listeners.notify(channel, awaited))
             except Exception as error:
-                log.debug("nobody was told that %s is free; they will look: %s", awaited, error)
+                log.debug("the release of %s was not notified; waiters poll: %s", awaited, error)
         return released
 
     async def close(self) -> None:
@@ -165,7 +165,7 @@ class Coordinator:
                 async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
                     await resigned.wait()
             except TimeoutError:
-                log.warning("who led has resigned, but could not say so")
+                log.warning("leaders resigned, but the database did not confirm it in time")
 
 
 class CoordinationCounters:

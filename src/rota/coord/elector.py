@@ -66,7 +66,7 @@ STABLE_TERM_SECONDS = 60.0
 """Seconds after which a term counts as stable."""
 
 NOT_CONFIRMED = "it could not be confirmed in time"
-TERM_ENDED = "the database says that it is over"
+TERM_ENDED = "the database reports that it has ended"
 CONNECTION_LOST = "the connection that held it was lost"
 
 
@@ -260,7 +260,9 @@ class Elector:
                 if answer.is_current:
                     self._on_confirmed(each, term, now)
                 elif answer.is_current is None:
-                    log.debug("the row of leader %r is locked by somebody", each.name)
+                    log.debug(
+                        "the row of leader %r is locked by another transaction; retrying", each.name
+                    )
                 else:
                     self._lose_term(each, term, TERM_ENDED)
 
@@ -441,6 +443,6 @@ class Elector:
         if not self._pooler_logged:
             self._pooler_logged = True
             log.info(
-                "a pooler is in between, so who leads holds a lease, and one that dies is missed when "
-                "it has run out; set ROTA_DIRECT_URL to a way past the pooler to have it missed at once"
+                "connected through a pooler: a leader holds a lease, and its death is detected only when "
+                "the lease expires; set ROTA_DIRECT_URL to bypass the pooler and detect it at once"
             )

@@ -81,7 +81,7 @@ def _statements(
     table_parts = _parse_table(table)
     if isinstance(conflict, str) or not conflict:
         raise ArgumentError(
-            f"conflict is a list of the columns that tell rows apart, not {conflict!r}"
+            f"conflict is a list of the columns that identify a row, not {conflict!r}"
         )
     target = tuple(_validate_name(name, "a column") for name in conflict)
     rows = list(input_rows)
@@ -148,6 +148,6 @@ def _translated_errors(statement: InsertStatement) -> Iterator[None]:
         if pg_errors.sqlstate(error) != "42P10":
             raise
         raise ArgumentError(
-            f"nothing says what a duplicate is in {quoted(*statement.table)}, for want of a unique index "
-            f"on just these columns; {statement.unique_index()}"
+            f"{quoted(*statement.table)} has no unique index on exactly these columns, so duplicates "
+            f"cannot be detected; {statement.unique_index()}"
         ) from error

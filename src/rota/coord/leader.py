@@ -114,7 +114,8 @@ class Leader:
         """Wait until this instance leads. Raise RuntimeError if it is not a candidate."""
         if self._candidacy is None:
             raise RuntimeError(
-                f"nobody stands for leader {self.name!r} here: do this within `async with leader`"
+                f"this instance is not a candidate for leader {self.name!r}; "
+                "call elected() inside `async with leader`"
             )
         return await self._candidacy.elected()
 

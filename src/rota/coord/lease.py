@@ -114,7 +114,7 @@ class Lease:
             self.is_ended = True
 
 
-EXPIRED = "it ran out: it could not be renewed in time"
-TAKEN_BY_OTHER = "somebody else has it, or has taken it away"
+EXPIRED = "it expired before it could be renewed"
+TAKEN_BY_OTHER = "another instance acquired it, or an operator released it"
 APP_CLOSED = "the app was closed while it was held"
 HELD_BY_PARENT = "it is held by the process that this one was forked from"

@@ -41,7 +41,7 @@ MAX_RELEASE_SECONDS, MIN_RELEASE_SECONDS = 5.0, 1.0
 ABANDON_TIMEOUT_SECONDS = 2.0
 """Seconds that the database has to answer: limits for a release, and for abandoning an attempt."""
 
-SEPARATE_HANDLE_HINT = "who may take it beside others has an object of his own, from app.lock(…)"
+SEPARATE_HANDLE_HINT = "create another one with app.lock(…) or app.semaphore(…)"
 
 
 class LockHandle:
@@ -113,10 +113,12 @@ class LockHandle:
 
     async def _acquire(self, wait: float | None) -> None:
         if self._is_acquiring:
-            raise RuntimeError(f"somebody takes {self._title} already: {SEPARATE_HANDLE_HINT}")
+            raise RuntimeError(
+                f"{self._title} is already being acquired through this object; {SEPARATE_HANDLE_HINT}"
+            )
         if self._lease is not None and not self._has_ended(self._lease):
             raise RuntimeError(
-                f"{self._title} is held already: release it first, or {SEPARATE_HANDLE_HINT}"
+                f"{self._title} is already held through this object; release it, or {SEPARATE_HANDLE_HINT}"
             )
         self._is_acquiring = True
         try:
@@ -185,12 +187,12 @@ class LockHandle:
     def _busy_message(self, coordinator: Coordinator, answer: LockAnswer) -> str:
         if answer.host is None or (answer.expires_in is not None and answer.expires_in <= 0):
             return (
-                f"{self._title} is relied on by a transaction that is still open; "
-                "`rota locks release` says whose"
+                f"{self._title} is asserted by an open transaction; "
+                "`rota locks release` reports which one"
             )
         identity = coordinator.identity
         is_this_process = (answer.host, answer.pid) == (identity.host, identity.pid)
-        holder = "this very process" if is_this_process else f"{answer.host}, process {answer.pid}"
+        holder = "this process" if is_this_process else f"{answer.host}, process {answer.pid}"
         label = f" ({answer.label})" if answer.label else ""
         subject = (
             f"all {self.permits} permits of {self.name!r} are held; one"
@@ -286,7 +288,9 @@ class LockHandle:
 
     async def __aenter__(self: H) -> H:
         if self._cancel_scope is not None:
-            raise RuntimeError(f"{self._title} has been entered already: {SEPARATE_HANDLE_HINT}")
+            raise RuntimeError(
+                f"{self._title} is already entered through this object; {SEPARATE_HANDLE_HINT}"
+            )
         if self._lease is None or self._has_ended(self._lease):
             await self.acquire()
         self._cancel_scope = CancelScope()

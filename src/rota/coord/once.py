@@ -94,7 +94,9 @@ class OnceCall:
 
     def _busy_message(self, answer: OnceStart) -> str:
         if answer.host is None:
-            return f"once {self.key!r}: somebody begins the call at this moment; wait with wait=…"
+            return (
+                f"once {self.key!r}: another instance is starting the call; wait for it with wait=…"
+            )
         label = f" ({answer.label})" if answer.label else ""
         return (
             f"once {self.key!r}: the call is being made by {answer.host}, process {answer.pid}{label}, for "
@@ -126,7 +128,7 @@ class OnceCall:
         """Return the result of a call as clients will decode it, and as it is stored."""
         assert self._coordinator is not None
         limit = self._coordinator.database.settings.payload_limit
-        text = codec.encode(value, f"what {self._label} returned", limit)
+        text = codec.encode(value, f"the result of {self._label}", limit)
         return self.decode_result(text), text
 
     async def store_result(self, result: str) -> None:
@@ -151,8 +153,9 @@ class OnceCall:
             self._end_lease(coordinator, lease)
         if not answers:
             raise LockLost(
-                f"once {self.key!r}: the call took longer than it was held (token {lease.token}; "
-                f"{reason or TAKEN_BY_OTHER}), and somebody else has begun it; what it returned is not kept"
+                f"once {self.key!r} (token {lease.token}): the call lost its lease "
+                f"({reason or TAKEN_BY_OTHER}) and another instance has started it; this result was "
+                "discarded"
             )
         await self._notify_waiters(coordinator, answers)
 
@@ -188,7 +191,7 @@ class OnceCall:
             try:
                 await coordinator.database.run(listeners.notify(channel, [self.key]))
             except Exception as error:
-                log.debug("nobody was told of once %r; they will look: %s", self.key, error)
+                log.debug("the end of once %r was not notified; waiters poll: %s", self.key, error)
 
 
 async def _call_in_thread(fn: Callable[[], Any]) -> Any:

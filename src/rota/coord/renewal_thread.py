@@ -84,7 +84,7 @@ class RenewalThread(Loop):
 
     def __init__(self, database: Database, name: str) -> None:
         super().__init__()
-        self._name = name
+        self.name = name
         self._database = database
         self._owner_loop = asyncio.get_running_loop()
         self._tasks: list[RenewalTask] = []
@@ -142,7 +142,7 @@ class RenewalThread(Loop):
                 self._thread = threading.Thread(
                     target=self._thread_main,
                     args=(self._thread_loop,),
-                    name=f"rota {self._name}",
+                    name=f"rota {self.name}",
                     daemon=True,
                 )
                 self._thread.start()
@@ -343,7 +343,9 @@ class LockRenewals:
                 lease.extend(now)
                 self._alerts.on_renewed(lease)
             elif answer.renewed is None:
-                log.debug("the row of lock %r is locked by somebody; trying again", lease.name)
+                log.debug(
+                    "the row of lock %r is locked by another transaction; retrying", lease.name
+                )
             else:
                 if answer.is_duplicate:
                     self._alerts.on_duplicate_token(lease)
@@ -436,7 +438,7 @@ class OnceRenewals:
         self.remove(lease)
         if lease.mark_lost(reason):
             log.warning(
-                "the call for once %r (token %s) may be made by others now: %s",
+                "once %r (token %s) lost its lease, and another instance may start the call: %s",
                 lease.name,
                 lease.token,
                 reason,

@@ -171,7 +171,7 @@ class ServiceBalancer:
             self._hand_over_after = lease_clock.now() + HAND_OVER_PAUSE_SECONDS * random.uniform(
                 0.8, 1.2
             )
-            log.info("passes on %s: others run fewer", ", ".join(chosen))
+            log.info("handing over %s: other instances run fewer services", ", ".join(chosen))
             for name in chosen:
                 self._hand_over(name)
 

@@ -160,7 +160,8 @@ class ServiceRunner:
 
     async def _wait_for_stuck_iteration(self, iteration: ServiceIteration) -> None:
         log.warning(
-            "service %r is no longer run here, and does not stop: left to others until it does",
+            "service %r lost its term, but its iteration does not stop; this instance is no candidate "
+            "until it has stopped",
             self.definition.name,
         )
         await asyncio.wait([iteration.task])
@@ -319,7 +320,11 @@ class ServiceRunner:
                 if term.held and not self._is_ending and pg_errors.is_transient(failure):
                     continue
                 name = self.definition.name
-                log.warning("what became of service %r is not known: %s", name, failure)
+                log.warning(
+                    "the outcome of an iteration of service %r could not be recorded: %s",
+                    name,
+                    failure,
+                )
                 return False
 
 

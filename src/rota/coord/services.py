@@ -86,7 +86,7 @@ class ServiceGroup:
             async with asyncio.timeout(UNREGISTER_TIMEOUT_SECONDS):
                 await unregistered.wait()
         except TimeoutError:
-            log.debug("nobody was told that this instance runs no services any more")
+            log.debug("this instance could not be unregistered as a service runner in time")
         self._coordinator.election_thread.remove(self._balancer)
 
     def _on_change(self) -> None:

@@ -91,7 +91,7 @@ def _edge(
     text = (
         f"{successor} comes after {predecessor}"
         if is_order_only
-        else f"{successor} takes what {predecessor} gives"
+        else f"{successor} receives the result of {predecessor}"
     )
     return f'<path d="{path}"{dashes}><title>{escape_text(text)}</title></path>'
 

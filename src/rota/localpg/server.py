@@ -241,7 +241,7 @@ class LocalPostgres:
         if self._listen and not server.has_tcp:
             raise LocalPostgresError(
                 f"the PostgreSQL in {self.paths.data} is running without a TCP port: "
-                "have the others stop, or ask for no port"
+                "stop the other apps that use it, or start without listen=True"
             )
         ignored = [
             setting for setting in self._requested_settings if f'"{setting}"' not in server.options

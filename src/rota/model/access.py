@@ -69,7 +69,7 @@ class AccessToken:
     text: str
 
     def __repr__(self) -> str:
-        return f"Token({self.id})"
+        return f"AccessToken({self.id})"
 
     @property
     def digest(self) -> bytes:

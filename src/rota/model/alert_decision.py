@@ -195,18 +195,18 @@ def _old_queues(
 
 def _explain_waiting(head: QueueHead) -> str:
     if head.paused:
-        return f"the queue is paused: `rota queues resume {head.queue}` has it taken again"
+        return f"the queue is paused; `rota queues resume {head.queue}` resumes it"
     if not head.serving_workers:
-        return f"no worker that is there serves it: start one, `rota worker … -q {head.queue}`"
+        return f"no live worker serves the queue; start one with `rota worker … -q {head.queue}`"
     if not head.eligible_workers:
         return (
-            f"of {_pluralize(head.serving_workers, 'worker')} there none knows the task: deploy "
-            "the code that has "
-            "it, or cancel what waits"
+            "no worker that serves the queue knows the task "
+            f"({_pluralize(head.serving_workers, 'worker')}); deploy the code that has it, or cancel the "
+            "waiting jobs"
         )
     return (
-        f"it can go to {_pluralize(head.eligible_workers, 'worker')}, at work on {head.running} of at most "
-        f"{head.capacity} jobs: add workers, or see what keeps them (`rota workers`, `rota queues`)"
+        f"{_pluralize(head.eligible_workers, 'worker')} can claim it, with {head.running} of at most "
+        f"{head.capacity} jobs running; add workers, or check them (`rota workers`, `rota queues`)"
     )
 
 
@@ -223,15 +223,15 @@ def _dead_workers(rules: AlertRules, snapshot: FleetSnapshot) -> Iterable[Findin
         last = max(died, key=lambda each: (each.last_beat, each.worker))
         others = f", and {_pluralize(len(died) - 1, 'other')} there" if len(died) > 1 else ""
         replacement = (
-            "nobody has taken its place: start another"
+            "no worker has replaced it; start another"
             if last.worker in missing
-            else "another has taken its place"
+            else "another worker has replaced it"
         )
         message = (
-            f"worker {last.worker} on {host} (process {last.pid}) died, it was last heard of at "
-            f"{last.last_beat:%Y-%m-%d %H:%M:%S} UTC{others}; what it held went back, and "
-            f"{replacement}. Look at its "
-            f"log and why it ended (out of memory?): `rota workers --all`, `rota alerts close "
+            f"worker {last.worker} on {host} (process {last.pid}) died; its last heartbeat was at "
+            f"{last.last_beat:%Y-%m-%d %H:%M:%S} UTC{others}; its jobs returned to the queue, and "
+            f"{replacement}. Check its "
+            f"log for the reason (out of memory?): `rota workers --all`, `rota alerts close "
             f"'{kinds.WORKER_DEAD}' {host}`"
         )
         yield Finding(kinds.WORKER_DEAD, host, message)
@@ -271,13 +271,13 @@ def _late_schedules(rules: AlertRules, snapshot: FleetSnapshot) -> Iterable[Find
 def _explain_lateness(late: LateSchedule) -> str:
     if not late.has_worker:
         return (
-            f"no worker that is there knows {late.target!r}: start one that does, deploy the code that "
+            f"no live worker knows {late.target!r}; start one that does, deploy the code that "
             "has it, or remove the schedule"
         )
     if late.reason:
         # Without the reason: it may quote the input, which the receivers of alerts may not be allowed to
         # read.
-        return f"it was put off; `rota schedules show {late.schedule}` says why"
+        return f"it was deferred; `rota schedules show {late.schedule}` shows the reason"
     return "are its workers well? (`rota workers`)"
 
 
@@ -290,9 +290,9 @@ def _failing_schedules(rules: AlertRules, snapshot: FleetSnapshot) -> Iterable[F
             continue
         last = f", the last is run {each.run} (`rota show {each.run}`)" if each.run else ""
         consequence = (
-            f"and is paused for it: put right what is wrong, then `rota schedules resume {each.schedule}`"
+            f"and was paused; fix the cause, then run `rota schedules resume {each.schedule}`"
             if each.paused
-            else "and goes on"
+            else "and continues"
         )
         message = (
             f"schedule {each.schedule!r} has failed {each.failures} times in a row{last}, "
@@ -321,10 +321,10 @@ def _refused_outcomes(rules: AlertRules, snapshot: FleetSnapshot) -> Iterable[Fi
         if each.jobs >= max(limit * CLEAR_FRACTION, 1):
             message = (
                 f"the database refused {_pluralize(each.jobs, 'completion')} from {each.host} within "
-                f"{REFUSED_WINDOW_SECONDS / 60:.0f} minutes: the jobs had been taken away, and "
-                "are done again "
-                "elsewhere. A worker there freezes, or does not reach the database for longer than "
-                "ROTA_DEAD_AFTER: see its log, its lag in `rota workers`, and the network"
+                f"{REFUSED_WINDOW_SECONDS / 60:.0f} minutes: their claims had been taken back, and the "
+                "jobs run again on other workers. A worker on this host freezes, or does not reach the "
+                "database for longer than ROTA_DEAD_AFTER: see its log, its lag in `rota workers`, and "
+                "the network"
             )
             yield Finding(kinds.REFUSED, each.host, message, each.jobs >= limit)
 
@@ -336,8 +336,8 @@ def _server_load(rules: AlertRules, snapshot: FleetSnapshot) -> Iterable[Finding
             message = (
                 f"a transaction has been open for {each.snapshot_age:.0f} s, {limit:.0f} s are allowed: "
                 f"process {each.pid} of the server ({each.application or 'without a name'}, "
-                f"{each.state}). While it is, nothing can be removed for good, and queues grow slow. End "
-                f"it where it runs, or by `select pg_terminate_backend({each.pid})`"
+                f"{each.state}). Until it ends, vacuum cannot remove dead rows, and claims become slow. "
+                f"End it where it runs, or by `select pg_terminate_backend({each.pid})`"
             )
             yield Finding(kinds.SNAPSHOT_OLD, DATABASE_SUBJECT, message, each.snapshot_age >= limit)
         limit = rules.limit(kinds.NOTIFY_FULL)
@@ -345,7 +345,7 @@ def _server_load(rules: AlertRules, snapshot: FleetSnapshot) -> Iterable[Finding
             message = (
                 f"the server's queue of notifications is {each.notify_usage:.0%} full, {limit:.0%} are "
                 "allowed: a session that listens has a transaction open. When it is full, every NOTIFY "
-                "fails, and with it the transaction. Look in pg_stat_activity for the oldest xact_start, "
+                "fails, and with it the transaction. Find the oldest xact_start, "
                 "and end that session"
             )
             yield Finding(kinds.NOTIFY_FULL, DATABASE_SUBJECT, message, each.notify_usage >= limit)

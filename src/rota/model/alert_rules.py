@@ -135,7 +135,7 @@ def _parse_part(part: str) -> tuple[str | None, dict[str, float]]:
         if not _QUEUE.fullmatch(queue):
             _raise_invalid(f"{queue!r} cannot be a queue's name")
         if not tokens:
-            _raise_invalid(f"nothing is said of queue {queue!r}")
+            _raise_invalid(f"queue {queue!r} has no rule")
     limits: dict[str, float] = {}
     for text in tokens:
         rule_name, equals, limit = text.partition("=")
@@ -144,9 +144,11 @@ def _parse_part(part: str) -> tuple[str | None, dict[str, float]]:
             limits |= dict.fromkeys(allowed, OFF)
             continue
         if rule_name not in RULES or not equals:
-            _raise_invalid(f"{text!r} is no rule (there are {', '.join(allowed)})")
+            _raise_invalid(f"{text!r} is not a rule (rules: {', '.join(allowed)})")
         if rule_name not in allowed:
-            _raise_invalid(f"{rule_name!r} is not about a queue, say it before the first `;`")
+            _raise_invalid(
+                f"{rule_name!r} does not belong to a queue; write it before the first `;`"
+            )
         limits[rule_name] = _parse_limit(text, RULES[rule_name], limit)
     return queue, limits
 
@@ -164,7 +166,7 @@ def _parse_limit(setting: str, rule: AlertRule, text: str) -> float:
     elif rule.unit == "switch" and text == "on":
         return 0.0
     if not value:
-        _raise_invalid(f"{setting!r} says no limit; it is like {_EXAMPLES[rule.unit]}, or off")
+        _raise_invalid(f"{setting!r} sets no limit; write it like {_EXAMPLES[rule.unit]}, or off")
     return value
 
 

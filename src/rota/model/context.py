@@ -283,8 +283,8 @@ class Context(DurableMethods):
     def _require_backend(self) -> ContextBackend:
         if self._backend is None:
             raise RuntimeError(
-                "this context belongs to no worker, so nothing can be started or kept; rota.testing has "
-                "one that needs none"
+                "this context belongs to no worker, so it cannot start or store anything; use the context "
+                "of rota.testing in tests"
             )
         return self._backend
 
@@ -342,7 +342,7 @@ class SyncContext:
     def restart(self, **input: Any) -> NoReturn:
         """Blocking version of `ctx.restart(…)`."""
         self._run(self._context.restart(**input))
-        raise AssertionError("the job has begun anew")
+        raise AssertionError("ctx.restart() must not return")
 
     def failures(self) -> list[Failure]:
         """Blocking version of `ctx.failures()`."""

@@ -19,5 +19,5 @@ class CurrentJob(Protocol):
     attempt: int
 
 
-job: ContextVar[CurrentJob | None] = ContextVar("rota work", default=None)
+job: ContextVar[CurrentJob | None] = ContextVar("rota job", default=None)
 worker: ContextVar[int | None] = ContextVar("rota worker", default=None)

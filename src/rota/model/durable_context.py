@@ -138,8 +138,8 @@ class DurableMethods:
         """Sleep until a time, which must have a time zone."""
         if when.tzinfo is None:
             raise ArgumentError(
-                f"ctx.sleep_until({when.isoformat()}) does not say in which zone; pass a time with one, as "
-                "datetime.now(UTC) is"
+                f"ctx.sleep_until({when.isoformat()}) has no time zone; pass one that has, such as "
+                "datetime.now(UTC)"
             )
         await self._require_backend().durable.sleep(None, when)
 
@@ -251,7 +251,7 @@ class StepOptions:
         if not callable(fn):
             raise ArgumentError(
                 f"step {name!r} takes a function and its arguments, not {type(fn).__name__}: "
-                "ctx.step(name, fn, …), and not what fn(…) answered"
+                "write ctx.step(name, fn, …), not ctx.step(name, fn(…))"
             )
         return self._backend.step(name, fn, args, kwargs, self._retry, self._timeout)
 

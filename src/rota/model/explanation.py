@@ -23,7 +23,7 @@ ReasonCode = Literal[
     # A worker or the clock is late, or a worker is lost.
     "orphaned",
     "silent",
-    "hold_over",
+    "visibility_timeout",
     "late",
     # Resolves without intervention.
     "signal",

@@ -42,8 +42,8 @@ class FlowNode:
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
             raise DefinitionError(
-                f"{self.name!r} cannot be a flow's task: others name it as a parameter, so it must be a "
-                "Python name"
+                f"{self.name!r} cannot be a flow's task: its successors name it as a parameter, so it "
+                "must be a Python name"
             )
         if self.when not in get_args(When):
             raise DefinitionError(
@@ -192,9 +192,9 @@ class FlowPlan:
                 and not all(accepts_none(consumer.hint(parameter)) for consumer in consumers)
             ):
                 raise DefinitionError(
-                    f"{subject} runs when={node.when!r}, so {parameter!r} may have no result to give: say "
-                    f"{parameter}: {format_type(consumers[-1].hint(parameter))} | None, or give "
-                    "it a default"
+                    f"{subject} runs when={node.when!r}, so {parameter!r} may have no result to give: "
+                    f"write {parameter}: {format_type(consumers[-1].hint(parameter))} | None, or give it "
+                    "a default"
                 )
 
     def _may_lack_result(self, when: When, predecessor: str) -> bool:

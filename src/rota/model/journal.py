@@ -149,10 +149,10 @@ class Replay:
         for stored in self._skipped(in_main_branch=True):
             expected = entry_label(stored.kind, stored.name, stored.number)
             raise ReplayMismatch(
-                f"job {self._job} comes to {reached} where it had come to {expected} before: its code has "
-                f"changed. Deploy code that comes to {expected} there (ctx.version(…) tells old runs from "
-                f"new ones), then let it go on with `rota release {self._job}`; or cancel it, or fork it "
-                "from a step before",
+                f"job {self._job} reached {reached}, but its journal has {expected} here: the code has "
+                f"changed since the run began. Deploy code that reaches {expected} here (ctx.version(…) "
+                f"separates old runs from new ones) and run `rota release {self._job}`; or cancel the "
+                "run, or fork it from an earlier step",
                 actual=reached,
                 expected=expected,
             )

@@ -25,7 +25,7 @@ def reader_of_function(fn: Callable[..., Any]) -> Reader:
     """Return a reader for the results of a function. Without a return hint it returns plain JSON values."""
     fn = _unwrap(fn)
     if isinstance(fn, type):
-        return reader_of_type(fn, f"what {fn.__qualname__} makes")
+        return reader_of_type(fn, f"the result of {fn.__qualname__}")
     if "return" not in getattr(fn, "__annotations__", ()):
         return _read_any
     found = _cache.get(fn)
@@ -77,7 +77,7 @@ def _build_reader(fn: Callable[..., Any]) -> Reader:
         ) from error
     if typing.get_origin(kind) in _AWAITABLE:
         kind = typing.get_args(kind)[-1]
-    return reader_of_type(kind, f"what {name} returned")
+    return reader_of_type(kind, f"the result of {name}")
 
 
 def _read_any(result: str | None) -> Any:

@@ -64,7 +64,7 @@ class Retention:
             else:
                 queues[queue] = ages
         if default is None and not queues:
-            _raise_invalid("it says nothing")
+            _raise_invalid("it is empty")
         base = _DEFAULT_AGES | (default or {})
         return cls(base, {queue: base | ages for queue, ages in queues.items()})
 
@@ -92,7 +92,7 @@ def _parse_part(part: str) -> tuple[str | None, dict[str, float]]:
         if not _QUEUE.fullmatch(queue):
             _raise_invalid(f"{queue!r} cannot be a queue's name")
         if not tokens:
-            _raise_invalid(f"nothing is said of queue {queue!r}")
+            _raise_invalid(f"queue {queue!r} has no duration")
     ages: dict[str, float] = {}
     for token in tokens:
         outcome, equals, duration = token.rpartition("=")
@@ -101,7 +101,7 @@ def _parse_part(part: str) -> tuple[str | None, dict[str, float]]:
                 f"{outcome!r} in {token!r} is not an outcome (there are {', '.join(OUTCOMES)})"
             )
         if outcome in ages:
-            _raise_invalid(f"{token!r} says a second time what {part!r} has said already")
+            _raise_invalid(f"{token!r} sets {outcome or 'the default'} a second time in {part!r}")
         ages[outcome] = _parse_duration(token, duration)
     default = ages.pop("", None)
     if default is None:
@@ -125,7 +125,7 @@ def _parse_duration(text: str, duration: str) -> float:
         _raise_invalid(f"{text!r} has an unknown unit (there are {', '.join(UNIT_SECONDS)})")
     seconds = int(number) * UNIT_SECONDS[unit]
     if seconds > MAX_SECONDS:
-        _raise_invalid(f"{text!r} is more than a hundred years (say forever)")
+        _raise_invalid(f"{text!r} is more than a hundred years (write forever)")
     return float(seconds)
 
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.errors import SettingsError
-from rota.model.retention import DEFAULT_RETENTION as DEFAULT_KEEP
-from rota.model.retention import Retention
+from rota.model.retention import DEFAULT_RETENTION, Retention
 
 Duration = float | int | timedelta
 
@@ -53,7 +52,7 @@ class Settings:
     version: str = ""  # version of the deployed code, shown with each worker
     payload_limit: int = 256 * 1024  # maximum bytes of JSON of arguments, and of a result
     tracing: str = "auto"  # spans. auto: if a tracer provider is set; on: always; off: never
-    retention: str = DEFAULT_KEEP  # of finished runs, by outcome and queue
+    retention: str = DEFAULT_RETENTION  # of finished runs, by outcome and queue
     webhook_hosts: str = ""  # hosts that webhooks may be sent to; empty: none
     webhook_secret: str = field(default="", repr=False)  # signs webhooks
     alerts: str = ""  # limits of alerts; a limit that is not given has its default
@@ -83,7 +82,8 @@ class Settings:
             raise SettingsError(
                 f"dead_after is {self.dead_after:g} s, less than three heartbeats of "
                 f"{self.heartbeat_interval:g} s: one late "
-                "beat, and a worker would be taken for dead; raise it, or lower heartbeat_interval"
+                "heartbeat could make a live worker count as dead; raise dead_after or lower "
+                "heartbeat_interval"
             )
         if self.pooler not in ("auto", "yes", "no"):
             raise SettingsError(f"pooler must be auto, yes or no, not {self.pooler!r}")

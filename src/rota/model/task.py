@@ -115,8 +115,8 @@ class TaskPolicy:
             if self.timeout is not None and self.visibility_timeout < self.timeout:
                 raise DefinitionError(
                     f"visibility_timeout={self.visibility_timeout:g} is shorter than"
-                    f" timeout={self.timeout:g}: the job would be somebody else's before its time is up;"
-                    " make visibility_timeout the longer one"
+                    f" timeout={self.timeout:g}: another worker could take the job before it times"
+                    " out; make visibility_timeout longer"
                 )
         if self.isolation not in (None, "process"):
             raise DefinitionError(
@@ -281,7 +281,7 @@ class TaskDefinition:
         except (msgspec.ValidationError, ValueError) as error:
             reason = codec.describe(error) if isinstance(error, msgspec.ValidationError) else error
             raise ResultError(
-                f"the stored result of task {self.name!r} is not what it declares to return: {reason}"
+                f"the stored result of task {self.name!r} does not match its return type: {reason}"
             ) from None
 
 

@@ -50,7 +50,7 @@ class Timetable:
     def __post_init__(self) -> None:
         given = [each for each in (self.cron, self.every, self.at) if each is not None]
         if len(given) != 1:
-            raise ArgumentError("say when: one of a cron expression, every=… and at=…")
+            raise ArgumentError("pass one of a cron expression, every=… and at=…")
         if not isinstance(self.tz, str):
             raise ArgumentError(f"tz is a name, such as 'Europe/Paris', not {self.tz!r}")
         load_zone(self.tz)
@@ -62,9 +62,8 @@ class Timetable:
             expressions.parse(self.cron)
         if self.every is not None and not MIN_PERIOD_SECONDS <= self.every <= MAX_PERIOD_SECONDS:
             raise ArgumentError(
-                f"every is {self.every:g} s; it can be {MIN_PERIOD_SECONDS:g} s (below that a "
-                "service may be what "
-                "you want) to ten years"
+                f"every is {self.every:g} s; it can be {MIN_PERIOD_SECONDS:g} s to ten years; "
+                "use a service for shorter periods"
             )
         if self.at is not None:
             check_datetime("at", self.at)

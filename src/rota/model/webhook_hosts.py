@@ -58,8 +58,8 @@ class WebhookTarget:
             is_allowed = is_public(found)
         if not is_allowed:
             raise WebhookRefused(
-                f"{self.host} is at {found}, which is not out in the world, so nothing is sent there; if "
-                "that is what you want, list the address itself in ROTA_WEBHOOK_HOSTS"
+                f"{self.host} is at {found}, which is not a public address, so no request is sent; to "
+                "allow it, list the address itself in ROTA_WEBHOOK_HOSTS"
             )
         return found
 
@@ -99,8 +99,8 @@ class WebhookHosts:
             )
         if _INVALID_CHARACTERS.search(url):
             raise WebhookRefused(
-                "a webhook's URL is written in ASCII without blanks or backslashes: percent-encode what "
-                "is not, and a name's letters in punycode (xn--…)"
+                "a webhook's URL is written in ASCII without blanks or backslashes: percent-encode "
+                "other characters in the path, and write the host in punycode (xn--…)"
             )
         try:
             parts = urlsplit(url)
@@ -111,7 +111,7 @@ class WebhookHosts:
             raise WebhookRefused("a webhook's URL is like https://hooks.example.com/path")
         if parts.username is not None or parts.password is not None:
             raise WebhookRefused(
-                "a webhook's URL has no name and password in it; say who you are in a header"
+                "a webhook's URL must not contain a name and password; send credentials in a header"
             )
         port = port or DEFAULT_PORTS[parts.scheme]
         if not any(each.allows(parts.scheme, host, port) for each in self.entries):

@@ -202,7 +202,7 @@ class PgConnection(AsyncConnection[Any]):
         except OperationalError as error:
             if ends_at <= loop.time():
                 raise ConnectionSilent(
-                    f"no answer in {self.answer_timeout:g} s, so this connection was given up"
+                    f"no answer in {self.answer_timeout:g} s, so this connection was closed"
                 ) from error
             raise
         finally:

@@ -157,16 +157,16 @@ def translate(error: BaseException, schema: str) -> RotaError | None:
                 "or start the run inside it with options(on=…)"
             )
         case "RT002":
-            return ClaimLost(f"{first_line(error)}: what this attempt does counts for nothing")
+            return ClaimLost(f"{first_line(error)}; this attempt is discarded")
         case "RT003":
             return ArgumentError(first_line(error))
         case "RT004":
-            return LockLost(f"{first_line(error)}: what this transaction did is undone")
+            return LockLost(f"{first_line(error)}; this transaction is rolled back")
         case "RT005":
-            return LeadershipLost(f"{first_line(error)}: what this transaction did is undone")
+            return LeadershipLost(f"{first_line(error)}; this transaction is rolled back")
         case "42P01" | "3F000" | "42883" | "42703" | "42704":
             return SchemaMissing(
-                f"schema {schema!r} has not got Rota's tables, or has old ones "
+                f"schema {schema!r} has no tables of Rota, or old ones "
                 f"({first_line(error)}); run `rota db migrate`, or await app.migrate()"
             )
         case "42501":

@@ -701,7 +701,8 @@ as $$
           from span
          cross join generate_series(span.since, span.now, interval '1 minute') as minute (at)
          cross join lateral (
-               select minute_stats.queue, minute_stats.claimed, minute_stats.returned, minute_stats.attempts, minute_stats.seconds
+               select minute_stats.queue, minute_stats.claimed, minute_stats.returned, minute_stats.attempts,
+                      minute_stats.seconds
                  from rota.minute_stats
                 where minute_stats.minute = minute.at
                offset 0) as counted
@@ -721,7 +722,7 @@ as $$
          cross join lateral (select jobs.queue from rota.jobs where jobs.id = member.job offset 0) as job
          group by member.worker, job.queue
     ),
-    -- What a worker holds beyond what it runs is held ahead, and runs soon.
+    -- Jobs that a worker holds beyond those it runs are prefetched and do not count as running.
     runs as materialized (
         select held.queue, sum(least(workers.running, whole.jobs) * held.jobs / whole.jobs)::double precision as jobs
           from held
@@ -778,7 +779,8 @@ as $$
            rota.workers_needed(case when pause.on then 0 else figures.arrival_rate end, figures.mean_seconds,
                             case when pause.on then 0 else figures.backlog end, figures.running, target,
                             figures.slots, min_workers, max_workers),
-           figures.workers, figures.backlog, figures.oldest_seconds, figures.running, figures.arrival_rate, figures.mean_seconds,
+           figures.workers, figures.backlog, figures.oldest_seconds, figures.running, figures.arrival_rate,
+           figures.mean_seconds,
            figures.slots
       from figures
      cross join lateral (
@@ -799,12 +801,12 @@ declare
     tree    bigint[];                                   -- the runs concerned
     wanted  bigint[];                                   -- their jobs, or the one job
     missing bigint[];                                   -- … not found yet
-    bound   bigint[] := '{}';                           -- … in places that are locked
-    stopped bigint[] := '{}';                           -- … that have ended here
+    bound   bigint[] := '{}';                           -- … in rows that are locked
+    stopped bigint[] := '{}';                           -- … that this call has cancelled
     here    bigint[];
     held    boolean := false;
     waits   boolean := true;                            -- may wait for a claim: no row of `waiting` is locked
-    deep    boolean := false;
+    deep    boolean := false;                           -- search whole lanes of `queued`
     locked  integer;
     passed  record;
 begin
@@ -829,7 +831,8 @@ begin
         select wish.job from unnest(missing || tree) as wish (job) order by wish.job
         on conflict do nothing;
 
-        -- Ready under the number it started with; where that failed, under any: read the whole lane.
+        -- First search `queued` by the number that the job had at its start. If that fails, the job has another
+        -- number: read the whole lane.
         if deep then
             with gone as (
                 delete from rota.queued
@@ -880,8 +883,9 @@ begin
         )
         select stopped || array(select ended.job from ended) into stopped;
 
-        -- Held by a worker. A claim is waited for only while nobody can be waiting for us. A transaction of the
-        -- job's own code, which pins it, is not waited for: it may take its time, and ends the job or does not.
+        -- Held by a worker. Waiting for a claim is safe only while no other transaction can wait for this one. A
+        -- transaction of the job's own code that pins the claim (key share) is not waited for: it may be long, and it
+        -- may or may not finish the job.
         here := array(
             select distinct claims.id
               from rota.claims
@@ -905,8 +909,8 @@ begin
         held := held or here <> '{}';
         bound := bound || here;
 
-        -- What its jobs have started goes with it. Looked for under the locks: a job that is held by now
-        -- starts nothing more.
+        -- Cancel the runs that these jobs have started. They are searched under the locks: a job found in a claim now
+        -- can start no more runs.
         select array_agg(runs.id) into here
           from rota.runs
          where runs.parent = any(wanted)
@@ -922,7 +926,8 @@ begin
             continue;
         end if;
 
-        -- Waiting for others: it ends when they have. Locked with the runs' own rows, in the order of ids.
+        -- These jobs wait for predecessors and finish with them. They are locked together with the rows of the runs,
+        -- in the order of ids.
         perform from rota.waiting where waiting.job = any(missing || tree) order by waiting.job for update;
         waits := waits and not found;
         bound := bound || array(select waiting.job from rota.waiting where waiting.job = any(missing));
@@ -953,7 +958,7 @@ begin
     if stopped <> '{}' then
         return 'cancelled';
     end if;
-    -- It may have been tried again this very moment.
+    -- A concurrent retry may have removed the outcome.
     return coalesce((select outcomes.state::text from rota.outcomes where outcomes.job = cancel.run), 'requested');
 end
 $$;
@@ -1006,7 +1011,7 @@ declare
     new  bigint[];
     anew bigint[];
 begin
-    -- Kept until the copy is made: nobody removes it meanwhile.
+    -- Prevents retention from removing the run before the copy is complete.
     select runs.jobs into old from rota.runs where runs.id = fork.run for key share;
     if not exists (select from rota.jobs where jobs.id = any(old) and jobs.task = fork.task) then
         return;
@@ -1082,7 +1087,7 @@ as $$
 declare
     first integer;
 begin
-    -- Kept until the copy is made: who removes old runs passes by.
+    -- Prevents retention from removing the run before the copy is complete: it skips locked rows.
     perform from rota.outcomes where outcomes.job = fork_job.run for key share;
     perform from rota.jobs where jobs.id = fork_job.run and jobs.run is null;
     if not found then
@@ -1103,13 +1108,15 @@ begin
       from rota.jobs
      where jobs.id = fork_job.run
     returning jobs.queue into fork_job.queue;
-    insert into rota.steps (job, kind, name, number, position, main_branch, branch_key, open, tries, at, seconds, wake_at, result, error)
-    select forked, steps.kind, steps.name, steps.number, steps.position, steps.main_branch, steps.branch_key, steps.open,
+    insert into rota.steps (job, kind, name, number, position, main_branch, branch_key, open, tries, at, seconds,
+                            wake_at, result, error)
+    select forked, steps.kind, steps.name, steps.number, steps.position, steps.main_branch, steps.branch_key,
+           steps.open,
            steps.tries, steps.at, steps.seconds, steps.wake_at, steps.result, steps.error
       from rota.steps
      where steps.job = fork_job.run
        and steps.position < first;
-    -- What was said to the run and heard by then is known to the new one, too.
+    -- Copy the signals that the copied entries have received.
     insert into rota.signals (run, name, at, payload)
     select forked, signals.name, signals.at, signals.payload
       from rota.signals
@@ -1146,7 +1153,7 @@ begin
                  cross join lateral unnest(member.successors) as child (job)
                   left join rota.outcomes as outcome on outcome.job = member.id
                  union all
-                -- Flows that are parts of it.
+                -- Flows that are parts of this run.
                 select place_job.run, not exists (select from rota.outcomes where outcomes.job = part.id), false
                   from rota.runs as whole
                   join rota.runs as part on part.parent = whole.parent and part.successors = array[whole.id]
@@ -1154,7 +1161,7 @@ begin
          group by link.job
     )
     insert into rota.waiting (job, open, skipped, attempt, rule, priority, queue, task)
-    -- One more than there are: it is counted down when all are laid.
+    -- One more than the open predecessors: the call below counts it down when all rows exist.
     select member.id, coalesce(link.open, 0) + 1, coalesce(link.skipped, 0),
            coalesce((select max(attempts.attempt) + 1 from rota.attempts where attempts.job = member.id), 1),
            member.rule, member.priority, member.queue, member.task
@@ -1185,7 +1192,7 @@ declare
     most  constant integer := 20000;
     share constant real := least(
         100, 100.0 * 500 * current_setting('block_size')::int / greatest(pg_relation_size('rota.queued'), 1));
-    seen  json;                                         -- in a sample, by queue
+    seen  json;                                         -- jobs in the sample, by queue
 begin
     for queue in
         with recursive known (name) as (
@@ -1213,8 +1220,8 @@ begin
             end if;
             queued := greatest(most, (seen->>queue_depths.queue)::bigint * 100.0 / share);
         end if;
-        -- One that came back has a new number, and the time of that is kept nowhere: it is when the next job after
-        -- it was started, or when that number was first seen to have been given.
+        -- A job that returned to the queue has a new `seq`, and the time of that is not stored. Estimate it: the time
+        -- the next job was created after that number, or the first sample that has seen the number.
         select max(greatest(date_part('epoch', rota.clock() - since.at), 0)) into oldest_seconds
           from generate_series(0, 9) as priority (number)
          cross join lateral (
@@ -1271,7 +1278,7 @@ begin
     queues := '{}';
     runs := '{}';
     rest := false;
-    -- Not waited for: it is being completed, or pinned by a transaction of the user's.
+    -- Skip a locked claim: it is being completed, or a transaction of the user's code pins it.
     select claims.* into held from rota.claims where claims.id = reap.claim for update skip locked;
     if not found then
         return;
@@ -1291,8 +1298,8 @@ begin
 
     with member as materialized (
         select member.job, member.attempt, member.lost, member.seq,
-               held.expires is not null or coalesce(member.job = any(owner.charged_jobs), false) as charged_jobs,
-               coalesce(member.job = any(owner.doubtful_jobs), false) as doubtful_jobs,
+               held.expires is not null or coalesce(member.job = any(owner.charged_jobs), false) as charged,
+               coalesce(member.job = any(owner.doubtful_jobs), false) as doubtful,
                exists (select from rota.cancels where cancels.job = member.job) as unwanted
           from unnest(held.jobs, held.attempts, held.lost, held.seqs) as member (job, attempt, lost, seq)
          where reap.which is null or member.job = any(reap.which)
@@ -1314,18 +1321,18 @@ begin
                json_build_object('type', 'rota.errors.WorkerLost', 'message', story, 'traceback', '',
                                  'attempt', member.attempt)
           from member
-         where (member.charged_jobs or member.doubtful_jobs) and not member.unwanted
+         where (member.charged or member.doubtful) and not member.unwanted
     ),
     put as (
         insert into rota.queued (seq, job, priority, attempt, lost, queue, task)
         select member.seq, member.job, job.priority,
-               case when member.charged_jobs or member.doubtful_jobs then member.attempt + 1 else member.attempt end,
-               case when owner.state = 'stopped' and not member.charged_jobs then member.lost
-                    when member.charged_jobs and member.lost >= 0 then -member.lost - 3
-                    -- Lost in company before: that was its doing, too.
-                    when member.charged_jobs and member.lost >= -2 then member.lost - 3
-                    when member.doubtful_jobs and member.lost = -2 then -4
-                    when member.charged_jobs or member.doubtful_jobs then member.lost - 1
+               case when member.charged or member.doubtful then member.attempt + 1 else member.attempt end,
+               case when owner.state = 'stopped' and not member.charged then member.lost
+                    when member.charged and member.lost >= 0 then -member.lost - 3
+                    -- It was lost together with other jobs before; that loss is now attributed to it.
+                    when member.charged and member.lost >= -2 then member.lost - 3
+                    when member.doubtful and member.lost = -2 then -4
+                    when member.charged or member.doubtful then member.lost - 1
                     when member.lost > 0 then -member.lost - 2
                     when member.lost = -3 then -4
                     else greatest(member.lost - 1, least(member.lost, -2)) end,
@@ -1363,7 +1370,8 @@ begin
     end if;
 
     select news || passed.queues, passed.runs, passed.rest into queues, runs, rest
-      from rota.release_successors(unwanted, array_fill('cancelled'::rota.outcome, array[cardinality(unwanted)])) as passed;
+      from rota.release_successors(unwanted, array_fill('cancelled'::rota.outcome,
+                                                        array[cardinality(unwanted)])) as passed;
 end
 $$;
 
@@ -1375,7 +1383,7 @@ declare
     members  bigint[] := array[release.run] || (select runs.jobs from rota.runs where runs.id = release.run);
     released integer;
 begin
-    -- In the order of their ids, as whoever cancels them does.
+    -- In the order of ids, as `rota.cancel` locks them.
     perform from rota.quarantine where quarantine.job = any(members) order by quarantine.job for update;
     with gone as (
         delete from rota.quarantine
@@ -1426,7 +1434,8 @@ begin
      where locks.name = held.name
        and locks.slot = held.slot;
     insert into rota.audit (operator, action, subject, detail)
-    values (release_lock.operator, 'release lock', release_lock.name || case when held.slot > 0 then ' permit ' || held.slot else '' end,
+    values (release_lock.operator, 'release lock', release_lock.name || case when held.slot > 0 then ' permit '
+            || held.slot else '' end,
             holder);
     perform pg_notify('rota.locks', release_lock.name);
     return holder;
@@ -1451,7 +1460,11 @@ begin
     with taken as (
         delete from rota.pending_releases
          where pending_releases.job = any(array(
-               select pending_releases.job from rota.pending_releases order by pending_releases.job limit most for update skip locked))
+               select pending_releases.job
+                 from rota.pending_releases
+                order by pending_releases.job
+                limit most
+                  for update skip locked))
         returning pending_releases.job, pending_releases.kind
     )
     select array_agg(taken.job), array_agg(taken.kind) into ended, kinds from taken;
@@ -1476,10 +1489,10 @@ language plpgsql volatile parallel unsafe
 set search_path=pg_catalog, pg_temp
 as $$
 declare
-    waits   boolean := true;
+    waits   boolean := true;                            -- first round: wait for locks
     there   integer;
-    others  integer;                                    -- rows that are not through yet, at most
-    whom    bigint[];
+    others  integer;                                    -- upper bound of targets that keep open predecessors
+    whom    bigint[];                                   -- successors of this round; the arrays below run parallel to it
     parents integer[];
     faults  integer[];
     stops   integer[];
@@ -1515,7 +1528,7 @@ begin
                   from node
                  cross join lateral unnest(node.successors) as child (job)
                  union all
-                -- A failure is the run's failure, whoever else waits for the job.
+                -- A failed or cancelled job counts for its run, even if the run is not its direct successor.
                 select node.run, 0, node.kind
                   from node
                  where node.kind in ('failed', 'cancelled') and node.run is not null
@@ -1535,7 +1548,7 @@ begin
         end if;
         exit when whom is null;
 
-        -- Lock them in the order of ids; what follows then sees counts and wishes as they are under the locks.
+        -- Lock in the order of ids. The statement after this one sees counts and cancel requests as of these locks.
         if waits then
             select count(*) filter (where row.open > due.parents) into others
               from (select due.job, due.parents
@@ -1548,7 +1561,8 @@ begin
             get diagnostics others = row_count;
             if others < there then
                 insert into rota.pending_releases (job, kind)
-                select each.job, each.kind from unnest(release_successors.ended, release_successors.kinds) as each (job, kind);
+                select each.job, each.kind from unnest(release_successors.ended,
+                                                       release_successors.kinds) as each (job, kind);
                 rest := true;
                 exit;
             end if;
@@ -1591,6 +1605,7 @@ begin
                             when 'all_done' then true
                             when 'any_failed' then failed > 0
                        end as goes,
+                   -- How it counts for its own successors. Only a run has no rule.
                    case when wished.rule is not null and unwanted then 'cancelled'
                         when failed > 0 then 'failed'
                         when cancelled > 0 then 'cancelled'
@@ -1620,7 +1635,7 @@ begin
         ended as (
             insert into rota.outcomes (job, state, attempt)
             select judged.job,
-                   -- Somebody's wish, where there was one, is what ended it.
+                   -- A run that failed after a cancel request is recorded as cancelled.
                    case when judged.kind = 'failed' and judged.unwanted then 'cancelled' else judged.kind end,
                    judged.attempt
               from judged
@@ -1675,7 +1690,7 @@ begin
         if found then
             return reserve_key.run;
         end if;
-        -- A new statement: the insert's own snapshot may be older than the row it met.
+        -- A new statement, because the snapshot of the insert may be older than the conflicting row.
         select held.run into holder
           from rota.keys as held
          where held.task = reserve_key.task and held.key = reserve_key.key;
@@ -1717,7 +1732,7 @@ begin
         raise exception 'run % is a part of run %, which is still open; try that one again when it has ended',
             retry.run, whole using errcode = 'RT003';
     end if;
-    -- Whoever comes second waits here, and finds nothing to do.
+    -- A second, concurrent retry waits here and then finds no outcome.
     select outcomes.state, outcomes.attempt into ended
       from rota.outcomes where outcomes.job = retry.run for update;
     if not found or ended.state = 'succeeded' then
@@ -1743,8 +1758,7 @@ begin
         )
         select array_agg(undone.job) into anew from undone;
 
-        -- What waits for one of these may be given something else this time: it makes its calls and does
-        -- its steps anew.
+        -- The inputs of the direct successors may change, so these make their calls and run their steps again.
         if not calls then
             update rota.runs
                set number = null
@@ -1778,7 +1792,7 @@ begin
     delete from rota.cancels where cancels.job = any(array(select gone.job from gone));
 
     if members is not null then
-        -- Flows that are parts of it have runs of their own.
+        -- Flows that are parts of this run have runs of their own.
         select array_agg(news.queue) into answer
           from rota.runs as whole
           join rota.runs as part on part.parent = whole.parent and part.successors = array[whole.id]
@@ -1840,7 +1854,8 @@ begin
         return 'known';
     end if;
 
-    -- Who waits for it has locked the signal before it lay down: here it is asleep, or will see what was sent.
+    -- A waiting job locks the signal before it is suspended. So it is in `sleeping` by now, or it will see this
+    -- signal.
     perform from rota.sleeping
       where sleeping.job = any(waiting) and signal.name = any(sleeping.signals)
       order by sleeping.job
@@ -1942,6 +1957,6 @@ RETURN LEAST(GREATEST((ceil((LEAST(((GREATEST((GREATEST(arrival_rate, (0.0000000
 
 comment on function rota.desired_workers(pg_catalog.text,double precision,integer,integer,integer) is 'How many workers a queue wants: one number, for KEDA and the like. Public and stable.';
 
-comment on view rota.job_state is 'Where each job is: waiting, ready, asleep, running, quarantined, succeeded, failed, cancelled, expired or skipped. Public and stable.';
+comment on view rota.job_state is 'Where each job is: waiting, queued, sleeping, running, quarantined, succeeded, failed, cancelled, expired or skipped. Public and stable.';
 
 comment on view rota.run_state is 'Every run: its flow''s or task''s name, and running, succeeded, failed or cancelled for a flow, the state of its job for a task. Public and stable.';

@@ -104,8 +104,8 @@ class SettableClock:
         )
         if await found.fetchone() != (True,):
             raise NotThrowaway(
-                f"the clock of database {connection.info.dbname!r} is not set: nothing says that it "
-                f"may be thrown away. Use the fixture rota_dsn, or `create schema {THROWAWAY_SCHEMA}` in a "
+                f"the clock of database {connection.info.dbname!r} cannot be set: it is not marked as a "
+                f"test database. Use the fixture rota_dsn, or `create schema {THROWAWAY_SCHEMA}` in a "
                 "database that holds nothing of value"
             )
         await connection.execute(_CREATE_SAVED_CLOCK)

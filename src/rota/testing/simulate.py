@@ -104,7 +104,7 @@ class Simulate:
         simulated = await _run_simulation(simulation)
         if crash is not None and not crash.has_crashed:
             raise ArgumentError(
-                f"{simulated.task} was to crash after {crash}, and never came that far: it kept "
+                f"{simulated.task} was to crash after {crash}, but never reached it; it stored "
                 f"{', '.join(map(repr, simulated.steps)) or 'no steps'}"
             )
         return simulated
@@ -222,7 +222,7 @@ def _build_simulation(
     if now is not None and now.tzinfo is None:
         raise ArgumentError(f"{now.isoformat()} has no time zone; use one, such as timezone.utc")
     if history is not None and now is not None:
-        raise ArgumentError("a rehearsal with a history goes on when that ended: leave now out")
+        raise ArgumentError("a simulation with a history continues at its end: leave out now")
     definition, arguments = _resolve_task(task, args, kwargs, history)
     journal = (
         InMemoryJournal(now or datetime.now(UTC)) if history is None else history.journal.copy()
@@ -248,7 +248,7 @@ async def _run_simulation(simulation: Simulation) -> SimulatedResult[Any]:
     unused = [name for name in simulation.stubs.errors if name not in simulated.executions]
     if unused:
         raise ArgumentError(
-            f"{simulated.task} never came to step {unused[0]!r}, which was to fail; it ran "
+            f"{simulated.task} never reached step {unused[0]!r}, which was to fail; it ran "
             f"{', '.join(map(repr, simulated.executions)) or 'no steps'}"
         )
     return simulated
@@ -272,7 +272,7 @@ def _resolve_task(
         if isawaitable(fn) or not callable(fn):
             raise ArgumentError(
                 f"simulate takes a task or a function and its arguments, not {type(task).__name__}: "
-                "simulate(task, …), and not what task(…) answered"
+                "write simulate(task, …), not simulate(task(…))"
             )
         definition = TaskDefinition(fn, getattr(task, "name", fn.__name__), TaskPolicy())
     if history is not None and not args and not kwargs:

@@ -131,7 +131,7 @@ class SimulatedResult(Generic[R]):
         if self._outcome.result != other._outcome.result:
             return f"it returned {self._outcome.result}, where it returned {other._outcome.result}"
         if sorted(self.steps) != sorted(other.steps):
-            return f"it came to the steps {self.steps}, where it came to {other.steps}"
+            return f"it reached the steps {self.steps}, where it reached {other.steps}"
         for key, count in self.journal.executions.items():
             extra = count - self.journal.interruptions[key] - other.journal.executions[key]
             if extra:
@@ -143,11 +143,11 @@ class SimulatedResult(Generic[R]):
 
     def _missing_result_reason(self) -> str:
         if self.state == "restarted":
-            return f"it began anew with {self.restarted_with}; restarts=1 follows it once"
+            return f"it restarted with {self.restarted_with}; pass restarts=1 to follow it once"
         if self.wakes_at is not None:
             return f"it sleeps until {self.wakes_at:%Y-%m-%d %H:%M:%S}, which is beyond until="
         names = ", ".join(map(repr, self.awaited_signals))
-        return f"it waits for signal {names}, which nobody sends; say signals={{…}}"
+        return f"it waits for signal {names}, which is not sent; pass signals={{…}}"
 
     def __str__(self) -> str:
         """Return one line for each journal entry, with the time since the start."""
@@ -159,7 +159,8 @@ class SimulatedResult(Generic[R]):
         return "\n".join([*lines, f"{_format_duration(self.slept):>14}  {_summary(self)}"])
 
     def __repr__(self) -> str:
-        return f"<Show {self.task} {self.state}, {len(self.steps)} steps, {_format_duration(self.slept)}>"
+        slept = _format_duration(self.slept)
+        return f"<SimulatedResult {self.task} {self.state}, {len(self.steps)} steps, {slept}>"
 
 
 def _is_finished_step(simulated: SimulatedEntry) -> bool:

@@ -76,20 +76,23 @@ class Guard:
         caller = await self.authenticator.authenticate(request)
         if self.read_only and request.method not in SAFE_METHODS:
             raise HttpError(
-                403, "read_only", "this is served for looking only: nothing changes here"
+                403,
+                "read_only",
+                "this site is read-only; use one that is served without --read-only",
             )
         if not caller.has_role(role) and caller.is_cached:
             raise HttpError(
                 503,
                 "database",
-                f"this is for {role.text}s, and the database does not say just now who is one",
+                f"this action needs the role {role.text}, which cannot be checked: the database is "
+                "unavailable; try again",
                 {"Retry-After": "1"},
             )
         if not caller.has_role(role):
             raise HttpError(
                 403,
                 "forbidden",
-                f"this is for {role.text}s, and {caller.name} is a {caller.role.text}",
+                f"this action needs the role {role.text}; {caller.name} has the role {caller.role.text}",
             )
         request.scope[_CALLER] = caller
         return caller
@@ -143,7 +146,9 @@ def guard(request: Request) -> Guard:
     """Return the guard in front of this endpoint. Raise HttpError if there is none."""
     found = request.scope.get(_GUARD)
     if not isinstance(found, Guard):
-        raise HttpError(403, "forbidden", "this is served without a guard")
+        raise HttpError(
+            403, "forbidden", "this endpoint is served without a guard; mount the site as a whole"
+        )
     return found
 
 
@@ -162,8 +167,8 @@ def required_role(endpoint: Any) -> Role | None:
     if rule is None:
         name = getattr(endpoint, "__qualname__", repr(endpoint))
         raise DefinitionError(
-            f"the endpoint {name} does not say whom it is for: decorate it with @needs(Role.VIEWER), or "
-            "another role, or with @open_to_all"
+            f"the endpoint {name} has no access rule: decorate it with @require_role(Role.VIEWER),"
+            " with another role, or with @open_to_all"
         )
     return None if rule == OPEN else rule
 
@@ -183,5 +188,5 @@ def route_roles(
                 yield method, prefix + route.path, rule
         else:
             raise DefinitionError(
-                f"{route!r} is neither a route nor a mount of routes: nothing says whom it is for"
+                f"{route!r} is neither a route nor a mount of routes, so it has no access rule"
             )

@@ -35,7 +35,7 @@ def check_origin(request: Request) -> None:
         )
     if is_cross_origin:
         raise HttpError(
-            403, "cross_origin", "a page of another origin may not change anything here"
+            403, "cross_origin", "requests from a page of another origin may not change anything"
         )
 
 
@@ -53,7 +53,7 @@ def check_content_type(request: Request) -> None:
         raise HttpError(
             415,
             "not_json",
-            f"say Content-Type: {JSON_TYPE}; what changes something takes nothing else",
+            f"send Content-Type: {JSON_TYPE}; requests that change something accept no other type",
         )
 
 
@@ -94,5 +94,6 @@ def check_host(request: Request, hosts: frozenset[str]) -> None:
         raise HttpError(
             403,
             "unknown_host",
-            f"this is served on this machine alone, and goes by localhost, not by {name or 'no name'!r}",
+            "this site is served on this machine only; use localhost as its host name, "
+            f"not {name or 'no name'!r}",
         )

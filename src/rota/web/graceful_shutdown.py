@@ -50,7 +50,10 @@ class GracefulShutdown:
         if self._task is None:
             self._task = asyncio.create_task(self._shut_down(number), name="rota departure")
         elif not self._hurry.is_set():
-            log.info("hurrying: requests under way have %g s, jobs go back", HURRY_SECONDS)
+            log.info(
+                "second signal: open requests have %g s, unfinished jobs return to their queue",
+                HURRY_SECONDS,
+            )
             self._hurry.set()
             self._app.readiness.hurry()
         else:
@@ -65,21 +68,23 @@ class GracefulShutdown:
         deadline = readiness.draining_since + delay
         remaining = deadline - time.monotonic()
         log.info(
-            "leaving: unready now, %s; once more to hurry",
+            "shutting down: not ready, %s; send the signal again to shorten this",
             f"serving for {remaining:.1f} s more"
             if remaining > 0
-            else "and accepting nothing more",
+            else "accepting no more requests",
         )
         await self._wait_until(deadline)
         if in_flight := len(self._requests):
-            log.info("accepting nothing more; %s request(s) under way", in_flight)
+            log.info("accepting no more requests; %s request(s) in progress", in_flight)
         self._stop_server(number)
         # The timeout starts now, not with the drain: requests were accepted until here.
         await self._wait_until(time.monotonic() + grace - min(MAX_MARGIN_SECONDS, grace / 4))
         if self._requests and self._hurry.is_set():
             await asyncio.sleep(HURRY_SECONDS)
         if cancelled := self._requests.cancel_all():
-            log.warning("%s request(s) did not end within the grace and were cut off", cancelled)
+            log.warning(
+                "cancelled %s request(s) that did not end within the drain timeout", cancelled
+            )
 
     async def _wait_until(self, deadline: float) -> None:
         """Wait until the deadline, or until a second signal."""

@@ -52,7 +52,7 @@ class InFlightRequests:
     def cancel_all(self) -> int:
         """Cancel all requests in flight and return their number."""
         for task in self._in_flight:
-            task.cancel("the process leaves, and its grace is over")
+            task.cancel("the process is shutting down, and its drain timeout has passed")
         return len(self._in_flight)
 
     def _with_close_header(self, scope: Scope, send: Send) -> Send:

@@ -80,14 +80,12 @@ def site(
         authenticator = LocalAccess(frozenset(each.lower() for each in hosts))
     elif isinstance(auth, str):
         raise SettingsError(
-            f'auth is "tokens" or "local", or an object that tells who asks, not {auth!r}'
+            f'auth must be "tokens", "local" or an authenticator object, not {auth!r}'
         )
     else:
         authenticator = auth
     if "dashboard" in parts and "api" not in parts:
-        raise SettingsError(
-            'the dashboard does what it does through the API: parts are ("api", "dashboard")'
-        )
+        raise SettingsError('the dashboard needs the API: use parts=("api", "dashboard")')
     routes: list[BaseRoute] = [route for part in parts for route in _ROUTES[part](app)]
     inner = Starlette(
         routes=routes,
@@ -174,19 +172,22 @@ def _error_page_or_json(request: Request, error: HttpError) -> Response:
         from rota.web.dashboard.router import error_page
 
         if error.code == "not_found":
-            error = HttpError(404, error.code, "no page of this dashboard has that address")
+            error = HttpError(404, error.code, "the dashboard has no page at this address")
         return error_page(request, error)
     return error_response(error)
 
 
 _MESSAGES = {
-    404: ("not_found", "there is nothing here; /api/v1/openapi.json says what there is"),
-    405: ("wrong_method", "this cannot be asked of it; the header Allow says what can"),
+    404: ("not_found", "this address does not exist; /api/v1/openapi.json lists all addresses"),
+    405: (
+        "wrong_method",
+        "this method is not allowed here; the header Allow lists the allowed methods",
+    ),
 }
 
 
 def _on_exception(request: Request, error: Exception) -> Response:
     log_failure(request.method, request.url.path, error)
     return _error_page_or_json(
-        request, HttpError(500, "internal", "this went wrong, and was logged")
+        request, HttpError(500, "internal", "internal error; see the server's log")
     )

@@ -89,14 +89,14 @@ class TokenAuthenticator:
                 TOKEN_COOKIE, ""
             )  # another scheme is meant for a proxy in front
         if not text.strip():
-            raise _unauthenticated("say who you are: Authorization: Bearer and a token")
+            raise _unauthenticated("no token; send it as Authorization: Bearer TOKEN")
         return await self.identify(request, text.strip())
 
     async def identify(self, request: Request, text: str) -> Caller:
         """Return the owner of a token. Raise HttpError if the token is invalid."""
         token = AccessToken.parse(text)
         if token is None:
-            raise _unauthenticated("there is no such token")
+            raise _unauthenticated("the token is invalid")
         if token.digest in self._known:
             caller = await self._look_up(token)
         else:
@@ -105,7 +105,7 @@ class TokenAuthenticator:
                 caller = await self._look_up(token)
         if caller is None:
             self._count_failure(request, token)
-            raise _unauthenticated("there is no such token")
+            raise _unauthenticated("the token is invalid")
         return caller
 
     async def _look_up(self, token: AccessToken) -> Caller | None:
@@ -131,7 +131,7 @@ class TokenAuthenticator:
             self._known.pop(token.digest, None)
             # Only a caller with the full secret learns the reason.
             raise _unauthenticated(
-                f"this token {_rejection(stored)}; `rota tokens create` makes another"
+                f"this token {_rejection(stored)}; create another with `rota tokens create NAME`"
             )
         caller = Caller(f"{stored.name} (token {token.id})", Role.parse(stored.role))
         expires_at = None if stored.expires_in is None else time.monotonic() + stored.expires_in
@@ -146,7 +146,8 @@ class TokenAuthenticator:
             raise HttpError(
                 503,
                 "database",
-                "who you are cannot be looked up: the database is away, or not as it should be",
+                "the token cannot be checked: the database is unavailable or has no valid schema; "
+                "try again",
                 {"Retry-After": "1"},
             )
         return Caller(known.caller.name, min(known.caller.role, Role.VIEWER), is_cached=True)
@@ -155,7 +156,7 @@ class TokenAuthenticator:
         try:
             await (await self._app.open()).database.run(tokens.record_use(token.id))
         except RotaError as error:
-            log.warning("that token %s is in use could not be noted: %s", token.id, error)
+            log.warning("the last use of token %s could not be recorded: %s", token.id, error)
 
     # Limit on invalid attempts
 
@@ -166,7 +167,7 @@ class TokenAuthenticator:
             raise HttpError(
                 429,
                 "too_many_attempts",
-                f"token {token.id} was shown from this address too often and was not good; "
+                f"too many requests with the invalid token {token.id} from this address; "
                 f"try again in {wait} s",
                 {"Retry-After": wait},
             )
@@ -175,7 +176,7 @@ class TokenAuthenticator:
         source = (_client_address(request), token.id)
         remaining = self._remaining_attempts(source) - 1
         if remaining < 1:
-            log.warning("%s tries token %s, which is not good", source[0] or "somebody", token.id)
+            log.warning("%s sent the invalid token %s too often", source[0] or "a client", token.id)
         _remember(self._failures, source, (remaining, time.monotonic()))
 
     def _remaining_attempts(self, source: tuple[str, str]) -> float:

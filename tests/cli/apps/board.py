@@ -24,7 +24,7 @@ async def decline(number: int) -> int:
 
 @app.task
 async def onboard(ctx: Context, mail: str, pause: float = 3600) -> str:
-    """Comes to one of each kind, then sleeps, then waits."""
+    """Reach one journal entry of each kind, then sleep, then wait for a signal."""
     ctx.log("begun\nwith two lines")
     await ctx.step("account", give, {"mail": mail, "filler": "x" * 500})
     ctx.version("fees")
@@ -44,13 +44,13 @@ async def onboard(ctx: Context, mail: str, pause: float = 3600) -> str:
 
 @app.task
 async def answer(ctx: Context, name: str = "answer", timeout: float | None = None) -> Any:
-    """Gives back what it is told."""
+    """Return the payload of the signal."""
     return await ctx.wait_signal(name, timeout=timeout)
 
 
 @app.task
 async def twice(ctx: Context) -> None:
-    """Waits in two branches, for a time and for a signal."""
+    """Wait in two branches: for a time and for a signal."""
     await asyncio.gather(ctx.sleep(hours=2), ctx.wait_signal("right"))
 
 
@@ -70,7 +70,7 @@ async def count(ctx: Context, steps: int, lines: int = 0) -> None:
 
 @app.task(retry=Retry(max_attempts=2, delay=0))
 async def changing(ctx: Context, file: str) -> str:
-    """Its code is another while the file is there."""
+    """Reach another step while the file exists, as a changed deploy would."""
     name = "new" if await asyncio.to_thread(Path(file).exists) else "old"
     await ctx.step(name, give, 1)
     if ctx.attempt == 1:

@@ -1,9 +1,9 @@
-"""Stands in for a worker process: says that it is up, and notes each signal in a file.
+"""Stand-in for a worker process: reports that it is up and appends each signal to a file.
 
     child.py FILE END --parent-pipe DESCRIPTOR
 
-END says after which signal it ends. SIGUSR1 ends it as one that was drained, SIGUSR2 as one that was not.
-With exit code 9 it ends before it is up once FILE.broken is there, and right after once FILE.brief is.
+END is the number of the signal that ends the process. SIGUSR1 ends it as drained, SIGUSR2 as not drained.
+It exits with code 9 before it is up if FILE.broken exists, and right after if FILE.brief exists.
 """
 
 from __future__ import annotations
@@ -47,4 +47,4 @@ if Path(f"{notes}.brief").exists():
         file.write("brief\n")
     sys.exit(9)
 while True:
-    time.sleep(0.02)  # not signal.pause(), which would miss a signal that came just before
+    time.sleep(0.02)  # signal.pause() would miss a signal that arrived just before

@@ -1,4 +1,4 @@
-"""Things the clock starts, for the tests of the command line."""
+"""Schedules for the tests of the command line."""
 
 from __future__ import annotations
 

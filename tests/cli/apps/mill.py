@@ -72,7 +72,7 @@ gate = app.flow("gate")
 
 @gate.task
 async def hold(file: str) -> None:
-    """Ends when the file is there; makes file.began first."""
+    """Run until the file exists; create file.began first."""
     await asyncio.to_thread(Path(f"{file}.began").touch)
     while not await asyncio.to_thread(Path(file).exists):
         await asyncio.sleep(0.01)
@@ -141,4 +141,4 @@ unread = wrong.flow("unread")
 
 @unread.task
 async def takes_either(what: str | bytes) -> None:
-    """JSON has one kind of text: nobody could say which of them it is."""
+    """Take a union that JSON cannot distinguish: it has one text type."""

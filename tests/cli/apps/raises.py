@@ -1,3 +1,3 @@
-"""A module with a bug of its own."""
+"""Module that raises on import."""
 
 raise ZeroDivisionError("a bug of the module's own")

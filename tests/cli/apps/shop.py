@@ -30,7 +30,7 @@ async def echo(value: Any) -> Any:
 
 @app.task
 async def wait_for(file: str) -> None:
-    """Ends when the file is there; makes file.began first."""
+    """Run until the file exists; create file.began first."""
     await asyncio.to_thread(Path(f"{file}.began").touch)
     while not await asyncio.to_thread(Path(file).exists):
         await asyncio.sleep(0.01)
@@ -48,14 +48,14 @@ async def which_process(ctx: Context) -> int:
 
 @app.task(max_crashes=1)
 async def perilous(file: str) -> None:
-    """Kills its worker until the file is there."""
+    """Kill the worker until the file exists."""
     if not await asyncio.to_thread(Path(file).exists):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 @app.task(isolation="process")
 def apart(file: str) -> None:
-    """Runs in a process of its own, whose number it writes down, and never ends."""
+    """Run in a separate process, write its pid to the file, and never end."""
     Path(file).write_text(str(os.getpid()))
     while True:
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Services: alone in one app, beside a task in another, and one that does not stop."""
+"""Apps with services: one has only services, one also a task, and one a service that does not stop."""
 
 import threading
 

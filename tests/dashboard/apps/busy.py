@@ -1,4 +1,4 @@
-"""The app of the large database: its tasks and flows by name. Nobody runs it."""
+"""App of the large database: its tasks and flows by name. No worker runs it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""An app to look at: something of everything that a page can show. `gate` holds a job for as long as a test
-likes, `hands` says which signal lets it go on."""
+"""App with an example of everything that a page can show. A `gate` job waits for a test's signal."""
 
 from __future__ import annotations
 
@@ -41,13 +40,13 @@ async def flaky(ctx: Context) -> str:
 
 @app.task(retry=Retry(max_attempts=1))
 async def slip(on: str = "ice") -> None:
-    """Fails at once and for good."""
+    """Fail permanently at the first attempt."""
     raise RuntimeError(f"slipped on {on}")
 
 
 @app.task
 async def gate(ctx: Context, steps: int = 2) -> Any:
-    """Steps, progress, then it waits for the signal `open`."""
+    """Run steps with progress, then wait for the signal `open`."""
     for number in range(steps):
         ctx.progress(number, steps, f"step {number}")
         await ctx.step(f"part {number}", _look, f"part {number}")
@@ -56,7 +55,7 @@ async def gate(ctx: Context, steps: int = 2) -> Any:
 
 @app.task
 async def hold(ctx: Context, seconds: float = 60.0) -> None:
-    """Runs for so long, and ends at once when it is cancelled."""
+    """Run for `seconds`, and end at once when it is cancelled."""
     await asyncio.sleep(seconds)
 
 

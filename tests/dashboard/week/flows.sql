@@ -1,6 +1,6 @@
--- Runs of a flow of five jobs: one, then three, then one. A run's number ends in 0, its jobs' in 1 to 5. Of one in
--- twenty the second task failed, and the last was skipped for it. Of those that are open the first two jobs are done,
--- one is held, one is ready.
+-- Runs of a flow of five jobs: one, then three, then one. A run's id ends in 0, its jobs' ids in 1 to 5. In one of
+-- twenty the second task failed, and the last was skipped. In open runs the first two jobs are finished, one is held and
+-- one is queued.
 
 insert into rota.runs (id, created, flow, key, input, jobs)
 select n * 10::bigint,
@@ -9,7 +9,7 @@ select n * 10::bigint,
        array(select n * 10::bigint + part from generate_series(1, 5) as part)
   from generate_series(50, %(runs)s, 50) as n, spots;
 
-insert into rota.jobs (id, run, created, lane, task, queue, args, rule, children, inputs)
+insert into rota.jobs (id, run, created, priority, task, queue, args, rule, successors, inputs)
 select run.id + part.n, run.id, run.created, 0, part.task, 'reports', '{}',
        case when part.n > 1 then 'all_succeeded' end::rota.rule,
        case part.n when 1 then array[run.id + 2, run.id + 3, run.id + 4] when 5 then array[run.id]
@@ -21,7 +21,7 @@ select run.id + part.n, run.id, run.created, 0, part.task, 'reports', '{}',
        as part (n, task)
  where run.flow = 'etl' and run.id < spots.queued;
 
-insert into rota.outcomes (job, worker, at, took, state, attempt, result, error)
+insert into rota.outcomes (job, worker, at, seconds, state, attempt, result, error)
 select job.id, 1, job.created + job.id %% 10 * interval '20 s', 20, told.state, 1,
        case told.state when 'succeeded' then '{"rows": 1200}'::json end,
        case told.state when 'failed' then pg_temp.error(job.id)
@@ -42,7 +42,7 @@ select spots.flows + n * 10::bigint, spots.now - n * interval '1 s', 'etl', null
        array(select spots.flows + n * 10::bigint + part from generate_series(1, 5) as part)
   from generate_series(0, %(open_flows)s - 1) as n, spots;
 
-insert into rota.jobs (id, run, created, lane, task, queue, args, rule, children, inputs)
+insert into rota.jobs (id, run, created, priority, task, queue, args, rule, successors, inputs)
 select run.id + part.n, run.id, run.created, 0, part.task, 'reports', '{}',
        case when part.n > 1 then 'all_succeeded' end::rota.rule,
        case part.n when 1 then array[run.id + 2, run.id + 3, run.id + 4] when 5 then array[run.id]
@@ -54,18 +54,18 @@ select run.id + part.n, run.id, run.created, 0, part.task, 'reports', '{}',
        as part (n, task)
  where run.flow = 'etl' and run.id between spots.flows and spots.wide - 1;
 
-insert into rota.outcomes (job, worker, took, state, attempt, result)
+insert into rota.outcomes (job, worker, seconds, state, attempt, result)
 select job.id, 1, 2, 'succeeded', 1, '{"rows": 1}'
   from rota.jobs as job, spots
  where job.run between spots.flows and spots.wide - 1 and job.id %% 10 in (1, 2);
 
-insert into rota.queued (seq, job, lane, queue, task)
-select job.id, job.id, job.lane, job.queue, job.task
+insert into rota.queued (seq, job, priority, queue, task)
+select job.id, job.id, job.priority, job.queue, job.task
   from rota.jobs as job, spots
  where job.run between spots.flows and spots.wide - 1 and job.id %% 10 = 4;
 
-insert into rota.waiting (job, open, attempt, rule, lane, queue, task, since)
-select job.id, 2, 1, job.rule, job.lane, job.queue, job.task, job.created
+insert into rota.waiting (job, open, attempt, rule, priority, queue, task, since)
+select job.id, 2, 1, job.rule, job.priority, job.queue, job.task, job.created
   from rota.jobs as job, spots
  where job.run between spots.flows and spots.wide - 1 and job.id %% 10 = 5
  union all

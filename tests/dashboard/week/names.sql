@@ -1,5 +1,4 @@
--- Where things lie among the numbers, and what a number stands for: forty tasks in eight queues, few of which have
--- most of the runs.
+-- Ranges of ids, and the meaning of an id: forty tasks in eight queues, a few of which have most of the runs.
 
 create temp table spots as
 select (%(runs)s + 1) * 10 as queued,

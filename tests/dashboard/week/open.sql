@@ -1,31 +1,31 @@
--- Plain jobs that are not over: ready, asleep, held; a few are in quarantine or suspects.
+-- Plain unfinished jobs: queued, sleeping and held; a few are quarantined or suspects.
 
-insert into rota.jobs (id, created, lane, task, queue, key, args)
+insert into rota.jobs (id, created, priority, task, queue, key, args)
 select spots.queued + n * 10, spots.now - interval '1 hour' * (1 - n::float8 / %(queued)s), n %% 3,
        pg_temp.task(pg_temp.kind(n)), pg_temp.queue(pg_temp.kind(n)),
        case when n %% 10 = 3 then 'queued-' || n end, json_build_object('order', n)
   from generate_series(0, %(queued)s - 1) as n, spots;
 
-insert into rota.queued (seq, job, lane, lost, queue, task)
-select job.id, job.id, job.lane, case when job.id %% 100000 = 0 then -1 else 0 end, job.queue, job.task
+insert into rota.queued (seq, job, priority, lost, queue, task)
+select job.id, job.id, job.priority, case when job.id %% 100000 = 0 then -1 else 0 end, job.queue, job.task
   from rota.jobs as job, spots
  where job.id >= spots.queued and job.id < spots.asleep;
 
-insert into rota.jobs (id, created, lane, task, queue, key, args)
+insert into rota.jobs (id, created, priority, task, queue, key, args)
 select spots.asleep + n * 10, spots.now - interval '1 hour' * (1 - n::float8 / %(asleep)s), n %% 3,
        pg_temp.task(pg_temp.kind(n)), pg_temp.queue(pg_temp.kind(n)),
        case when n %% 10 = 3 then 'asleep-' || n end, json_build_object('order', n)
   from generate_series(0, %(asleep)s - 1) as n, spots;
 
-insert into rota.sleeping (job, wake, lane, attempt, queue, task, signals, since)
+insert into rota.sleeping (job, wake_at, priority, attempt, queue, task, signals, since)
 select job.id,
        case when job.id %% 70 = 0 then 'infinity' else spots.now + interval '1 min' * (job.id %% 10000 + 60) end,
-       job.lane, 1 + job.id / 10 %% 3, job.queue, job.task, case when job.id %% 70 = 0 then array['approved'] end,
+       job.priority, 1 + job.id / 10 %% 3, job.queue, job.task, case when job.id %% 70 = 0 then array['approved'] end,
        job.created
   from rota.jobs as job, spots
  where job.id >= spots.asleep and job.id < spots.held;
 
-insert into rota.jobs (id, created, lane, task, queue, key, args)
+insert into rota.jobs (id, created, priority, task, queue, key, args)
 select spots.held + n * 10, spots.now - interval '1 hour' * (1 - n::float8 / (%(workers)s * %(held)s)), n %% 3,
        pg_temp.task(pg_temp.kind(n)), pg_temp.queue(pg_temp.kind(n)),
        case when n %% 10 = 3 then 'held-' || n end, json_build_object('order', n)
@@ -46,10 +46,10 @@ select spots.held + n * 10, n / %(held)s + 1, n %% 100, 100, 'page ' || n %% 100
 
 with moved as (
     delete from rota.queued
-     using (select ready.job from rota.queued where ready.lost = 0 order by ready.job limit 50) as few
-     where ready.job = few.job
-    returning ready.*
+     using (select queued.job from rota.queued where queued.lost = 0 order by queued.job limit 50) as few
+     where queued.job = few.job
+    returning queued.*
 )
-insert into rota.quarantine (job, lane, attempt, lost, queue, task, error)
-select moved.job, moved.lane, 3, 3, moved.queue, moved.task, '{"type": "WorkerLost", "message": "three died of it"}'
+insert into rota.quarantine (job, priority, attempt, lost, queue, task, error)
+select moved.job, moved.priority, 3, 3, moved.queue, moved.task, '{"type": "WorkerLost", "message": "three died of it"}'
   from moved;

@@ -1,6 +1,6 @@
--- One job with a long story: the first that is asleep.
+-- Job with a long history: the first sleeping one.
 
-insert into rota.steps (job, kind, name, number, position, own, took, result)
+insert into rota.steps (job, kind, name, number, position, main_branch, seconds, result)
 select spots.asleep, 'step', 'fetch', n, n, true, 0.1, '{"page": 1}'
   from generate_series(1, %(notes)s / 10) as n, spots;
 

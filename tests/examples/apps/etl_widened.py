@@ -1,5 +1,6 @@
-"""The ETL flow with a window held open: whoever has committed for the task that WIDEN names notes it, and
-waits for a while before he goes on. With MUTANT set, "this job is done" is no part of the commit."""
+"""The ETL flow with a pause after a commit: a worker that has committed for the task named by WIDEN creates
+a file and waits five seconds. With MUTANT set, the job's completion is not part of that commit.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The market monitor with known mistakes in it, those that MUTANTS names."""
+"""The market monitor with known bugs: those that MUTANTS names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ app = market.app
 
 
 def nobody_asks_who_has_it() -> None:
-    """Only the vendor can tell that a report was asked for before."""
+    """Disable `once`: only the vendor can detect a repeated request."""
 
     async def once(key: str, fn: Any, *args: Any, **how: Any) -> Any:
         return await fn(*args)
@@ -24,7 +24,7 @@ def nobody_asks_who_has_it() -> None:
 
 
 def every_report_is_bought() -> None:
-    """Nor can the vendor."""
+    """Also send a new key each time, so that the vendor cannot detect it either."""
     nobody_asks_who_has_it()
     sent = client.send
     client.send = lambda path, body=None, key="": sent(path, body, key and f"{uuid4()}")
@@ -38,7 +38,7 @@ def nobody_waits_for_his_turn() -> None:
 
 
 def everything_is_new() -> None:
-    """Also what was seen before."""
+    """Report every row as inserted, also those that existed."""
     insert_once = app.insert_once
 
     async def insert(connection: Any, table: str, rows: Any, conflict: Any) -> Inserted:

@@ -1,4 +1,4 @@
-"""An app whose tasks log, in a coroutine, in a thread and in a process of their own."""
+"""An app whose tasks log in a coroutine, in a thread and in an isolated process."""
 
 from __future__ import annotations
 

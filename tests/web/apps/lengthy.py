@@ -1,4 +1,4 @@
-"""Jobs that take their time, and need at the very end what their program has beside Rota."""
+"""Long jobs that use, at their very end, a resource that the program owns beside Rota."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ app = Rota()
 
 
 class Pool:
-    """What people have of their own, and close when their program ends."""
+    """Resource of the application, closed when the program ends."""
 
     def __init__(self) -> None:
         self._open = True
@@ -30,7 +30,7 @@ pool = Pool()
 
 @app.task(retry=Retry(max_attempts=1))
 async def lengthy(ctx: Context, seconds: float, notes: str) -> str:
-    """Whatever it does to the database, it does when it is told to stop already."""
+    """Use the pool and the database only after `seconds`, when the process is already draining."""
     _note(notes, f"began {ctx.attempt}")
     await asyncio.sleep(seconds)
     pool.use()
@@ -54,7 +54,7 @@ async def after(notes: str) -> None:
 
 @app.task(retry=Retry(max_attempts=1))
 async def endless(ctx: Context, notes: str) -> str:
-    """Ends when it is let, wherever it runs then."""
+    """Run until the file `notes`.end exists, in whichever process claims the job."""
     _note(notes, f"began {ctx.attempt}")
     while not _may_end(notes):
         await asyncio.sleep(0.01)
@@ -64,7 +64,7 @@ async def endless(ctx: Context, notes: str) -> str:
 
 @app.task(retry=Retry(max_attempts=1))
 def stubborn(ctx: Context, notes: str) -> str:
-    """The same in a thread, which nothing can stop."""
+    """Run as `endless`, in a thread, which cannot be cancelled."""
     _note(notes, f"began {ctx.attempt}")
     while not _may_end(notes):
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""An API as its users write one: requests start jobs, and a worker is at work beside them."""
+"""API as users write it: requests start jobs, and a worker runs beside them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def until_there(file: Path) -> None:
 
 @app.task
 async def note(ctx: Context, number: int) -> None:
-    """As many rows as there are jobs, if each is done once, and as many lines, if its code ran once."""
+    """Insert one row for each completed job, and write one line for each execution of the code."""
     write_down(number)
     async with ctx.transaction() as connection:
         await connection.execute("insert into orders (number) values (%s)", (number,))
@@ -41,7 +41,7 @@ async def note(ctx: Context, number: int) -> None:
 
 @app.task(queue="long")
 async def last(file: str) -> None:
-    """Has begun, and lasts until the file is there."""
+    """Run until the file exists."""
     await until_there(Path(file))
 
 
@@ -61,13 +61,13 @@ async def start_last(file: str) -> dict[str, int]:
 
 @api.get("/slow")
 async def slow(file: str) -> dict[str, int]:
-    """Answers when the file is there."""
+    """Answer when the file exists."""
     await until_there(Path(file))
     return {"process": os.getpid()}
 
 
 def block(file: Path) -> dict[str, int]:
-    """Has begun, and cannot be stopped by anybody."""
+    """Block the thread for a minute; it cannot be cancelled."""
     file.with_suffix(".began").touch()
     time.sleep(60)
     return {"process": os.getpid()}
@@ -85,7 +85,7 @@ async def handed_over(file: str) -> dict[str, int]:
 
 @api.get("/large")
 async def large() -> str:
-    """More than a socket takes from us while nobody reads it."""
+    """Return more bytes than a socket accepts while the client does not read."""
     return "x" * 50_000_000
 
 
@@ -96,7 +96,7 @@ drained = Drain(api, app)
 
 @asynccontextmanager
 async def unhurried(api: FastAPI) -> AsyncIterator[dict[str, object]]:
-    """Has much to do before the app's own start, and after it."""
+    """Wait for a file before the app starts, and for another one after."""
     await until_there(Path(os.environ["BEFORE"]))
     async with app.lifespan(api) as state:
         await until_there(Path(os.environ["AFTER"]))

@@ -1,4 +1,4 @@
-"""An app that is watched while its database comes and goes."""
+"""App that is observed while its database goes away and comes back."""
 
 from __future__ import annotations
 

@@ -41,14 +41,14 @@ POLL_SECONDS = 0.1
     default=60,
     metavar="N",
     show_default=True,
-    help="How long it lasts.",
+    help="Duration of the demo.",
 )
 @click.option(
     "-p",
     "--port",
     type=click.IntRange(0, 65535),
     metavar="N",
-    help="Where the dashboard is; the first free one from 8000 on, unless said.",
+    help="Port of the dashboard; default: the first free one from 8000 on.",
 )
 @click.option("--no-browser", is_flag=True, help="Open no browser.")
 def demo(context: click.Context, seconds: float, port: int | None, no_browser: bool) -> None:

@@ -55,7 +55,7 @@ def bind(port: int | None) -> socket.socket:
             bound.setblocking(False)
             return bound
     raise CommandError(
-        f"cannot listen at {LOOPBACK} port {ports[0]}: {failure.strerror}; say another with --port",
+        f"cannot listen at {LOOPBACK} port {ports[0]}: {failure.strerror}; choose another with --port",
         FAILED,
     )
 

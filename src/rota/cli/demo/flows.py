@@ -78,9 +78,7 @@ class DemoFlows:
             if job.state == "sleeping" and job.attempt > 1 and job.job not in progress.retried_jobs:
                 progress.retried_jobs.add(job.job)
                 name = job.task.removeprefix("etl.")
-                self._state.add_event(
-                    f"{name} of {progress.day} failed, and is tried again", "yellow"
-                )
+                self._state.add_event(f"{name} of {progress.day} failed and is retried", "yellow")
 
     async def _approve(self, progress: FlowProgress) -> None:
         is_waiting = any(job.awaits and job.state == "sleeping" for job in progress.jobs)
@@ -88,7 +86,7 @@ class DemoFlows:
             return
         if progress.waiting_since is None:
             progress.waiting_since = time.monotonic()
-            self._state.add_event(f"etl of {progress.day} waits for somebody to approve", "blue")
+            self._state.add_event(f"etl of {progress.day} waits for approval", "blue")
         elif time.monotonic() - progress.waiting_since >= APPROVAL_SECONDS * self._time_scale:
             progress.is_approved = True
             await progress.run.signal("approval", True)
@@ -105,7 +103,7 @@ class DemoFlows:
         self._counters.flow_states[progress.run.id] = state
         text = state
         if state == "succeeded":
-            text = f"succeeded, and went to {', '.join((await progress.run.result())['report'])}"
+            text = f"succeeded; report sent to {', '.join((await progress.run.result())['report'])}"
         self._state.add_event(f"etl of {progress.day} {text}", STATE_STYLES[state])
 
     def progress_rows(self) -> list[ProgressRow]:
@@ -127,7 +125,7 @@ def _progress_row(progress: FlowProgress) -> ProgressRow:
     elif any(job.awaits for job in sleeping):
         row.text = "waits for approval"
     elif any(job.attempt > 1 for job in sleeping):
-        row.text = "waits to try again"
+        row.text = "waits for its retry"
     elif sleeping:
         row.text = "sleeping"
     elif any(job.state == "waiting" for job in progress.jobs):

@@ -183,7 +183,9 @@ class Scenario:
             self._counters.monitor_iterations = each.iteration or 0
             self._monitor_row.count = output.format_count(self._counters.monitor_iterations)
             runner = workers_by_pid.get(each.pid or 0)
-            text = "nobody runs it" if runner is None else f"on worker {runner}, others stand by"
+            text = (
+                "not running" if runner is None else f"on worker {runner}, other workers stand by"
+            )
             self._monitor_row.text = text
 
     def _update_schedule(self, schedules: Iterable[Schedule]) -> None:

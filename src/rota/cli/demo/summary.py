@@ -35,7 +35,7 @@ def summary_lines(counters: DemoCounters) -> Iterator[SummaryLine]:
         yield (
             "open",
             output.format_count(counters.open_jobs),
-            "of them had not ended when it was over",
+            "of them had not ended when the demo stopped",
         )
     if counters.latencies:
         yield (
@@ -48,7 +48,7 @@ def summary_lines(counters: DemoCounters) -> Iterator[SummaryLine]:
         yield (
             "retries",
             output.format_count(counters.retries),
-            "attempts failed, and were made again",
+            "attempts failed and were retried",
         )
     if counters.flow_states:
         yield "flows", str(len(counters.flow_states)), _describe_flows(counters)
@@ -77,18 +77,18 @@ def summary_lines(counters: DemoCounters) -> Iterator[SummaryLine]:
 def _describe_flows(counters: DemoCounters) -> str:
     states = Counter(counters.flow_states.values())
     words = ", ".join(f"{count} {state}" for state, count in states.items())
-    return f"of etl: {words}; {counters.approved} waited for a signal and got it"
+    return f"of etl: {words}; {counters.approved} approved by a signal"
 
 
 def _kill_lines(kill: WorkerKill) -> Iterator[SummaryLine]:
     held = f"{output.format_count(kill.held_jobs)} job{'' if kill.held_jobs == 1 else 's'}"
     if kill.detected is None:
-        yield "killed", "1 worker", f"with {held}; it was over before anybody could notice"
+        yield "killed", "1 worker", f"with {held}; the demo stopped before its death was detected"
         return
     yield (
         "killed",
         "1 worker",
-        f"worker {kill.worker}, with {held}; the others knew after {output.format_duration(kill.detected)}",
+        f"worker {kill.worker}, with {held}; detected after {output.format_duration(kill.detected)}",
     )
     if kill.recovered is not None:
         finished_by = " and ".join(f"worker {each}" for each in kill.finished_by) or "it"
@@ -96,13 +96,13 @@ def _kill_lines(kill: WorkerKill) -> Iterator[SummaryLine]:
         yield (
             "recovered",
             output.format_duration(kill.recovered),
-            f"after the kill the last of them had ended on {finished_by}; {lost or 'none'} lost",
+            f"after the kill the last of its jobs had ended on {finished_by}; {lost or 'none'} lost",
         )
     if kill.monitor_moved is not None:
         yield (
             "taken over",
             output.format_duration(kill.monitor_moved),
-            "after the kill the monitor ran elsewhere",
+            "after the kill the monitor ran on another worker",
         )
 
 
@@ -121,4 +121,4 @@ def print_summary(counters: DemoCounters) -> None:
         output.print_renderable(grid)
         output.hint(f"the app that ran: {tasks.__file__}; with your own: rota dev MODULE:APP")
     else:
-        output.print_text("stopped before it began")
+        output.print_text("the demo stopped before it began")

@@ -187,7 +187,7 @@ async def halts(ctx: Context) -> str:
 @app.task(queue=SPEED_QUEUE, retry=Retry(max_attempts=3, delay=0.2, backoff=1.5))
 async def square(ctx: Context, number: int) -> int:
     if number % FAIL_ONE_IN == 0 and ctx.attempt == 1:
-        raise ServiceUnreachable("somebody else's service is down")
+        raise ServiceUnreachable("the remote service is down")
     return number * number
 
 

@@ -147,7 +147,7 @@ def print_schedule(
     if ticks:
         _print_ticks(schedule, ticks)
     else:
-        output.print_text("no tick of it has come yet")
+        output.print_text("it has had no tick yet")
 
 
 def _properties(
@@ -156,18 +156,20 @@ def _properties(
     yield "target", f"{schedule.kind} {schedule.target}"
     yield "when", format_timetable(schedule)
     if not has_workers:
-        yield "workers", output.cell("none is there, so it starts nothing", "yellow")
+        yield "workers", output.cell("none is running, so it starts no runs", "yellow")
     elif not schedule.has_worker:
         yield (
             "workers",
-            output.cell(f"{no_worker_message(schedule)}, so it starts nothing", "yellow"),
+            output.cell(f"{no_worker_message(schedule)}, so it starts no runs", "yellow"),
         )
     if schedule.reason:
         yield "reason", output.cell(schedule.reason, STATE_STYLES.get(schedule.state, ""))
     if _is_ahead_of_clock(schedule, now):
         yield (
             "clock",
-            output.cell("it has gone back: to have it come again from now on, resume it", "yellow"),
+            output.cell(
+                "the clock was set back; resume the schedule to restart it from now", "yellow"
+            ),
         )
     yield (
         "defined",

@@ -27,7 +27,7 @@ T = TypeVar("T")
 RUN_STATES = [state for state in output.STATE_STYLES if state not in ("waiting", "skipped")]
 """States of a run. Only jobs can be waiting or skipped."""
 
-DONE_TEXTS = {"cancel": "cancelled", "retry": "ready to be tried again"}
+DONE_TEXTS = {"cancel": "cancelled", "retry": "queued for a retry"}
 
 
 def run_filter_options(command: Callable[..., T]) -> Callable[..., T]:
@@ -62,16 +62,22 @@ def run_filter_options(command: Callable[..., T]) -> Callable[..., T]:
     for option in reversed(
         (
             click.option(
-                "--task", "--flow", "name", metavar="NAME", help="Of this task or flow only."
+                "--task", "--flow", "name", metavar="NAME", help="Only runs of this task or flow."
             ),
-            click.option("--queue", metavar="NAME", help="Of this queue only; flows are in none."),
-            click.option("--state", type=click.Choice(RUN_STATES), help="In this state only."),
             click.option(
-                "--key", metavar="KEY", help="Of each task and flow, the last with this key only."
+                "--queue", metavar="NAME", help="Only runs in this queue; flows have no queue."
             ),
-            click.option("--since", type=TimeParameter(), help="Created then or later; UTC."),
-            click.option("--until", type=TimeParameter(), help="Created before; UTC."),
-            click.option("--find", metavar="TEXT", help="Text in its name, key, input or error."),
+            click.option("--state", type=click.Choice(RUN_STATES), help="Only runs in this state."),
+            click.option(
+                "--key",
+                metavar="KEY",
+                help="Only the last run with this key, of each task and flow.",
+            ),
+            click.option(
+                "--since", type=TimeParameter(), help="Created at this time or later; UTC."
+            ),
+            click.option("--until", type=TimeParameter(), help="Created before this time; UTC."),
+            click.option("--find", metavar="TEXT", help="Text in the name, key, input or error."),
         )
     ):
         wrapped = option(wrapped)
@@ -109,13 +115,14 @@ def apply_to_all(target: Target, action: BulkAction, run_filter: RunFilter, *, y
     count = target.run(count_runs)
     if count.count == 0 and count.is_exact:
         click.echo(
-            "no run fits that could be " + ("tried again" if action == "retry" else "cancelled")
+            "no run matches that could be " + ("retried" if action == "retry" else "cancelled")
         )
         return
     if not yes:
         if not sys.stdin.isatty():
             raise CommandError(
-                f"{_format_run_count(count)} would be; say --yes to have it done", NOT_FOUND
+                f"{_format_run_count(count)} would be affected; repeat the command with --yes",
+                NOT_FOUND,
             )
         click.confirm(f"{action} {_format_run_count(count)}?", abort=True)
 
@@ -146,7 +153,7 @@ def apply_to_all(target: Target, action: BulkAction, run_filter: RunFilter, *, y
     done, skipped = target.run(apply)
     click.echo(f"{_format_runs(done)} {'is' if done == 1 else 'are'} {DONE_TEXTS[action]}")
     if skipped:
-        output.hint(f"{_format_runs(skipped)} had ended, or had been seen to, by then")
+        output.hint(f"{_format_runs(skipped)} had changed state by then and were left alone")
 
 
 def _format_run_count(count: RunCount) -> str:

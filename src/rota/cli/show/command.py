@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @with_target
 @click.argument("run", type=RUN_ID)
 @click.option("--all", "show_all", is_flag=True, help="Every job of a flow, every step of a job.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON document, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
 def show(target: Target, run: int, show_all: bool, as_json: bool) -> None:
     """Show one RUN: its state and the reason, arguments and result, steps and attempts.
 
@@ -33,7 +33,7 @@ def show(target: Target, run: int, show_all: bool, as_json: bool) -> None:
             database, run, all_steps=show_all or as_json, with_values=as_json
         )
         if found is None:
-            raise RunNotFound(f"there is no run {run}; `rota runs` lists those there are")
+            raise RunNotFound(f"there is no run {run}; list the runs with `rota runs`")
         return found
 
     report = target.run(query)

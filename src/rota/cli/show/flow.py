@@ -344,7 +344,7 @@ def _print_quarantined(report: FlowReport) -> None:
     )
     output.console().print()
     output.print_text(
-        f"{count} in quarantine: `rota release {report.run.run}` tries {them} again, {named}{more} "
+        f"{count} in quarantine: `rota release {report.run.run}` retries {them}, {named}{more} "
         f"{'ends' if len(quarantined) == 1 else 'end'} {them}",
         "magenta",
     )

@@ -207,15 +207,18 @@ def _format_took(report: JobReport) -> str:
 
 def _next_steps(report: JobReport) -> str:
     id = report.id
-    release_hint, cancel_hint = f"`rota release {id}` tries it again", f"`rota cancel {id}` ends it"
+    release_hint, cancel_hint = f"`rota release {id}` retries it", f"`rota cancel {id}` ends it"
     found = parse_replay_difference(report.job.error)
     if found is None:
         return f"{release_hint}, {cancel_hint}"
-    steps = f"deploy code that comes to {found.stored} there (ctx.version(…) tells old runs from new ones)"
+    steps = (
+        f"deploy code that reaches {found.stored} here "
+        "(ctx.version(…) separates old runs from new ones)"
+    )
     fork_hint = (
         ""
         if report.flow_run
-        else f", `rota fork {id} --from-step NAME` begins anew at a step before"
+        else f", `rota fork {id} --from-step NAME` starts a new run from an earlier step"
     )
     return f"{steps}; then {release_hint}. Or {cancel_hint}{fork_hint}"
 
@@ -223,14 +226,14 @@ def _next_steps(report: JobReport) -> str:
 def _describe_worker(report: JobReport) -> str:
     worker = report.worker
     if worker is None:
-        return f"{report.job.worker}, which has left"
+        return f"{report.job.worker}, which has stopped"
     status = ""
     if worker.state == "stopped":
-        status = ", which has left"
+        status = ", which has stopped"
     elif worker.state == "dead":
         status = ", which is dead"
     elif worker.silent_seconds >= 10:
-        status = f", not heard of for {output.format_duration(worker.silent_seconds)}"
+        status = f", silent for {output.format_duration(worker.silent_seconds)}"
     return f"{worker.worker} on {worker.host}, process {worker.pid}{status}"
 
 
@@ -248,7 +251,7 @@ def _reason(report: JobReport) -> str | None:
         case "skipped" if report.job.error is not None:
             return msgspec.json.decode(report.job.error, type=WaitReason).message
         case "skipped":
-            return "it was not needed, or its skip_if said so"
+            return "it was not needed, or its skip_if returned true"
     return None
 
 
@@ -267,7 +270,7 @@ def _sleeping_reason(report: JobReport) -> str | None:
         wait = output.format_duration((job.wakes - now).total_seconds())
         until = f"until {output.format_time(job.wakes)}, in {wait}"
     else:
-        until = "its time has come, a worker will wake it"
+        until = "now due, a worker will wake it"
     if job.attempt > 1:
         return f"attempt {job.attempt - 1} failed, the next one waits: {until}"
     return f"it was started with a delay: {until}"
@@ -280,10 +283,10 @@ def _queued_reason(report: JobReport) -> str:
             "a worker" if report.eligible_workers == 1 else f"{report.eligible_workers} workers"
         )
         if job.is_suspect:
-            return f"it was lost with a worker, so it is taken by itself; {workers} can take it"
-        return f"it waits its turn; {workers} can take it"
+            return f"it was lost with a worker, so it is claimed alone; {workers} can claim it"
+        return f"it waits its turn; {workers} can claim it"
     return (
-        f"no worker is there that serves queue {job.queue!r} and knows task {job.task!r}; "
+        f"no worker serves queue {job.queue!r} and knows task {job.task!r}; "
         "start one with `rota worker MODULE:APP`"
     )
 

@@ -130,16 +130,16 @@ def _open_entry_cell(step: StepRow, now: datetime, *, is_finished: bool, is_sent
             f"next try {until}, after {error}" if is_pending else f"failed: {error}", "red"
         )
     if is_sent:
-        return output.cell("sent, and not heard yet", "blue")
+        return output.cell("sent, not received yet", "blue")
     if step.until is not None and step.until <= now:
         return _timed_out_cell()
     if is_finished:
-        return output.cell("nobody waits for it any more", "dim")
+        return output.cell("no longer awaited", "dim")
     return output.cell(f"waits until {until}" if until else "waits", "blue")
 
 
 def _timed_out_cell() -> Text:
-    return output.cell("nobody sent it in time", "yellow")
+    return output.cell("did not arrive before the timeout", "yellow")
 
 
 def _brief_text(brief: str | None) -> str:

@@ -41,10 +41,10 @@ _ESCAPE_SEQUENCES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|[^\x1b])", re.DO
     default=2.0,
     metavar="SECONDS",
     show_default=True,
-    help="From one look to the next.",
+    help="Time between two refreshes.",
 )
-@click.option("--once", is_flag=True, help="Look once, print it, and end.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON document a line, for programs.")
+@click.option("--once", is_flag=True, help="Print once and exit.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document per line.")
 def top(target: Target, interval: float, once: bool, as_json: bool) -> None:
     """Watch queues, workers, running runs and open alerts. Press q to quit.
 

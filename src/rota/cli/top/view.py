@@ -205,7 +205,7 @@ def _workers(workers: Sequence[WorkerDetailRow], snapshot: TopSnapshot, is_wide:
         }
         grid.add_row(*(cells[name] for name in columns))
     if not workers:
-        grid.add_row("", output.cell("no worker is there", "yellow"))
+        grid.add_row("", output.cell("no worker is running", "yellow"))
     return grid
 
 

@@ -56,6 +56,7 @@ class AlertReceiver:
 
 
 class AlertDelivery(Loop):
+    name = "alert delivery"
     max_error_delay_seconds = 10.0
 
     def __init__(self, database: Database) -> None:
@@ -111,7 +112,7 @@ class AlertDelivery(Loop):
                 level = logging.WARNING if alert.attempts <= 3 else logging.DEBUG
                 log.log(
                     level,
-                    "alert %s (%s) could not be told, trying again in %.0f s: %s",
+                    "alert %s (%s) could not be delivered; retrying in %.0f s: %s",
                     *(alert.id, alert.kind, retry_seconds, error),
                 )
                 return delivered, retry_seconds

@@ -145,7 +145,7 @@ class Evaluation:
                 errors |= dict.fromkeys(kinds, error)
         for kind in sorted(errors.keys() - self._unknown_kinds):
             log.warning(
-                "alert %r cannot be looked for: %s; others are",
+                "alert %r cannot be evaluated: %s; the other alerts are",
                 kind,
                 pg_errors.first_line(errors[kind]),
             )
@@ -183,6 +183,7 @@ class Evaluation:
 
 
 class AlertEvaluator(Loop):
+    name = "alert evaluator"
     max_error_delay_seconds = EVALUATE_SECONDS
 
     def __init__(
@@ -218,7 +219,7 @@ class AlertEvaluator(Loop):
             log.warning("alert: %s: %s", alert.kind, alert.message)
             self._event_bus.publish(AlertRaised(alert.kind, alert.subject, alert.message))
         else:
-            log.info("alert is over: %s: %s", alert.kind, alert.subject)
+            log.info("alert cleared: %s: %s", alert.kind, alert.subject)
             self._event_bus.publish(AlertCleared(alert.kind, alert.subject))
 
 

@@ -190,7 +190,7 @@ class _HttpExchange:
             ) else None
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             raise WebhookFailed(
-                f"{target.host} could not be told: {type(error).__name__}: {error}"
+                f"the request to {target.host} failed: {type(error).__name__}: {error}"
             ) from None
         finally:
             self.close()
@@ -203,12 +203,14 @@ class _HttpExchange:
                 [str(target.address)] if target.address else self._resolve(target.host, target.port)
             )
         except (OSError, UnicodeError):
-            raise WebhookFailed(f"{target.host} has no address: nobody knows that name") from None
+            raise WebhookFailed(
+                f"{target.host} has no address: the name cannot be resolved"
+            ) from None
         addresses = [str(target.check_address(each)) for each in found]
         last_error: OSError = OSError("it has no address")
         for address in addresses:
             if self._closed:
-                raise OSError("nobody waits for it any more")
+                raise OSError("the request was abandoned")
             try:
                 return self._connect_to(address)
             except ssl.SSLError:
@@ -235,7 +237,7 @@ class _HttpExchange:
         self._socket = sock
         if self._closed:
             sock.close()
-            raise OSError("nobody waits for it any more")
+            raise OSError("the request was abandoned")
         return sock
 
     def close(self) -> None:

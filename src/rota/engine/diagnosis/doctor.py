@@ -70,11 +70,11 @@ def _failed_check(name: str, error: Exception) -> CheckResult:
         raise error
     match state:
         case "42501":
-            reason = f"this role may not look: {pg_errors.first_line(error)}"
+            reason = f"this role lacks a privilege: {pg_errors.first_line(error)}"
         case "57014":
             reason = f"the answer did not come within {QUERY_TIMEOUT_SECONDS:g} s"
         case "42P01" | "3F000":
-            reason = "Rota's tables are not there"
+            reason = "Rota's tables do not exist"
         case _:
             reason = pg_errors.first_line(error)
     return CheckResult(name, "unchecked", reason)

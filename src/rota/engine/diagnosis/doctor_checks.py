@@ -64,8 +64,7 @@ async def check_dead_rows(context: CheckContext) -> list[CheckResult]:
         )
         table = f"{context.schema}.{each.name}"
         message = (
-            f"{table} has {each.dead_rows:,} rows that are gone beside {each.live_rows:,} that "
-            "are there, and "
+            f"{table} has {each.dead_rows:,} dead rows, {each.live_rows:,} live rows and "
             f"{format_size(each.bytes)}; it was last vacuumed {ago}"
         )
         level = level_for(each.dead_rows, NOTICE_DEAD_ROWS, PROBLEM_DEAD_ROWS)
@@ -77,7 +76,7 @@ async def check_dead_rows(context: CheckContext) -> list[CheckResult]:
     if results:
         return results
     max_dead = max((each.dead_rows for each in tables), default=0)
-    message = f"no table has more than {max_dead:,} rows that are gone and in the way"
+    message = f"no table has more than {max_dead:,} dead rows"
     return [CheckResult("dead rows", "ok", message, max_dead, "rows")]
 
 
@@ -91,7 +90,9 @@ async def check_indexes(context: CheckContext) -> list[CheckResult]:
     for index in expected.values():
         if index.name not in existing:
             table = f"{context.schema}.{index.table}"
-            message = f"index {index.name} of {table} is missing: what it is for reads all rows"
+            message = (
+                f"index {index.name} of {table} is missing: statements that need it read all rows"
+            )
             results.append(CheckResult("indexes", "problem", message, 1, "index", index.statement))
     for each in existing.values():
         name = f"{context.schema}.{each.name}"
@@ -110,7 +111,7 @@ async def check_indexes(context: CheckContext) -> list[CheckResult]:
             )
             fix = f"drop index concurrently {name};"
             results.append(CheckResult("indexes", "notice", message, each.bytes, "bytes", fix))
-    message = f"all {len(expected)} indexes are there and can be used"
+    message = f"all {len(expected)} indexes exist and are valid"
     return results or [CheckResult("indexes", "ok", message, len(expected), "indexes")]
 
 
@@ -151,12 +152,12 @@ async def check_server(context: CheckContext) -> list[CheckResult]:
         ]
     if found.is_read_only:
         fix = f"alter role {found.quoted_role} set default_transaction_read_only = off;"
-        message = f"transactions of {found.role} are read only unless they say otherwise"
+        message = f"transactions of {found.role} are read only by default"
         return [CheckResult("server", "notice", message, fix=fix)]
     limited = []
     if not found.can_see_all_sessions:
         limited_message = (
-            f"{found.role} does not see what others do: old transactions of theirs go unseen"
+            f"{found.role} cannot see sessions of other roles, nor their old transactions"
         )
         fix = f"grant pg_read_all_stats to {found.quoted_role};"
         limited = [CheckResult("server", "unchecked", limited_message, fix=fix)]
@@ -179,39 +180,37 @@ async def check_durability(context: CheckContext) -> list[CheckResult]:
             )
             fix = f"alter system set {name} = on; select pg_reload_conf();"
             results.append(CheckResult("durability", level, message, 0, "", fix))
-    passed = CheckResult("durability", "ok", "what is committed outlives a crash of the machine")
+    passed = CheckResult(
+        "durability", "ok", "committed transactions survive a crash of the machine"
+    )
     return results or [passed]
 
 
 async def check_connections(context: CheckContext) -> list[CheckResult]:
     found = await context.fetch_one(doctor.server())
     share = found.connections / found.max_connections
-    message = f"{found.connections:,} of {found.max_connections:,} connections are taken"
+    message = f"{found.connections:,} of {found.max_connections:,} connections are in use"
     level = level_for(share, 0.8, 0.95)
     fix = (
         None
         if level == "ok"
         else f"alter system set max_connections = {found.max_connections * 2}; and restart the "
         "server, or put "
-        "PgBouncer before it; ROTA_CONNECTIONS says how many each instance may have"
+        "PgBouncer before it; ROTA_CONNECTIONS limits the connections of each instance"
     )
     return [CheckResult("connections", level, message, round(100 * share, 1), "%", fix)]
 
 
 async def check_pooler(context: CheckContext) -> list[CheckResult]:
     if not context.pooled:
-        note = (
-            " (ROTA_POOLER=no says there is none)"
-            if context.database.settings.pooler == "no"
-            else ""
-        )
+        note = " (ROTA_POOLER=no)" if context.database.settings.pooler == "no" else ""
         return [CheckResult("pooler", "ok", f"connected directly{note}")]
-    message = "a pooler in transaction mode is in between"
+    message = "connected through a pooler in transaction mode"
     if context.database.direct_dsn is not None:
-        return [CheckResult("pooler", "ok", f"{message}, and there is a way past it")]
+        return [CheckResult("pooler", "ok", f"{message}; ROTA_DIRECT_URL bypasses it")]
     message += (
-        ": workers look for work now and then instead of being told, and know a death by "
-        "silence alone"
+        ": workers poll for jobs instead of being notified, and detect dead workers by missed "
+        "heartbeats alone"
     )
     fix = "ROTA_DIRECT_URL=postgresql://user:password@server:5432/name"
     return [
@@ -229,10 +228,10 @@ async def check_clock(context: CheckContext) -> list[CheckResult]:
     results = []
     if abs(found.offset_seconds) > 1:
         name = f"{context.schema}.clock"
-        fix = f"drop what tests left: select pg_get_functiondef('{name}'::regproc) shows it"
+        fix = f"drop the function that tests left: select pg_get_functiondef('{name}'::regproc) shows it"
         message = (
             f"{name}() is {format_duration(abs(found.offset_seconds))} off the server's "
-            "own clock: somebody set it"
+            "clock: the function was replaced"
         )
         results.append(
             CheckResult("clock", "problem", message, round(found.offset_seconds, 3), "s", fix)
@@ -272,7 +271,7 @@ def _check_holder(holder: SnapshotHolderRow) -> CheckResult:
         message = (
             f"replication slot {holder.name!r} ({holder.state}) is {age:,} transactions behind"
         )
-        fix = f"select pg_drop_replication_slot({quote_literal(holder.name)}); if nobody reads it any more"
+        fix = f"select pg_drop_replication_slot({quote_literal(holder.name)}); if no consumer reads it"
         return CheckResult("snapshots", level, message, age, "transactions", fix)
     seconds = holder.seconds or 0.0
     level = level_for(seconds, NOTICE_TRANSACTION_SECONDS, PROBLEM_TRANSACTION_SECONDS)
@@ -288,7 +287,7 @@ def _check_holder(holder: SnapshotHolderRow) -> CheckResult:
             f"select pg_terminate_backend({holder.pid}); and, so that it does not come again, "
             "alter database … set idle_in_transaction_session_timeout = '60s';"
         )
-    message += ": what is gone cannot be removed, and claims have to step over it"
+    message += ": vacuum cannot remove dead rows, and claims have to skip them"
     return CheckResult("snapshots", level, message, round(seconds, 1), "s", fix)
 
 
@@ -299,7 +298,7 @@ async def check_notifications(context: CheckContext) -> list[CheckResult]:
     level = level_for(found.queue_usage, NOTICE_QUEUE_SHARE, PROBLEM_QUEUE_SHARE)
     fix = None
     if level != "ok":
-        message += "; when it is full, whoever commits with one fails"
+        message += "; when it is full, transactions that notify fail at commit"
         fix = "end the transaction of the session that listens and does not read"
         if found.pid is not None:
             message += (
@@ -316,7 +315,7 @@ async def check_autovacuum(context: CheckContext) -> list[CheckResult]:
     for name, on in (("autovacuum", found.is_enabled), ("track_counts", found.tracks_counts)):
         if not on:
             fix = f"alter system set {name} = on; select pg_reload_conf();"
-            message = f"{name} is off: nothing that is gone is ever removed, and queues grow slow"
+            message = f"{name} is off: dead rows are never removed, and claims become slow"
             results.append(CheckResult("autovacuum", "problem", message, 0, "", fix))
     for each in await context.fetch(doctor.tables(context.schema)):
         if not each.has_autovacuum:
@@ -329,21 +328,25 @@ async def check_autovacuum(context: CheckContext) -> list[CheckResult]:
     if found.naptime_seconds > 60:
         fix = "alter system set autovacuum_naptime = '15s'; select pg_reload_conf();"
         message = (
-            f"autovacuum looks every {format_duration(found.naptime_seconds)} only: queues "
-            "turn over faster than that"
+            f"autovacuum runs only every {format_duration(found.naptime_seconds)}: queues "
+            "produce dead rows faster than that"
         )
         results.append(
             CheckResult("autovacuum", "notice", message, found.naptime_seconds, "s", fix)
         )
-    message = f"autovacuum is on and looks every {format_duration(found.naptime_seconds)}"
+    message = f"autovacuum is on and runs every {format_duration(found.naptime_seconds)}"
     return results or [CheckResult("autovacuum", "ok", message, found.naptime_seconds, "s")]
 
 
 async def check_wraparound(context: CheckContext) -> list[CheckResult]:
     found = await context.fetch_one(doctor.autovacuum())
     level = level_for(found.xid_age, 1_000_000_000, 1_500_000_000)
-    message = f"the oldest row is {found.xid_age:,} transactions old, of 2,147,483,648 that may be"
-    fix = None if level == "ok" else "vacuum freeze; and see to what keeps autovacuum from it"
+    message = f"the oldest row is {found.xid_age:,} transactions old; the limit is 2,147,483,648"
+    fix = (
+        None
+        if level == "ok"
+        else "vacuum freeze; and remove the cause that autovacuum and snapshots report"
+    )
     return [CheckResult("wraparound", level, message, found.xid_age, "transactions", fix)]
 
 
@@ -356,30 +359,29 @@ async def check_workers(context: CheckContext) -> list[CheckResult]:
     counts = await context.fetch_one(doctor.worker_counts(dead_after))
     if counts.silent_workers:
         message = (
-            f"{counts.silent_workers} of {counts.workers} workers have not been heard of "
+            f"{counts.silent_workers} of {counts.workers} workers have sent no heartbeat "
             f"for {format_duration(dead_after)}"
         )
         message += (
             ""
             if counts.silent_workers < counts.workers
-            else ", and no other is there to take them to be dead"
+            else ", and no live worker can declare them dead"
         )
         fix = "rota worker MODULE:APP"
         return [CheckResult("workers", "problem", message, counts.silent_workers, "workers", fix)]
     if not counts.workers:
-        message = "no worker is there"
+        message = "no worker is running"
         return [CheckResult("workers", "notice", message, 0, "workers", "rota worker MODULE:APP")]
     versions = [each for each in counts.rota_versions if each]
     if len(versions) > 1:
-        message = (
-            f"{counts.workers} workers are there, with several versions of Rota: "
-            f"{', '.join(versions)}"
-        )
+        message = f"{counts.workers} workers run several versions of Rota: {', '.join(versions)}"
         fix = "finish the deploy: rota workers lists them"
         return [CheckResult("workers", "notice", message, len(versions), "versions", fix)]
     noun = "worker is" if counts.workers == 1 else "workers are"
     return [
-        CheckResult("workers", "ok", f"{counts.workers:,} {noun} there", counts.workers, "workers")
+        CheckResult(
+            "workers", "ok", f"{counts.workers:,} {noun} running", counts.workers, "workers"
+        )
     ]
 
 
@@ -419,8 +421,8 @@ async def check_paused(context: CheckContext) -> list[CheckResult]:
     for each in found:
         seconds = max((now - each.since).total_seconds(), 0.0)
         message = (
-            f"queue {each.queue!r} has been paused for {format_duration(seconds)}: nobody "
-            "takes from it"
+            f"queue {each.queue!r} has been paused for {format_duration(seconds)}: no worker "
+            "claims its jobs"
         )
         fix = f"rota queues resume {shlex.quote(each.queue)}"
         results.append(CheckResult("paused", "notice", message, round(seconds, 1), "s", fix))
@@ -434,7 +436,9 @@ async def check_overdue(context: CheckContext) -> list[CheckResult]:
     more = " or more" if found.jobs >= 1000 else ""
     jobs = "1 job" if found.jobs == 1 else f"{found.jobs:,}{more} jobs"
     seconds = found.late_seconds or 0.0
-    message = f"nobody has woken {jobs} whose time came up to {format_duration(seconds)} ago"
+    message = (
+        f"{jobs} should have been woken up to {format_duration(seconds)} ago, and no worker did it"
+    )
     return [
         CheckResult("overdue", "problem", message, round(seconds, 1), "s", "rota worker MODULE:APP")
     ]
@@ -446,10 +450,10 @@ async def check_orphans(context: CheckContext) -> list[CheckResult]:
         doctor.orphaned_claims(2 * context.database.settings.dead_after)
     )
     if not found.jobs:
-        return [CheckResult("orphans", "ok", "nobody who is gone holds a job", 0, "jobs")]
+        return [CheckResult("orphans", "ok", "no lost worker holds a job", 0, "jobs")]
     jobs = "1 job is" if found.jobs == 1 else f"{found.jobs:,} jobs are"
     message = (
-        f"{jobs} held by workers that are gone, such as {found.first_worker}, and nobody "
+        f"{jobs} held by lost workers, such as {found.first_worker}, and no live worker "
         "takes them back"
     )
     return [
@@ -462,7 +466,7 @@ async def check_quarantine(context: CheckContext) -> list[CheckResult]:
     if not counts.quarantined:
         return [CheckResult("quarantine", "ok", "no job is in quarantine", 0, "jobs")]
     jobs = "1 job is" if counts.quarantined == 1 else f"{counts.quarantined:,} jobs are"
-    message = f"{jobs} in quarantine: nobody tries them again by himself"
+    message = f"{jobs} in quarantine: an operator has to release or cancel them"
     return [
         CheckResult("quarantine", "notice", message, counts.quarantined, "jobs", "rota quarantine")
     ]

@@ -116,7 +116,7 @@ class _Explainer:
         self.found.append(
             ExplanationReason(
                 code="limit" if job_row.is_child else "parents",
-                message=f"it is one of the calls of a job that makes so many at a time, and "
+                message=f"it is a child run of a job that limits its concurrency, and "
                 f"waits for {message}"
                 if job_row.is_child
                 else f"it waits for {message}",
@@ -189,7 +189,7 @@ class _Explainer:
         )
         return ExplanationReason(
             code="calls",
-            message=f"{name} is on worker {job.worker} and waits for what it has called: {named}{more}",
+            message=f"{name} is on worker {job.worker} and waits for its child runs: {named}{more}",
             kind="run",
             subject=str(children[0].run),
             job=job.job,
@@ -200,9 +200,9 @@ class _Explainer:
         """Return the reason if no cause was found: all predecessors have ended, or the job is moving."""
         [[pending_releases]] = await self._fetch(read_explain.has_pending_releases())
         message = (
-            "all that it waited for has ended, and a worker that is there passes that on with its next beat"
+            "all its predecessors have ended; a live worker releases it with its next heartbeat"
             if pending_releases
-            else "it has just moved from one place to another; ask again"
+            else "it has just changed its state; run explain again"
         )
         id = self._subject.id
         return ExplanationReason(
@@ -228,8 +228,8 @@ def _ended_reason(subject: ExplainedJob) -> ExplanationReason:
         "succeeded": "it has succeeded",
         "failed": f"it has failed{f' with {error.type}' if error.type else ''}",
         "cancelled": "it was cancelled",
-        "expired": "it expired before a worker took it",
-        "skipped": "it was skipped: what it would have followed came out otherwise, or its skip_if said so",
+        "expired": "it expired before a worker claimed it",
+        "skipped": "it was skipped because of its predecessors' outcomes, or by its skip_if",
     }
     may_retry = subject.state in ("failed", "cancelled", "expired")
     return ExplanationReason(
@@ -239,7 +239,7 @@ def _ended_reason(subject: ExplainedJob) -> ExplanationReason:
         subject=str(subject.id),
         job=None if subject.is_flow else subject.id,
         since=subject.at,
-        remedy=f"`rota retry {subject.run}` tries it again" if may_retry else None,
+        remedy=f"`rota retry {subject.run}` retries it" if may_retry else None,
         detail=error.message or None,
     )
 

@@ -120,12 +120,16 @@ def reasons_for(
 def _quarantined(builder: ReasonBuilder) -> ExplanationReason:
     job = builder.job
     changed = codec.decode_error(job.error).type == "rota.errors.ReplayMismatch"
-    cause = "its code has changed under way" if changed else "too many workers were lost with it"
-    before = "deploy code that fits what it came to, then " if changed else ""
+    cause = (
+        "its code has changed since the run began"
+        if changed
+        else "too many workers were lost with it"
+    )
+    before = "deploy code that matches its journal, then " if changed else ""
     return builder(
         code="quarantined",
-        message=f"{builder.name} is in quarantine, for {cause}: nobody tries it again by himself",
-        remedy=f"{before}`rota release {job.job}` tries it again, `rota cancel {job.job}` ends it",
+        message=f"{builder.name} is in quarantine because {cause}; it is not retried automatically",
+        remedy=f"{before}`rota release {job.job}` retries it, `rota cancel {job.job}` ends it",
         error=job.error,
         is_stuck=True,
     )
@@ -145,8 +149,8 @@ def _held(builder: ReasonBuilder) -> list[ExplanationReason]:
         found.append(
             builder(
                 code="cancelling",
-                message=f"{builder.name} is to stop, and its code on {holder} has not yet: it is told with "
-                "every beat, and sees ctx.cancelled",
+                message=f"{builder.name} was cancelled, and its code on {holder} has not stopped yet; "
+                "the code has to check ctx.cancelled",
                 about=about,
                 since=job.cancel_requested,
             )
@@ -157,9 +161,9 @@ def _held(builder: ReasonBuilder) -> list[ExplanationReason]:
     if job.claim_expires is not None and job.claim_expires <= builder.situation.now:
         found.append(
             builder(
-                code="hold_over",
-                message=f"{holder} has held {builder.name} for longer than the task's `hold` allows: any "
-                "worker takes it back",
+                code="visibility_timeout",
+                message=f"{holder} has held {builder.name} for longer than the task's"
+                " `visibility_timeout` allows: any worker takes it back",
                 about=about,
                 since=job.claim_expires,
                 **_needs_worker(builder),
@@ -175,14 +179,13 @@ def _held(builder: ReasonBuilder) -> list[ExplanationReason]:
 def _orphaned(
     builder: ReasonBuilder, holder: str, about: tuple[SubjectKind, object]
 ) -> ExplanationReason:
-    status = {"dead": "is dead", "stopped": "has left"}.get(
-        builder.job.worker_state or "", "is not known any more"
+    status = {"dead": "is dead", "stopped": "has stopped"}.get(
+        builder.job.worker_state or "", "is no longer registered"
     )
     return builder(
         code="orphaned",
-        message=f"{holder} {status} and still holds {builder.name}: a worker that is there takes "
-        "it back with "
-        "its next beat",
+        message=f"{holder} {status} and still holds {builder.name}: a live worker takes it back "
+        "with its next heartbeat",
         about=about,
         **_needs_worker(builder),
     )
@@ -195,13 +198,13 @@ def _silent(
     when = f"in about {remaining:.0f} s" if remaining >= 1 else "any moment"
     needs = _needs_worker(builder)
     consequence = (
-        "no other is there to take it back"
+        "no other worker is running to take it back"
         if needs
-        else f"{when} the others take the worker to be dead, and the job goes back"
+        else f"{when} another worker declares it dead and returns the job to the queue"
     )
     return builder(
         code="silent",
-        message=f"{holder} holds {builder.name} and has not been heard of for "
+        message=f"{holder} holds {builder.name} and has sent no heartbeat for "
         f"{format_duration(silent)}; {consequence}",
         about=about,
         **needs,
@@ -217,7 +220,7 @@ def _needs_worker(builder: ReasonBuilder) -> dict[str, Any]:
     if builder.eligibility.alive - is_alive > 0:
         return {}
     return {
-        "remedy": f"no other worker is there; start one with {WORKER_COMMAND}",
+        "remedy": f"no other worker is running; start one with {WORKER_COMMAND}",
         "is_stuck": True,
     }
 
@@ -228,12 +231,12 @@ def _running(
     job = builder.job
     message = f"{builder.name} runs on {holder}"
     if (job.lag or 0) > MAX_LAG_SECONDS:
-        message += f", whose event loop has been blocked for {job.lag:.0f} s"
+        message += f"; the event loop of the worker has been blocked for {job.lag:.0f} s"
     held_jobs, capacity = job.held_jobs or 0, job.capacity or 0
     if held_jobs > max(capacity, job.running or 0):
         message = (
-            f"{holder} holds {builder.name} with {held_jobs - 1:,} others and runs {capacity:,} at a time: "
-            "it may not have begun"
+            f"{holder} holds {builder.name} with {held_jobs - 1:,} more and runs {capacity:,} at a time: "
+            "it may not have started"
         )
     if job.is_exclusive is True:
         message += "; alone, for workers were lost with it"
@@ -256,8 +259,8 @@ def contended_lock(lock: AwaitedLockRow, job: int) -> ExplanationReason:
     )
     return ExplanationReason(
         code="lock",
-        message=f"somebody waits for {lock_name}, which {holder} holds: if its code asks for "
-        "that, it waits",
+        message=f"{lock_name} is awaited and held by {holder}: if the job's code acquires it, "
+        "the job waits",
         kind="lock",
         subject=lock.name,
         job=job,
@@ -282,14 +285,10 @@ def _sleeping(builder: ReasonBuilder) -> list[ExplanationReason]:
                     until=job.wakes,
                 )
             ]
-        cause = (
-            "all workers that are there are about to leave"
-            if builder.eligibility.alive
-            else "no worker is there"
-        )
+        cause = "all workers are draining" if builder.eligibility.alive else "no worker is running"
         return [
             no_worker_reason(
-                builder, f"the time of {builder.name} has come, and {cause}: nobody wakes it"
+                builder, f"the time of {builder.name} has come, and {cause}: it is not woken"
             )
         ]
     waits = builder.situation.waits.get(job.job, [])
@@ -320,13 +319,13 @@ def _is_awaited(wait: WaitingRow, job: JobSituationRow) -> bool:
 
 
 def _signal(builder: ReasonBuilder, name: str, until: datetime | None) -> ExplanationReason:
-    no_timeout = "" if until else ", however long that takes"
+    no_timeout = "" if until else ", without a timeout"
     return builder(
         code="signal",
         message=f"{builder.name} waits for signal {name!r}{no_timeout}",
         about=("signal", name),
         until=until,
-        remedy=f"`rota signal {builder.job.run} {shlex.quote(name)}` tells it",
+        remedy=f"`rota signal {builder.job.run} {shlex.quote(name)}` sends it",
         is_stuck=builder.job.wakes is None,
     )
 
@@ -336,7 +335,7 @@ def _wait(builder: ReasonBuilder, wait: WaitingRow) -> ExplanationReason:
         return _signal(builder, wait.name, wait.until)
     if wait.kind == "sleep":
         return builder(
-            code="sleep", message=f"{builder.name} sleeps, as its code says", until=wait.until
+            code="sleep", message=f"{builder.name} sleeps in ctx.sleep", until=wait.until
         )
     error = codec.decode_error(wait.error).type or "an error"
     times = "once" if wait.tries == 1 else f"{wait.tries} times"
@@ -363,7 +362,7 @@ def queued_reasons(builder: ReasonBuilder) -> list[ExplanationReason]:
     if job.paused_since is not None:
         return [_paused(builder)]
     if not eligibility.workers:
-        return [no_worker_reason(builder, f"{builder.name} is queued, and no worker is there")]
+        return [no_worker_reason(builder, f"{builder.name} is queued, and no worker is running")]
     if not eligibility.serving:
         queues = ", ".join(sorted(eligibility.queues)[:5]) or "none"
         return [
@@ -382,7 +381,7 @@ def queued_reasons(builder: ReasonBuilder) -> list[ExplanationReason]:
         return [
             builder(
                 code="draining",
-                message=f"{builder.name} is queued, and all that would take it are about to leave: "
+                message=f"{builder.name} is queued, and all workers that could claim it are draining: "
                 f"{_worker_list(eligibility)}",
                 about=("task", job.task),
                 remedy=f"start another with {WORKER_COMMAND}",
@@ -401,7 +400,7 @@ def _paused(builder: ReasonBuilder) -> ExplanationReason:
     detail = ": ".join(each for each in (job.paused_by, job.pause_reason) if each)
     return builder(
         code="paused",
-        message=f"{builder.name} is queued, and queue {job.queue!r} is paused: nobody takes from it",
+        message=f"{builder.name} is queued, and queue {job.queue!r} is paused: no worker claims its jobs",
         about=("queue", job.queue),
         since=job.paused_since,
         remedy=f"`rota queues resume {shlex.quote(job.queue)}`",
@@ -426,7 +425,7 @@ def _unknown_task(builder: ReasonBuilder) -> ExplanationReason:
         f"{job.queue!r}{running}, none knows task {job.task!r}{elsewhere}",
         about=("task", job.task),
         remedy=f"`rota worker MODULE:APP -q {shlex.quote(job.queue)}` with an app that has it; "
-        "`rota check-deploy MODULE:APP` says what an app does not have",
+        "`rota check-deploy MODULE:APP` lists the tasks an app lacks",
         is_stuck=True,
     )
 
@@ -437,9 +436,9 @@ def _busy(builder: ReasonBuilder) -> ExplanationReason:
     kinds = Counter(each for each in eligibility.conditions if each != "draining")
     descriptions = {
         "full": f"full, with {format_count(eligibility.running, 'job', 'jobs')} running",
-        "silent": "silent, not heard of for a while",
-        "late": "blocked: code that waits for nobody keeps its event loop",
-        "lone": "kept for a job that has to run alone",
+        "silent": "silent, without a recent heartbeat",
+        "late": "blocked: a task blocks the event loop",
+        "lone": "reserved for a job that has to run alone",
     }
     summary = "; ".join(
         f"{number:,} {descriptions[kind]}" for kind, number in sorted(kinds.items())
@@ -448,7 +447,7 @@ def _busy(builder: ReasonBuilder) -> ExplanationReason:
     remedies = {
         "full": f"start more with {WORKER_COMMAND}, or with a larger -c",
         "late": 'isolation="process" or a plain `def` keeps such code off the event loop',
-        "silent": f"look what has become of it, or start another with {WORKER_COMMAND}",
+        "silent": f"check that worker, or start another with {WORKER_COMMAND}",
     }
     return builder(
         code="suspect" if code == "lone" else code,
@@ -487,11 +486,11 @@ def _queue_position(builder: ReasonBuilder) -> ExplanationReason:
             about=about,
         )
     if position.seq is None:
-        ahead = "others"
+        ahead = "other jobs"
     elif position.ahead >= MAX_COUNTED_JOBS:
-        ahead = f"{MAX_COUNTED_JOBS:,} others or more"
+        ahead = f"{MAX_COUNTED_JOBS:,} other jobs or more"
     elif position.ahead:
-        ahead = format_count(position.ahead, "other", "others")
+        ahead = format_count(position.ahead, "other job", "other jobs")
     else:
         return builder(
             code="next",

@@ -32,7 +32,7 @@ class Branch:
         return Branch(self.branches, task, f"{self.key}{self._child_count}.")
 
 
-_current: ContextVar[Branch | None] = ContextVar("rota line", default=None)
+_current: ContextVar[Branch | None] = ContextVar("rota branch", default=None)
 """Branch of the current asyncio task, or of the task that started it."""
 
 

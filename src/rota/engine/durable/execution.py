@@ -196,7 +196,7 @@ class DurableExecution:
         if self.forced_outcome is not None:
             await self._refuse_to_continue()
         entry, stored = self._next_entry("wait", name)
-        read = reader_of_type(kind, f"what was said as signal {name!r}")
+        read = reader_of_type(kind, f"the payload of signal {name!r}")
         if stored is not None and not stored.is_open:
             return durable_journal.signal_value(entry, stored.result, read, default)
         payload: str | None
@@ -380,8 +380,8 @@ class DurableExecution:
         step = current_step.get()
         if step is not None:
             raise RotaError(
-                f"{step.label} cannot have steps, sleeps, waits or values of its own: it is done, or done "
-                "again, as a whole. Return from it first"
+                f"{step.label} cannot contain steps, sleeps, waits or values: a step is retried as a "
+                "whole; return from it first"
             )
 
     def _quarantine(self, error: ReplayMismatch) -> None:

@@ -66,7 +66,7 @@ def signal_value(entry: JournalEntry, payload: str | None, read: Reader, default
     if payload is not None:
         return read(payload)
     if default is NO_DEFAULT:
-        raise SignalTimeout(f"nobody sent signal {entry.name!r} in time")
+        raise SignalTimeout(f"signal {entry.name!r} did not arrive before the timeout")
     return default
 
 
@@ -135,8 +135,8 @@ class WorkerJournal:
         for entry in existing:
             if entry.kind == "step" and not await self._services.is_stored(entry):
                 raise ClaimLost(
-                    f"{entry} of job {self._job.job} was kept by another attempt, which came to something "
-                    "else; this one counts for nothing"
+                    f"{entry} of job {self._job.job} was stored by another attempt with another result; "
+                    "this attempt is discarded"
                 )
 
     async def read_signal(self, name: str) -> str | None:
@@ -147,8 +147,8 @@ class WorkerJournal:
     def check_no_transaction(self) -> None:
         if self._services.in_transaction:
             raise RotaError(
-                f"job {self._job.job} is inside ctx.transaction(), which would be undone if it left: end "
-                "that first, then sleep, wait or restart"
+                f"job {self._job.job} is inside ctx.transaction(), which would be rolled back; end the "
+                "transaction before you sleep, wait or restart"
             )
 
     async def pause(self, seconds: float, *, idle: bool) -> None:

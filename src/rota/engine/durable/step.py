@@ -158,9 +158,7 @@ class RunningStep:
         and either this check or the rollback must find it.
         """
         if self._has_ended:
-            raise RotaError(
-                f"{self.label} was given up: what it writes now would be kept by nobody"
-            )
+            raise RotaError(f"{self.label} was abandoned; it cannot write any more")
 
     async def commit(self, entry: JournalEntry) -> None:
         """Write the step's entry in its transaction, and commit."""
@@ -219,6 +217,6 @@ def _as_rows(answer: Any) -> list[steps.UnwrittenEntry]:
 
 def _check_written(entry: JournalEntry, unwritten: list[steps.UnwrittenEntry]) -> None:
     if any(not each.is_held for each in unwritten):
-        raise ClaimLost(f"{entry}: the job is no longer held by this worker, and nothing was kept")
+        raise ClaimLost(f"{entry}: the job is no longer held by this worker; nothing was stored")
     if unwritten:
-        raise ClaimLost(f"{entry} was kept by another attempt: this one is undone")
+        raise ClaimLost(f"{entry} was stored by another attempt; this one is rolled back")

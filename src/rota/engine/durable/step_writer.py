@@ -121,7 +121,7 @@ class StepWriter:
                     continue
                 write.done.set_exception(
                     ClaimLost(
-                        f"job {write.job.job} is no longer held by this worker: nothing was kept"
+                        f"job {write.job.job} is no longer held by this worker; nothing was stored"
                     )
                 )
             else:

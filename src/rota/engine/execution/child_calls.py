@@ -118,9 +118,8 @@ class ChildCalls:
         span.set_attributes({span_names.REPLAYED: True})
         if previous.digest != calls_digest:
             raise ChildCallsChanged(
-                f"job {job.job} made other calls in an earlier attempt (run {previous.run}) than "
-                "now, as its "
-                f"call {number + 1}; what a job calls must follow from its arguments alone"
+                f"call {number + 1} of job {job.job} differs from an earlier attempt (run "
+                f"{previous.run}); the calls of a job must depend on its arguments alone"
             )
         failed = previous.is_failing or previous.state not in (None, "succeeded")
         if failed and previous.attempt < job.attempt:

@@ -146,8 +146,8 @@ class CoroutineExecutor:
         self._abandoned.add(running)
         running.add_done_callback(self._abandoned.discard)
         log.warning(
-            "job %s (%s) was cancelled at its timeout of %g s and runs on; it is given up, and what it "
-            "still does is not looked at",
+            "job %s (%s) exceeded its timeout of %g s and did not stop when cancelled; the attempt is "
+            "abandoned and its result is discarded",
             job.job,
             job.task,
             timeout,

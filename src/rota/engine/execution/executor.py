@@ -127,7 +127,7 @@ def timeout_error(timeout: float, error: BaseException | None = None) -> BaseExc
 
 def success(value: Any, task: TaskDefinition, payload_limit: int) -> Succeeded:
     try:
-        return Succeeded(codec.encode(value, f"what task {task.name!r} returned", payload_limit))
+        return Succeeded(codec.encode(value, f"the result of task {task.name!r}", payload_limit))
     except ArgumentError as error:
         raise ResultUnstorable(str(error)) from None
 

@@ -74,8 +74,8 @@ class JobServices:
         step = current_step.get()
         if step is not None:
             raise RotaError(
-                f"{step.label} cannot call tasks: when it is replayed nobody would know what it called. "
-                "Call them outside of it, which is kept as well"
+                f"{step.label} cannot call tasks, because a replay would not find the calls; call them "
+                "outside of the step, where their results are stored too"
             )
         # While this branch waits for calls, a sleep in another branch must not suspend the job.
         with self.durable.busy():
@@ -138,7 +138,7 @@ class JobServices:
             ]
         )
         if not stored:
-            raise ClaimLost(f"job {job.job} is no longer held by this worker: nothing was kept")
+            raise ClaimLost(f"job {job.job} is no longer held by this worker; nothing was stored")
 
     async def fence(self) -> int:
         return await self._ensure_transaction().acquire_own_claim()

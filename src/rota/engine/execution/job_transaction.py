@@ -110,7 +110,7 @@ class JobTransaction:
         if self._result is not _UNSET:
             raise RotaError("ctx.complete(…) was called before: a job ends once")
         limit = self._database.settings.payload_limit
-        label = f"what task {self._task.name!r} completed with"
+        label = f"the result of task {self._task.name!r}"
         self._result = None if result is None else codec.encode(result, label, limit)
 
     # In the event loop
@@ -290,7 +290,7 @@ class JobTransaction:
 
     def _claim_lost_error(self) -> ClaimLost:
         return ClaimLost(
-            f"job {self.job.job} is no longer held by this worker: what it does counts for nothing"
+            f"job {self.job.job} is no longer held by this worker; this attempt is discarded"
         )
 
 

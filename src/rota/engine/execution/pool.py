@@ -45,9 +45,8 @@ class ExecutorPool:
     ) -> None:
         if scripts_being_loaded:
             raise RotaError(
-                f"{scripts_being_loaded[0]} is read here for the tasks it defines, and starts a "
-                "worker: put what it "
-                'does when it is run under `if __name__ == "__main__":`'
+                f"{scripts_being_loaded[0]} is imported for its tasks and starts a worker; "
+                'start the worker under `if __name__ == "__main__":`'
             )
         self._coroutines = CoroutineExecutor(on_finished, payload_limit, services_for)
         self._threads = ThreadExecutor(on_finished, payload_limit, services_for)

@@ -144,8 +144,8 @@ class ThreadExecutor:
     def _abandon(self, job: ClaimedJob, retry: Retry, timeout: float, began: float) -> None:
         del self._contexts[job], self._deadlines[job]
         log.warning(
-            "job %s (%s) was told of its timeout of %g s and runs on; it is given up, and its thread left "
-            'to end by itself. Look at ctx.cancelled now and then, or use isolation="process"',
+            "job %s (%s) exceeded its timeout of %g s and did not stop; the attempt is abandoned and its "
+            'thread runs on; check ctx.cancelled in the task, or use isolation="process"',
             job.job,
             job.task,
             timeout,

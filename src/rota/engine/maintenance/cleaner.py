@@ -56,6 +56,7 @@ async def clean(
 
 
 class Cleaner(Loop):
+    name = "cleaner"
     max_error_delay_seconds = IDLE_PAUSE_SECONDS
 
     def __init__(self, database: Database, worker: int) -> None:

@@ -80,6 +80,7 @@ async def prune(
 
 
 class Pruner(Loop):
+    name = "pruner"
     max_error_delay_seconds = IDLE_PAUSE_SECONDS
 
     def __init__(self, database: Database, worker: int) -> None:

@@ -31,6 +31,8 @@ OnNotify = Callable[[str], None]
 
 
 class Listener(Loop):
+    name = "listener"
+
     def __init__(self, database: Database) -> None:
         super().__init__()
         self._database = database
@@ -108,8 +110,8 @@ class Listener(Loop):
     def _give_up(self) -> None:
         self._unavailable = True
         log.info(
-            "a pooler is in between, so nothing can be heard: workers look for work every %g s; "
-            "set ROTA_DIRECT_URL to a way past it to be told at once",
+            "connected through a pooler, so notifications are not received: workers poll every %g s; "
+            "set ROTA_DIRECT_URL to bypass the pooler and be notified at once",
             self._database.settings.poll_interval,
         )
 

@@ -68,7 +68,7 @@ class Notifier:
                     await self._database.run(listeners.notify(self._channel, queues))
                     self.sent += 1
                 except Exception as error:
-                    log.debug("news could not be sent, polling will find the work: %s", error)
+                    log.debug("a notification could not be sent; workers poll: %s", error)
                 await asyncio.sleep(MIN_BATCH_SECONDS)
                 if self._notify_calls > 1:
                     await asyncio.sleep(MAX_BATCH_SECONDS - MIN_BATCH_SECONDS)

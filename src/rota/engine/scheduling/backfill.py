@@ -125,8 +125,8 @@ def _ticks(locked: LockedSchedule, begin: datetime, end: datetime) -> Iterator[d
     definition, timetable = locked.definition, locked.definition.timetable
     if end > locked.now:
         raise ArgumentError(
-            f"backfill goes up to now ({locked.now.isoformat(sep=' ', timespec='seconds')}), not to "
-            f"{end.isoformat(sep=' ')}: what is to come, comes by itself"
+            f"backfill ends at now ({locked.now.isoformat(sep=' ', timespec='seconds')}), not to "
+            f"{end.isoformat(sep=' ')}; later ticks start on time"
         )
     if definition.starts is not None:
         begin = max(begin, definition.starts)
@@ -153,10 +153,9 @@ def _check_history(name: str, ticks: Sequence[datetime], known: RecordedTicks) -
         tick <= known.forgotten_until and tick not in existing for tick in ticks
     ):
         raise ArgumentError(
-            f"which ticks of {name!r} have had a run is known from "
-            f"{known.forgotten_until.isoformat(sep=' ', timespec='seconds')} on: the last "
-            "thousand are kept; "
-            "backfill from then on, or start the runs of the time before yourself"
+            f"schedule {name!r} stores its last thousand ticks, back to "
+            f"{known.forgotten_until.isoformat(sep=' ', timespec='seconds')}; backfill a later time, or "
+            "start the earlier runs one by one"
         )
 
 

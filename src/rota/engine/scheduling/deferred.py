@@ -40,7 +40,7 @@ class DeferredSchedules:
             return False
         self._deferred_since[name] = tick_state, time.monotonic()
         log.info(
-            "schedule %r is left to others for %g s: %s, as things are here",
+            "schedule %r is left to other workers for %g s: this worker cannot start it: %s",
             name,
             DEFER_SECONDS,
             reason,

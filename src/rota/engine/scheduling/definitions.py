@@ -284,8 +284,8 @@ async def delete(database: Database, name: str, audit_entry: AuditEntry | None =
         [declared] = await run(connection, schedules.is_declared(name), database.schema)
         if declared:
             raise ArgumentError(
-                f"schedule {name!r} is declared by the code of a worker that is there, and would begin "
-                "anew with the next one: take it out of the code first, or pause it"
+                f"schedule {name!r} is declared in the code of a live worker, and the next worker would "
+                "create it again; remove it from the code first, or pause it"
             )
         # the delete may have committed although its answer was lost; the next attempt then finds no row
         attempted = True

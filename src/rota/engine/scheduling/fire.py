@@ -208,7 +208,7 @@ class _FireTransaction:
                     fired.handled -= 1
                     continue
                 errors[each.name] = short_error(error)
-                log.error("schedule %r cannot go on: %s", each.name, short_error(error))
+                log.error("schedule %r cannot continue: %s", each.name, short_error(error))
                 continue
             if in_batch and plan.decision.cancel_open_runs:
                 fired.handled -= 1
@@ -375,7 +375,7 @@ class _FireTransaction:
             )
         [count] = await self._query(ticks.advance(advances))
         if count != len(advances):
-            raise Overtaken("a schedule was moved on by somebody else; nothing was started here")
+            raise Overtaken("another worker advanced a schedule; this worker started nothing")
 
     async def _query(self, query: Any) -> list[Any]:
         return await run(self._connection, query, self._schema)

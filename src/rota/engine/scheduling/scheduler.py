@@ -66,6 +66,7 @@ changed them, and stopped.
 
 
 class Scheduler(Loop):
+    name = "scheduler"
     max_error_delay_seconds = 2.0
 
     def __init__(
@@ -200,7 +201,7 @@ class Scheduler(Loop):
         except Exception as error:
             if _is_database_down(error):
                 raise
-            log.error("schedule %r is put off: %s", name, short_error(error))
+            log.error("schedule %r is deferred: %s", name, short_error(error))
             # A first timeout may be due to this process being frozen, not to the schedule.
             is_first_timeout = _is_timeout(error) and name not in self._slow
             (self._slow.add if is_first_timeout else self._slow.discard)(name)
@@ -262,7 +263,7 @@ class Scheduler(Loop):
             if each.name not in self._warned_unstartable:
                 self._warned_unstartable.add(each.name)
                 log.warning(
-                    "schedule %r is due, and nobody knows %s: it starts nothing until a worker does",
+                    "schedule %r is due, but no worker knows %s; it starts no runs until one does",
                     each.name,
                     each.target_label,
                 )

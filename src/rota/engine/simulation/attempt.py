@@ -238,7 +238,7 @@ class SimulatedAttempt:
         remedy = "test it in one (rota_harness)"
         if step is not None:
             remedy = f"give {step.label} a stand-in (steps=…), or {remedy}"
-        raise RotaError(f"{operation} needs a database, and a rehearsal has none; {remedy}")
+        raise RotaError(f"{operation} needs a database, and a simulation has none; {remedy}")
 
 
 class SimulatedJournal(WorkerJournal):

@@ -62,7 +62,7 @@ class ReadOnlyDatabase(Protocol):
     async def run_with_retry(self, query: Query[Row]) -> list[Row]: ...
 
 
-_current_check: ContextVar[_ReplayCheck | None] = ContextVar("rota glance", default=None)
+_current_check: ContextVar[_ReplayCheck | None] = ContextVar("rota replay check", default=None)
 
 _ID_DECODER = msgspec.json.Decoder(dict[str, int])
 
@@ -115,7 +115,7 @@ async def stop_here() -> NoReturn:
     """Stop the replay check at an operation that would have an effect."""
     check = _current_check.get()
     if check is None:
-        raise RotaError("nothing is started while code is only looked at")
+        raise RotaError("no run can be started during a replay check")
     check.refuse("")
 
 
@@ -134,8 +134,8 @@ async def check_replay(
             outcome = await check.run()
     except TimeoutError:
         reason = (
-            f"the code did not come to where it was within {REPLAY_TIMEOUT_SECONDS:g} s, "
-            "and was left alone"
+            f"the code did not reach the end of its journal within {REPLAY_TIMEOUT_SECONDS:g} s; "
+            "the check was stopped"
         )
         return ReplayProblem("error", reason, timed_out=True)
     raised = check.raised
@@ -144,7 +144,7 @@ async def check_replay(
     match outcome:
         case Rejected(error=error) if isinstance(raised, ReplayMismatch):
             return ReplayProblem(
-                "replay", f"comes to {raised.actual} where it had come to {raised.expected}"
+                "replay", f"reached {raised.actual}, but its journal has {raised.expected} here"
             )
         case (
             Rejected(error=error) | Retried(error=error) | FinalOutcome(state="failed", error=error)

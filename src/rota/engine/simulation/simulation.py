@@ -209,9 +209,8 @@ class Simulation:
         while simulation_outcome.state == "running":
             if len(simulation_outcome.started_times) == MAX_WAKEUPS:
                 raise RotaError(
-                    f"{self.task.name} was woken {MAX_WAKEUPS:,} times in this rehearsal and is "
-                    "not done; say "
-                    "until=timedelta(…) to look at the first part of it"
+                    f"{self.task.name} was woken {MAX_WAKEUPS:,} times in this simulation and has "
+                    "not ended; pass until=timedelta(…) to simulate the first part"
                 )
             simulation_outcome.started_times.append(self.journal.now)
             job = ClaimedJob(
@@ -259,7 +258,7 @@ class Simulation:
                     self.args = args
                     self.journal.reset()
             case _:
-                raise AssertionError(f"no code comes to {outcome} without a worker")
+                raise AssertionError(f"{outcome} is impossible without a worker")
 
     def _wait_until(self, wakes_at: datetime | None, simulation_outcome: SimulationOutcome) -> None:
         if wakes_at is None or (self._until is not None and wakes_at > self._until):
@@ -332,8 +331,8 @@ class _InMemoryAttempt(SimulatedAttempt):
         previous = self._memory_journal.child_calls.get(number)
         if previous is not None and previous.digest != calls_digest:
             raise ChildCallsChanged(
-                f"{self.task.name} made other calls before than now, as its call {number + 1}; what a job "
-                "calls must follow from its arguments alone"
+                f"call {number + 1} of {self.task.name} differs from an earlier attempt; the calls of a "
+                "job must depend on its arguments alone"
             )
         if previous is None or previous.attempt < job.attempt:
             previous = await self._run_checked_calls(bound, calls_digest, previous)
@@ -375,7 +374,7 @@ class _InMemoryAttempt(SimulatedAttempt):
             return await self._run_stub(call, subject), now
         if isinstance(call, BoundFlow):
             raise ArgumentError(
-                f"a rehearsal runs no flows: say what {call.name!r} comes to, "
+                f"a simulation runs no flows: give a stand-in for {call.name!r}, "
                 f"calls={{{call.name!r}: {{…}}}}"
             )
         simulation = Simulation(
@@ -410,4 +409,4 @@ class _InMemoryAttempt(SimulatedAttempt):
                 raise run_failed(subject, document.encode()) from error
         if isinstance(call, BoundFlow):
             return value
-        return call.read(codec.encode(value, f"what {call.name!r} returned", self.limit).encode())
+        return call.read(codec.encode(value, f"the result of {call.name!r}", self.limit).encode())

@@ -36,6 +36,7 @@ Sums = dict[str, float]
 
 
 class MinuteStats(Loop):
+    name = "minute statistics"
     max_error_delay_seconds = 30.0
 
     def __init__(
@@ -74,7 +75,7 @@ class MinuteStats(Loop):
             try:
                 await self._write()
             except Exception as error:
-                log.debug("what was counted last is not written down: %s", error)
+                log.debug("the last statistics could not be written: %s", error)
 
     def _current_minute(self) -> tuple[int, float]:
         """Return the current minute, and the seconds left of it."""

@@ -70,6 +70,8 @@ class RoundTrip:
 
 
 class ClaimLoop(Loop):
+    name = "claim loop"
+
     def __init__(
         self,
         database: Database,

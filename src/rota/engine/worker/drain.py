@@ -49,7 +49,7 @@ class WorkerDrain:
 
     def hurry(self) -> None:
         if not self._hurried.is_set():
-            self._log("hurrying: what runs is stopped and goes back")
+            self._log("stopping now: running jobs are stopped and returned to the queue")
             self._deadline = min(self._deadline, time.monotonic() + self._margin)
             self._hurried.set()
 
@@ -80,12 +80,12 @@ class WorkerDrain:
         try:
             await wait_at_most(session.mark_draining(), min(self._margin, 1.0))
         except Exception as error:
-            log.warning("worker %s could not say that it drains: %s", session.id, error)
+            log.warning("worker %s could not be marked as draining: %s", session.id, error)
 
     async def _return_unstarted(self) -> None:
         returned = self._session.slots.return_unstarted(older_than=0)
         if returned:
-            self._log(f"gave back {returned} that had not begun")
+            self._log(f"returned {returned} job(s) to the queue that had not started")
         self._session.slots.stop_parked()
         self._session.claim_loop.wake()
 
@@ -121,7 +121,7 @@ class WorkerDrain:
             self._session.wait_flushed(), max(self._seconds_left(), MIN_MARGIN_SECONDS / 2)
         ):
             self._log(
-                "the database did not take every outcome in time: those jobs run again elsewhere"
+                "not every outcome was recorded in time; these jobs run again on other workers"
             )
 
     async def _wait_for_requests(self) -> None:

@@ -77,6 +77,8 @@ class Heartbeat(Loop):
     `on_result` receives each `BeatResult` in the worker's event loop.
     """
 
+    name = "heartbeat"
+
     max_error_delay_seconds = 1.0
 
     def __init__(
@@ -102,7 +104,9 @@ class Heartbeat(Loop):
         self._connection_closed = False
         self._lag = LoopLag(self._worker_loop)
         self._thread_loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(target=self._thread_main, name="rota heart", daemon=True)
+        self._thread = threading.Thread(
+            target=self._thread_main, name="rota heartbeat", daemon=True
+        )
         self._thread_started = threading.Event()
 
     # Called from the worker's event loop
@@ -312,8 +316,8 @@ class LoopLag:
             elif not self._warned and self.seconds() >= LAG_WARNING_SECONDS:
                 self._warned = True
                 log.warning(
-                    "the event loop has been blocked for %.1f s, in %s: nothing else runs meanwhile; "
-                    "do what blocks in a task that is a plain def, or in asyncio.to_thread",
+                    "the event loop has been blocked for %.1f s, in %s; no other job runs meanwhile; "
+                    "move blocking code to a task that is a plain def, or to asyncio.to_thread",
                     self.seconds(),
                     self._blocking_location(),
                 )

@@ -178,12 +178,14 @@ def publish(worker: int, batch: OutcomeBatch, refused: set[int], event_bus: Even
     """Log and publish the outcomes of a batch that the database has answered."""
     if refused:
         log.warning(
-            "%s outcome(s) refused: no longer ours, e.g. job %s", len(refused), min(refused)
+            "%s outcome(s) refused, for example of job %s: this worker no longer holds their claims",
+            len(refused),
+            min(refused),
         )
     for job, outcome, _ in batch.finished:
         if outcome.state == "failed" and job.job not in refused:
             log.warning(
-                "job %s (%s) failed for good at attempt %s: %s",
+                "job %s (%s) failed on attempt %s: %s; it will not be retried",
                 job.job,
                 job.task,
                 job.attempt,
@@ -193,7 +195,7 @@ def publish(worker: int, batch: OutcomeBatch, refused: set[int], event_bus: Even
     for job, retried, _ in batch.retried:
         if job.job not in refused:
             log.info(
-                "job %s (%s) failed at attempt %s: %s; next in %.1f s",
+                "job %s (%s) failed on attempt %s: %s; retrying in %.1f s",
                 job.job,
                 job.task,
                 job.attempt,

@@ -37,6 +37,7 @@ ENDED_WORKER_CLEANUP_SECONDS = 600.0
 
 
 class Reaper(Loop):
+    name = "reaper"
     max_error_delay_seconds = 2.0
 
     def __init__(
@@ -81,7 +82,7 @@ class Reaper(Loop):
         }
         for each in declared:
             log.warning(
-                "worker %s (%s, process %s) is dead: what it held goes back",
+                "worker %s (%s, process %s) is dead; its jobs return to the queue",
                 each.worker,
                 each.host,
                 each.pid,
@@ -111,7 +112,7 @@ class Reaper(Loop):
             count = await self._reap_claim(orphan)
         except Exception as error:
             if pg_errors.is_contended(error):
-                log.debug("claim %s is in somebody's hands: %s", orphan.id, error)
+                log.debug("claim %s is locked by another transaction: %s", orphan.id, error)
                 return 0
             if pg_errors.is_transient(error):
                 raise

@@ -31,6 +31,8 @@ log = logging.getLogger("rota")
 
 
 class ClaimReconciler(Loop):
+    name = "claim reconciler"
+
     def __init__(
         self,
         database: Database,
@@ -73,7 +75,7 @@ class ClaimReconciler(Loop):
         }
         if lost:
             dropped = self._slots.drop_claims(lost)
-            log.warning("%s job(s) are no longer ours: their claims were taken away", dropped)
+            log.warning("stopping %s job(s): this worker no longer holds their claims", dropped)
         if self._missing_since and self._heartbeat is not None:
             self._heartbeat.beat_now()
 
@@ -101,7 +103,10 @@ class ClaimReconciler(Loop):
                 [answers] = await pipeline(connection, [transaction], self._database.schema)
             [move] = answers[1]
             if move.jobs:
-                log.warning("gave back claim %s: its answer was lost", held.id)
+                log.warning(
+                    "returned the jobs of claim %s to the queue: the answer to the claim was lost",
+                    held.id,
+                )
                 self._notifier.notify(move.queues)
 
     async def _release_pending(self) -> None:

@@ -90,7 +90,9 @@ class Worker:
         if result.answer is not None and result.answer.drain_requested:
             self._on_drain_request()
         if result.declared_dead and not self._is_stopping and self._reregistering is None:
-            self._reregistering = asyncio.create_task(self._register_again(), name="rota rebirth")
+            self._reregistering = asyncio.create_task(
+                self._register_again(), name="rota registration"
+            )
 
     async def _register_again(self) -> None:
         """Stop the jobs of the session that was declared dead, and start a new session.
@@ -100,7 +102,7 @@ class Worker:
         old = self.session
         dropped = old.slots.drop_claims()
         log.warning(
-            "worker %s was declared dead: its %s job(s) are stopped, what they did counts for nothing",
+            "worker %s was declared dead: stopping its %s job(s); their outcomes are discarded",
             old.id,
             dropped,
         )
@@ -116,13 +118,13 @@ class Worker:
                 self._session = await WorkerSession.start(self._config, self._on_beat)
                 break
             except Exception as error:
-                log.error("worker %s cannot begin anew, trying on: %s", old.id, error)
+                log.error("worker %s cannot register again; retrying: %s", old.id, error)
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, 30.0)
         self._reregistering = None
         if self._is_stopping:
             return
-        log.warning("worker %s lives on as worker %s", old.id, self.id)
+        log.warning("worker %s registered again as worker %s", old.id, self.id)
         self._config.event_bus.publish(events.WorkerReregistered(self.id, old.id))
 
     def hurry(self) -> None:

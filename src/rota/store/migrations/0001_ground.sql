@@ -1,150 +1,169 @@
 -- breaking: yes
--- The ground floor: jobs, the places a job can be in, and the graphs that jobs form.
+-- Jobs, the tables a job can be in, and the graphs that jobs form.
 --
--- A state is a place. A job's row in `jobs` is written once; where the job *is* is told by the one
--- place that holds its id:
+-- The state of a job is the table that holds its id. The row in `jobs` is written once; exactly one of these holds the
+-- job at any time:
 --
---   ready      may be claimed now                          (claiming deletes the row)
---   asleep     waits for a time or a signal: delay, retry, sleep   (waking moves it to ready)
---   waiting    waits for other jobs of its run             (the last of them moves it on)
---   claims     held by a worker, many to a row             (the array is the truth of who holds what)
---   quarantine has killed its workers too often            (somebody releases or cancels it)
---   outcomes   finished, one row a job, for good           (primary key: there is no second outcome)
+--   queued      can be claimed now                                  claiming deletes the row
+--   sleeping    waits for a time or a signal: delay, retry, sleep   waking moves it to `queued`
+--   waiting     waits for other jobs of its run                     the last predecessor to finish moves it on
+--   claims      held by a worker, many jobs per row                 the array `jobs` alone decides the holder
+--   quarantine  its workers were lost too often                     an operator releases or cancels it
+--   outcomes    finished, one permanent row per job                 the primary key prevents a second outcome
 --
--- Each move between places is one statement or one short transaction, so any snapshot finds a job in
--- exactly one of them. `rota.job_state` says it in words and stays as it is whatever the tables become.
+-- Each move between these tables is one statement or one short transaction, so every snapshot finds a job in exactly
+-- one of them. The view `rota.job_state` returns the state as a word. It is stable: it does not change when the tables
+-- do.
 
--- The one clock. Statements compare and set times by it alone; tests put another in its place.
+-- Return the current time. Statements compare and set times by this clock only; tests replace it.
 create function rota.clock() returns timestamptz
 language sql stable parallel safe
 return statement_timestamp();
 
--- Names (task, queue, key) are compared byte by byte, whatever the database's locale: faster, and the same
--- everywhere.
+-- Names (task, queue, key) are compared byte by byte, independent of the database's locale. This is faster, and the
+-- same on every server.
 
--- Ids of jobs, and places in the queue: a job that is ready from the start queues under its own id,
--- one that comes back takes the next number.
+-- Ids of jobs and positions in the queue. A job that is queued at creation has its own id as `seq`; a job that returns
+-- to the queue gets the next number.
 create sequence rota.ids;
 
 create type rota.worker_state as enum ('active', 'draining', 'stopped', 'dead');
 
--- Who works, or did lately. The row is updated with every beat, in place: nothing that changes is indexed.
+-- Registered workers, including those that ended recently. Every heartbeat updates the row in place (HOT): no column
+-- that changes is indexed.
 create table rota.workers (
-    id       bigint generated always as identity primary key,
-    host     text not null,
-    pid      integer not null,
-    version  text not null,                             -- what its owner calls the code it runs
-    engine   text not null default '',                  -- the version of Rota
-    queues   text[] not null,
-    tasks    text[] not null,
-    schedules text[] not null default '{}',             -- that its code declares
-    capacity integer not null,
-    metadata json not null default '{}',
-    session_lock     integer,                                   -- the advisory lock its beat's connection holds, if any
-    state    rota.worker_state not null default 'active',
-    running  integer not null default 0,                -- as of the last beat
-    lag      real not null default 0,                   -- … by how many seconds its event loop was late
-    started  timestamptz not null default rota.clock(),
-    last_beat     timestamptz not null default rota.clock(),
-    beats    bigint not null default 0,                 -- what others watch: it moves even if the clock stands
-    drain_requested    timestamptz,                               -- somebody wants it to drain
-    ended    timestamptz,                               -- when it left or was declared dead
-    charged_jobs   bigint[],                                  -- of what it held when it died, what killed it
-    doubtful_jobs  bigint[]                                   -- … or may have
+    id              bigint generated always as identity primary key,
+    host            text not null,
+    pid             integer not null,
+    version         text not null,                      -- application version, as configured by the user
+    engine          text not null default '',           -- version of Rota
+    queues          text[] not null,                    -- queues it claims from
+    tasks           text[] not null,                    -- tasks it can run
+    schedules       text[] not null default '{}',       -- schedules its code declares
+    capacity        integer not null,                   -- number of job slots
+    metadata        json not null default '{}',         -- set by the user
+    session_lock    integer,                            -- advisory lock that the heartbeat connection holds, if any
+    state           rota.worker_state not null default 'active',
+    running         integer not null default 0,         -- jobs running at the last heartbeat
+    lag             real not null default 0,            -- delay of its event loop at the last heartbeat, in seconds
+    started         timestamptz not null default rota.clock(),
+    last_beat       timestamptz not null default rota.clock(),
+    beats           bigint not null default 0,          -- heartbeat counter; observers compare it, because it rises
+                                                        -- even if the clock stops
+    drain_requested timestamptz,                        -- when an operator requested a drain
+    ended           timestamptz,                        -- when it stopped or was declared dead
+    charged_jobs    bigint[],                           -- jobs it held when it died and that caused the death
+    doubtful_jobs   bigint[]                            -- jobs it held when it died and that may have caused the death
 ) with (fillfactor = 50);
 
--- What a worker knows that knows too much to say it with every claim.
+-- Tasks of a worker that has too many to send with every claim.
 create table rota.worker_tasks (
-    worker  bigint not null,
-    task    text collate "C" not null,
-    prefetchable boolean not null,                           -- tried more than once, so it may be held ahead
+    worker       bigint not null,
+    task         text collate "C" not null,
+    prefetchable boolean not null,                      -- has more than one attempt, so the worker may claim it before
+                                                        -- a slot is free
     primary key (worker, task)
 );
 
--- A skipped job with an error was skipped because of it; one without, on purpose.
+-- A skipped job with an error was skipped because of a failure or a cancellation; without an error, by its rule.
 create type rota.outcome as enum ('succeeded', 'failed', 'cancelled', 'expired', 'skipped');
 
--- What the jobs a job waits for must have come to for it to run; else it is skipped.
+-- Condition on the outcomes of the predecessors under which a job runs; otherwise it is skipped.
 create type rota.rule as enum ('all_succeeded', 'none_failed', 'all_done', 'any_failed');
 
+-- Jobs, one row each, written once: the task, its arguments, queue, priority and policy.
 create table rota.jobs (
-    id       bigint primary key default nextval('rota.ids'),
-    run      bigint,                                    -- null: started alone, its run is itself
-    created  timestamptz not null default rota.clock(),
-    expires  timestamptz,
-    priority     smallint not null default 0 check (priority between 0 and 9),
-    task     text collate "C" not null,
-    queue    text collate "C" not null,
-    key      text collate "C",
-    args     json not null,
-    options  json,                                      -- what `using(…)` said beyond the task's own policy
-    rule     rota.rule,
-    successors bigint[],                                  -- who waits for it: jobs of its run, or the run itself
-    inputs   json,                                      -- argument → the job whose result it is
-    forked_from   bigint,                                    -- the run this one was forked from
-    trace    text                                       -- where its start was in a trace, as a W3C traceparent
+    id          bigint primary key default nextval('rota.ids'),
+    run         bigint,                                 -- null: started alone; its run has the same id
+    created     timestamptz not null default rota.clock(),
+    expires     timestamptz,                            -- not started after this time
+    priority    smallint not null default 0 check (priority between 0 and 9),
+                                                        -- 9 is claimed first
+    task        text collate "C" not null,
+    queue       text collate "C" not null,
+    key         text collate "C",                       -- idempotency key
+    args        json not null,                          -- arguments by name, a JSON object
+    options     json,                                   -- set by `options(…)`, beyond the task's own policy
+    rule        rota.rule,
+    successors  bigint[],                               -- jobs of its run that depend on it, or the run itself
+    inputs      json,                                   -- argument name → id of the job that supplies it with its
+                                                        -- result
+    forked_from bigint,                                 -- run that this one was forked from
+    trace       text                                    -- position of its start in a trace, as a W3C traceparent
 );
 
--- Runs of more than one job: of a flow, or of the calls a job has made. A job started alone has none.
--- Such a run waits and ends as a job does: a row in `waiting`, then one in `outcomes`.
+-- Runs of more than one job: of a flow, or of the child runs that a job starts in one call. A job started alone has no
+-- row here. A run waits and finishes as a job does: a row in `waiting`, then one in `outcomes`.
 create table rota.runs (
-    id       bigint primary key default nextval('rota.ids'),
-    created  timestamptz not null default rota.clock(),
-    flow     text collate "C",                          -- null: calls of a job
-    key      text collate "C",
-    parent   bigint,                                    -- the job that made the calls
-    number   integer,                                   -- … which of its calls these are
-    forked_from   bigint,                                    -- the run this one was forked from
-    input    json not null,
-    jobs     bigint[] not null,
-    successors bigint[]                                   -- the run it is one call of
+    id          bigint primary key default nextval('rota.ids'),
+    created     timestamptz not null default rota.clock(),
+    flow        text collate "C",                       -- null: the calls of a job
+    key         text collate "C",                       -- idempotency key
+    parent      bigint,                                 -- job that started this run
+    number      integer,                                -- number of the call in that job
+    forked_from bigint,                                 -- run that this one was forked from
+    input       json not null,
+    jobs        bigint[] not null,                      -- ids of its jobs
+    successors  bigint[]                                -- run that this one is a part of
 );
 create unique index runs_parent on rota.runs (parent, number) where parent is not null;
 
--- `lost`, here and wherever a job goes: how many workers died of it, as far as one can tell. Below 0 it was lost
--- just now and is a suspect, in a claim of its own and judged before it runs: -1, lost in company; -2, lost in
--- company once more; -n - 2, n workers died of it. One that was lost once (-1, -3) runs like any other; the rest are
--- grave, and run with nothing beside them that has not run for a while.
+-- `lost`, in this and all other tables: how many workers the job has crashed, as far as is known. A negative value
+-- marks a suspect: a job that was running when its worker was lost. A suspect is alone in its claim, and is judged
+-- before it runs.
+--
+--    n ≥ 0               not a suspect; n workers crashed because of it
+--   -1                   was lost once, together with other jobs
+--   -2                   was lost again, together with other jobs
+--   -n - 2 (n ≥ 1)       n workers crashed because of it
+--
+-- Suspects that were lost once (-1 and -3) run like any other job. All other suspects are grave: only jobs that have
+-- already run for a while may run beside them.
+--
+-- Jobs that can be claimed now, in order. Claiming deletes the row.
 create table rota.queued (
-    seq     bigint not null,
-    job     bigint not null,
-    priority    smallint not null,
-    attempt smallint not null default 1,
-    lost    smallint not null default 0,
-    queue   text collate "C" not null,
-    task    text collate "C" not null
+    seq      bigint not null,                           -- position in the lane: lower is claimed first
+    job      bigint not null,
+    priority smallint not null,
+    attempt  smallint not null default 1,
+    lost     smallint not null default 0,               -- number of crashes; negative: a suspect
+    queue    text collate "C" not null,
+    task     text collate "C" not null
 ) with (
     autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 20000,
     autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.5
 );
 create index queued_order on rota.queued (queue, priority, seq);
--- Suspects are claimed one by one, whatever their number.
+-- Finds suspects without reading the other jobs: each is claimed alone.
 create index queued_suspects on rota.queued (priority desc, seq) where lost < 0;
 
+-- Jobs that wait for a time or a signal: a delay, a retry, a sleep.
 create table rota.sleeping (
-    job     bigint primary key,
-    wake_at    timestamptz not null,
-    priority    smallint not null,
-    attempt smallint not null default 1,
-    lost    smallint not null default 0,
-    queue   text collate "C" not null,
-    task    text collate "C" not null,
-    signals text[],                                     -- … or for one of these, whichever comes first
-    since   timestamptz not null default rota.clock()
+    job      bigint primary key,
+    wake_at  timestamptz not null,
+    priority smallint not null,
+    attempt  smallint not null default 1,
+    lost     smallint not null default 0,
+    queue    text collate "C" not null,
+    task     text collate "C" not null,
+    signals  text[],                                    -- also woken by the first of these signals, before `wake_at`
+    since    timestamptz not null default rota.clock()
 );
 create index sleeping_wake_at on rota.sleeping (wake_at);
 
--- Jobs and runs that wait for others to end. The counts are changed under the row's lock, rows are
--- locked in the order of their ids: of two last parents that end together, the second one sees the first.
+-- Jobs and runs that wait for their predecessors to finish. The counts change only under the row's lock, and rows are
+-- locked in the order of ids. If the last two predecessors finish at the same time, the second transaction sees the
+-- count of the first.
 create table rota.waiting (
     job       bigint primary key,
-    open      integer not null check (open > 0),        -- parents that have not ended
-    failed    integer not null default 0,               -- … that failed, or were skipped because of a failure
-    cancelled integer not null default 0,
-    skipped   integer not null default 0,
+    open      integer not null check (open > 0),        -- predecessors that have not finished
+    failed    integer not null default 0,               -- predecessors that failed, or were skipped because of a
+                                                        -- failure
+    cancelled integer not null default 0,               -- predecessors that were cancelled
+    skipped   integer not null default 0,               -- predecessors that were skipped by their rule
     attempt   smallint not null default 1,
     rule      rota.rule,                                -- null: a run
-    priority      smallint,
+    priority  smallint,
     queue     text collate "C",
     task      text collate "C",
     since     timestamptz not null default rota.clock()
@@ -154,73 +173,78 @@ create table rota.waiting (
     autovacuum_vacuum_cost_delay = 0
 );
 
--- Ends that are recorded but still have to be passed on: the rows of those who wait were busy.
+-- Finished jobs and runs whose successors are not released yet: another transaction had locked the successors' rows.
 create table rota.pending_releases (
     job  bigint primary key,
-    kind rota.outcome not null
+    kind rota.outcome not null                          -- how it counts for its successors
 );
 
+-- Batches of jobs that workers hold. The id of the row is the fence.
 create table rota.claims (
-    id       bigint generated always as identity primary key,
-    worker   bigint not null,
-    nonce    uuid not null,                             -- the client made it: a lost answer can be found again
-    at       timestamptz not null default rota.clock(),
-    expires    timestamptz,                               -- it runs out then, whatever becomes of the worker
-    exclusive    boolean,                                   -- of a suspect that runs: whether it does so alone
-    jobs     bigint[] not null,
-    attempts smallint[] not null,
-    lost     smallint[] not null,
-    seqs     bigint[] not null
+    id        bigint generated always as identity primary key,
+    worker    bigint not null,
+    nonce     uuid not null,                            -- generated by the client, to find the claim if its answer was
+                                                        -- lost
+    at        timestamptz not null default rota.clock(),
+    expires   timestamptz,                              -- expires at this time, even if the worker is alive; null: with
+                                                        -- the worker
+    exclusive boolean,                                  -- of a running suspect: true if it runs alone on its worker
+    jobs      bigint[] not null,                        -- ids of the jobs; the arrays below run parallel to it
+    attempts  smallint[] not null,
+    lost      smallint[] not null,
+    seqs      bigint[] not null
 ) with (
     fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 500,
     autovacuum_vacuum_cost_delay = 0
 );
--- Compressing the arrays would cost more than all the rest of a claim.
+-- Compressing the arrays would cost more than the rest of a claim.
 alter table rota.claims
     alter column jobs set storage external,
     alter column attempts set storage external,
     alter column lost set storage external,
     alter column seqs set storage external;
 
+-- Outcomes of jobs and runs, one permanent row each.
 create table rota.outcomes (
     job     bigint primary key,
-    claim   bigint,                                     -- under which it was recorded; null: it never ran, or was lost
+    claim   bigint,                                     -- claim under which it was recorded; null: the job never ran,
+                                                        -- or was lost
     worker  bigint,
     at      timestamptz not null default rota.clock(),
-    seconds    real,
+    seconds real,                                       -- duration of the last attempt
     state   rota.outcome not null,
     attempt smallint not null,
     result  json,
     error   json
 );
 
--- Jobs that were lost with their workers too often to be tried once more.
+-- Jobs that were lost with their workers too often to be retried.
 create table rota.quarantine (
-    job     bigint primary key,
-    priority    smallint not null,
-    attempt smallint not null,
-    lost    smallint not null,
-    queue   text collate "C" not null,
-    task    text collate "C" not null,
-    at      timestamptz not null default rota.clock(),
-    error   json
+    job      bigint primary key,
+    priority smallint not null,
+    attempt  smallint not null,
+    lost     smallint not null,
+    queue    text collate "C" not null,
+    task     text collate "C" not null,
+    at       timestamptz not null default rota.clock(),     -- when it was quarantined
+    error    json
 );
 
--- How far a job has come, by its own account: where it goes on if it is tried or given back.
+-- Checkpoint of a job: where it continues after a retry or a return to the queue.
 create table rota.checkpoints (
     job   bigint primary key,
     at    timestamptz not null default rota.clock(),
     state json not null
 );
 
--- Attempts that were not the last one.
+-- Attempts that were not the last one of their job.
 create table rota.attempts (
     job     bigint not null,
     claim   bigint,
     worker  bigint,
     at      timestamptz not null default rota.clock(),
-    seconds    real,
+    seconds real,                                       -- duration
     state   rota.outcome not null,
     attempt smallint not null,
     result  json,
@@ -228,29 +252,31 @@ create table rota.attempts (
 );
 create index attempts_job on rota.attempts (job, attempt);
 
+-- Runs by idempotency key.
 create table rota.keys (
     task       text collate "C" not null,
     key        text collate "C" not null,
     run        bigint not null,
-    expires      timestamptz,                             -- null: for good
+    expires    timestamptz,                             -- null: never
     while_open boolean not null default false,          -- only until the run has finished
     primary key (task, key)
 );
 
--- Wishes to cancel what a worker holds; whoever moves the job next obeys.
+-- Requests to cancel a job that a worker holds or that is being moved. The next transaction that moves the job cancels
+-- it.
 create table rota.cancels (
     job bigint primary key,
     at  timestamptz not null default rota.clock()
 );
 
--- Who wants to be told when a job has an outcome: a channel to notify.
+-- Listeners for the outcome of a job.
 create table rota.waiters (
     job      bigint not null,
-    listener text not null,
+    listener text not null,                             -- notification channel
     primary key (job, listener)
 );
 
--- Public and stable: where every job is, in words.
+-- Public and stable: the state of every job.
 create view rota.job_state as
 select job.id as job,
        coalesce(job.run, job.id) as run,
@@ -280,11 +306,11 @@ select job.id as job,
          on held.job = job.id;
 
 comment on view rota.job_state is
-    'Where each job is: waiting, ready, asleep, running, quarantined, succeeded, failed, cancelled, expired or '
+    'Where each job is: waiting, queued, sleeping, running, quarantined, succeeded, failed, cancelled, expired or '
     'skipped. '
     'Public and stable.';
 
--- Public and stable: every run, of a flow or of a task started alone, in words.
+-- Public and stable: the state of every run, of a flow or of a task started alone.
 create view rota.run_state as
 select state.run, state.task as name, false as is_flow, state.queue, state.state, state.attempt,
        job.created, state.since, job.key, null::bigint as parent
@@ -303,7 +329,8 @@ comment on view rota.run_state is
     'Every run: its flow''s or task''s name, and running, succeeded, failed or cancelled for a flow, '
     'the state of its job for a task. Public and stable.';
 
--- Take a key for a run, or find out which run has it: answers that run's id.
+-- Reserve a key for a run. Returns the id of the run that has the key: the given one, or the one that reserved it
+-- before.
 create function rota.reserve_key(
     task text, key text, run bigint, unique_for interval, unique_open boolean
 ) returns bigint
@@ -331,7 +358,7 @@ begin
         if found then
             return reserve_key.run;
         end if;
-        -- A new statement: the insert's own snapshot may be older than the row it met.
+        -- A new statement, because the snapshot of the insert may be older than the conflicting row.
         select held.run into holder
           from rota.keys as held
          where held.task = reserve_key.task and held.key = reserve_key.key;
@@ -344,9 +371,9 @@ $$;
 
 -- Start one job from any language, in the caller's own transaction.
 --
--- Answers the run and whether this call created it: with a key that is taken, it is the run that
--- took it. A key that somebody's open transaction holds is refused with RT001 after two seconds
--- rather than waited for. Every way of starting a single job goes through here.
+-- Returns the run, and whether this call created it: if the key is taken, the run is the one that has the key. If an
+-- open transaction holds the key, the call fails with RT001 after two seconds instead of waiting. Every start of a
+-- single job uses this function.
 create function rota.start(
     task         text,
     args         json default '{}',

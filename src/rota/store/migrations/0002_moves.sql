@@ -1,28 +1,42 @@
 -- breaking: yes
--- Moves that concern more than one job: passing on that a job has ended, cancelling, trying again, forking.
+-- Moves that concern more than one job: release of successors, retry, fork, cancellation.
 --
--- They are functions because they go round by round, each round on a fresh snapshot under the locks of the
--- one before, and because cancelling from any language needs them. Lock order: claims by id, then rows of
--- `waiting` by id, whether they are jobs or runs.
+-- They are functions for two reasons: they work in rounds, each with a fresh snapshot under the locks of the round
+-- before; and clients in any language need them. Lock order: claims by id, then rows of `waiting` by id, jobs and runs
+-- alike.
 --
--- Those that any connection may call say how they are planned: over indexes, whatever the statistics say.
+-- The functions that any connection may call disable sequential scans, bitmap scans and merge joins, so that they use
+-- indexes independent of the table's statistics.
 
--- Pass on that these jobs and runs have ended, to those who wait for them.
+-- Release the successors of jobs and runs that have finished.
 --
--- Their outcomes are recorded by the caller, in the same transaction. `kinds` says what they came to for
--- those who wait: succeeded (also where it is null), failed, cancelled or skipped. What has no open parent
--- left becomes ready, or is skipped by its rule, or cancelled where somebody wished that, which is passed on
--- in turn; a run ends when nothing in it is open. Answers the queues that have news, the runs that ended, and
--- whether something is left to `settle`.
+-- The caller records the outcomes in the same transaction. `kinds` is how each one counts for its successors:
+-- succeeded (also null), failed, cancelled or skipped.
 --
--- The first round waits for locks, in the order of ids. Later rounds would have to wait out of order, so
--- they do not wait: what they cannot lock is left in `pending_releases`, for a transaction of its own.
+-- A round takes the finished ids of the round before and does this with each successor:
 --
--- With `due`, the first round counts one parent as ended for each of these instead.
+--   1. Count its finished predecessors down in `waiting`.
+--   2. If none is open any more, remove it from `waiting` and decide:
+--
+--        a job, its rule is satisfied         insert it into `queued`
+--        a job, its rule is not satisfied     record the outcome `skipped`
+--        a job with a cancel request          record the outcome `cancelled`
+--        a run                                record its outcome: failed, cancelled or succeeded
+--
+-- Jobs that were not queued and runs that finished are the input of the next round.
+--
+-- Returns the queues that received jobs, the runs that finished, and `rest`: true if releases are left in
+-- `pending_releases`, for `rota.release_pending`.
+--
+-- Locks: the first round waits for row locks in the order of ids. Later rounds cannot keep that order, so waiting
+-- could end in a deadlock. They do not wait: if another transaction has locked a successor, the ids of that round are
+-- stored in `pending_releases`. A later transaction releases their successors.
+--
+-- With `due`, the first round counts one finished predecessor for each of these jobs, and ignores `ended`.
 create function rota.release_successors(
     ended      bigint[],
     kinds      rota.outcome[] default null,
-    with_runs  boolean default false,                   -- whether there are runs among them
+    with_runs  boolean default false,                   -- true if `ended` contains runs
     due        bigint[] default null,
     out queues text[],
     out runs   bigint[],
@@ -32,10 +46,10 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    waits   boolean := true;
+    waits   boolean := true;                            -- first round: wait for locks
     there   integer;
-    others  integer;                                    -- rows that are not through yet, at most
-    whom    bigint[];
+    others  integer;                                    -- upper bound of targets that keep open predecessors
+    whom    bigint[];                                   -- successors of this round; the arrays below run parallel to it
     parents integer[];
     faults  integer[];
     stops   integer[];
@@ -71,7 +85,7 @@ begin
                   from node
                  cross join lateral unnest(node.successors) as child (job)
                  union all
-                -- A failure is the run's failure, whoever else waits for the job.
+                -- A failed or cancelled job counts for its run, even if the run is not its direct successor.
                 select node.run, 0, node.kind
                   from node
                  where node.kind in ('failed', 'cancelled') and node.run is not null
@@ -91,7 +105,7 @@ begin
         end if;
         exit when whom is null;
 
-        -- Lock them in the order of ids; what follows then sees counts and wishes as they are under the locks.
+        -- Lock in the order of ids. The statement after this one sees counts and cancel requests as of these locks.
         if waits then
             select count(*) filter (where row.open > due.parents) into others
               from (select due.job, due.parents
@@ -104,7 +118,8 @@ begin
             get diagnostics others = row_count;
             if others < there then
                 insert into rota.pending_releases (job, kind)
-                select each.job, each.kind from unnest(release_successors.ended, release_successors.kinds) as each (job, kind);
+                select each.job, each.kind from unnest(release_successors.ended,
+                                                       release_successors.kinds) as each (job, kind);
                 rest := true;
                 exit;
             end if;
@@ -147,6 +162,7 @@ begin
                             when 'all_done' then true
                             when 'any_failed' then failed > 0
                        end as goes,
+                   -- How it counts for its own successors. Only a run has no rule.
                    case when wished.rule is not null and unwanted then 'cancelled'
                         when failed > 0 then 'failed'
                         when cancelled > 0 then 'cancelled'
@@ -176,7 +192,7 @@ begin
         ended as (
             insert into rota.outcomes (job, state, attempt)
             select judged.job,
-                   -- Somebody's wish, where there was one, is what ended it.
+                   -- A run that failed after a cancel request is recorded as cancelled.
                    case when judged.kind = 'failed' and judged.unwanted then 'cancelled' else judged.kind end,
                    judged.attempt
               from judged
@@ -202,7 +218,7 @@ begin
 end
 $$;
 
--- Pass on what could not be passed on before. Answers as release_successors does.
+-- Release up to `most` entries of `pending_releases`. Returns the same columns as `release_successors`.
 create function rota.release_pending(most integer, out queues text[], out runs bigint[], out rest boolean)
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -218,7 +234,11 @@ begin
     with taken as (
         delete from rota.pending_releases
          where pending_releases.job = any(array(
-               select pending_releases.job from rota.pending_releases order by pending_releases.job limit most for update skip locked))
+               select pending_releases.job
+                 from rota.pending_releases
+                order by pending_releases.job
+                limit most
+                  for update skip locked))
         returning pending_releases.job, pending_releases.kind
     )
     select array_agg(taken.job), array_agg(taken.kind) into ended, kinds from taken;
@@ -232,8 +252,8 @@ begin
 end
 $$;
 
--- Let jobs of a run wait anew, none of which has an outcome or is anywhere: those among them whose parents
--- have all ended go on at once. The run waits for them. Answers as release_successors does.
+-- Insert jobs of a run into `waiting`. None of them may have an outcome or be in another table. Jobs without open
+-- predecessors are released at once. The run waits for all of them. Returns the same columns as `release_successors`.
 create function rota.place_job(
     run bigint, anew bigint[], attempt smallint, out queues text[], out runs bigint[], out rest boolean
 )
@@ -255,7 +275,7 @@ begin
                  cross join lateral unnest(member.successors) as child (job)
                   left join rota.outcomes as outcome on outcome.job = member.id
                  union all
-                -- Flows that are parts of it.
+                -- Flows that are parts of this run.
                 select place_job.run, not exists (select from rota.outcomes where outcomes.job = part.id), false
                   from rota.runs as whole
                   join rota.runs as part on part.parent = whole.parent and part.successors = array[whole.id]
@@ -263,7 +283,7 @@ begin
          group by link.job
     )
     insert into rota.waiting (job, open, skipped, attempt, rule, priority, queue, task)
-    -- One more than there are: it is counted down when all are laid.
+    -- One more than the open predecessors: the call below counts it down when all rows exist.
     select member.id, coalesce(link.open, 0) + 1, coalesce(link.skipped, 0),
            coalesce((select max(attempts.attempt) + 1 from rota.attempts where attempts.job = member.id), 1),
            member.rule, member.priority, member.queue, member.task
@@ -279,12 +299,13 @@ begin
 end
 $$;
 
--- Try a run that ended badly once more. Answers the queues that have news; null: it has not ended, or it
--- succeeded, or there is none.
+-- Retry a run that failed, expired or was cancelled. Returns the queues that received jobs; null if the run has not
+-- finished, has succeeded or does not exist.
 --
--- Of a flow's run, what failed runs again and with it all that came of it: what was skipped waits again, and
--- so does what ran because of the failure or in spite of it. Of a job's calls, only what failed. Outcomes
--- become attempts; this one is numbered `attempt`, or the next.
+-- In a flow's run, failed jobs run again together with all their direct and indirect successors: jobs that were
+-- skipped because of the failure, and jobs that ran because of it or in spite of it. In a run of a job's calls, only
+-- failed jobs run again. Outcomes become rows of `attempts`. The new attempt of the run has the number `attempt`, or
+-- the next one.
 create function rota.retry(run bigint, attempt smallint default null) returns text[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -315,7 +336,7 @@ begin
         raise exception 'run % is a part of run %, which is still open; try that one again when it has ended',
             retry.run, whole using errcode = 'RT003';
     end if;
-    -- Whoever comes second waits here, and finds nothing to do.
+    -- A second, concurrent retry waits here and then finds no outcome.
     select outcomes.state, outcomes.attempt into ended
       from rota.outcomes where outcomes.job = retry.run for update;
     if not found or ended.state = 'succeeded' then
@@ -341,8 +362,7 @@ begin
         )
         select array_agg(undone.job) into anew from undone;
 
-        -- What waits for one of these may be given something else this time: it makes its calls and does
-        -- its steps anew.
+        -- The inputs of the direct successors may change, so these make their calls and run their steps again.
         if not calls then
             update rota.runs
                set number = null
@@ -376,7 +396,7 @@ begin
     delete from rota.cancels where cancels.job = any(array(select gone.job from gone));
 
     if members is not null then
-        -- Flows that are parts of it have runs of their own.
+        -- Flows that are parts of this run have runs of their own.
         select array_agg(news.queue) into answer
           from rota.runs as whole
           join rota.runs as part on part.parent = whole.parent and part.successors = array[whole.id]
@@ -398,11 +418,11 @@ begin
 end
 $$;
 
--- Start a flow's run once more from one of its tasks on, in a run of its own. Answers the new run and the
--- queues that have news; null: there is no such run, or no such task in it.
+-- Start a new run of a flow that repeats an old run from one of its tasks on. Returns the new run and the queues that
+-- received jobs; null if there is no such run, or no such task in it.
 --
--- That task and all that waits for it run anew, and so does what has not succeeded; what the rest came to
--- is copied.
+-- The task, its direct and indirect successors, and all jobs that have not succeeded run again. The outcomes of the
+-- other jobs are copied.
 create function rota.fork(run bigint, task text, trace text default null, out forked bigint, out queues text[])
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -412,7 +432,7 @@ declare
     new  bigint[];
     anew bigint[];
 begin
-    -- Kept until the copy is made: nobody removes it meanwhile.
+    -- Prevents retention from removing the run before the copy is complete.
     select runs.jobs into old from rota.runs where runs.id = fork.run for key share;
     if not exists (select from rota.jobs where jobs.id = any(old) and jobs.task = fork.task) then
         return;
@@ -472,12 +492,14 @@ begin
 end
 $$;
 
--- Cancel a run, or a job of one, from any language. Answers 'cancelled' when all of it has ended, 'requested'
--- when a worker holds some of it and has been asked to stop (what waits for that ends with it), else the
--- outcome it already has; null: no such run. Runs that its jobs have started are cancelled with it.
+-- Cancel a run, or one job of a run, from any language. Runs that its jobs have started are cancelled, too.
 --
--- The wish is written first, then each job is looked for place by place, in fresh statements, until it is
--- found. Where it is locked until the end (a claim, a row of `waiting`) whoever moves it next sees the wish.
+-- Returns 'cancelled' if all of it has finished; 'requested' if a worker holds a part of it and was asked to stop
+-- (jobs that depend on that part finish with it); the outcome if it had one already; null if there is no such run.
+--
+-- The request is written first. Then each job is searched table by table, in fresh statements, until it is found. In
+-- `claims` and `waiting` the row is locked until the end of the transaction, so the next transaction that moves the
+-- job sees the request.
 create function rota.cancel(run bigint) returns text
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -491,12 +513,12 @@ declare
     tree    bigint[];                                   -- the runs concerned
     wanted  bigint[];                                   -- their jobs, or the one job
     missing bigint[];                                   -- … not found yet
-    bound   bigint[] := '{}';                           -- … in places that are locked
-    stopped bigint[] := '{}';                           -- … that have ended here
+    bound   bigint[] := '{}';                           -- … in rows that are locked
+    stopped bigint[] := '{}';                           -- … that this call has cancelled
     here    bigint[];
     held    boolean := false;
     waits   boolean := true;                            -- may wait for a claim: no row of `waiting` is locked
-    deep    boolean := false;
+    deep    boolean := false;                           -- search whole lanes of `queued`
     locked  integer;
     passed  record;
 begin
@@ -521,7 +543,8 @@ begin
         select wish.job from unnest(missing || tree) as wish (job) order by wish.job
         on conflict do nothing;
 
-        -- Ready under the number it started with; where that failed, under any: read the whole lane.
+        -- First search `queued` by the number that the job had at its start. If that fails, the job has another
+        -- number: read the whole lane.
         if deep then
             with gone as (
                 delete from rota.queued
@@ -572,8 +595,9 @@ begin
         )
         select stopped || array(select ended.job from ended) into stopped;
 
-        -- Held by a worker. A claim is waited for only while nobody can be waiting for us. A transaction of the
-        -- job's own code, which pins it, is not waited for: it may take its time, and ends the job or does not.
+        -- Held by a worker. Waiting for a claim is safe only while no other transaction can wait for this one. A
+        -- transaction of the job's own code that pins the claim (key share) is not waited for: it may be long, and it
+        -- may or may not finish the job.
         here := array(
             select distinct claims.id
               from rota.claims
@@ -597,8 +621,8 @@ begin
         held := held or here <> '{}';
         bound := bound || here;
 
-        -- What its jobs have started goes with it. Looked for under the locks: a job that is held by now
-        -- starts nothing more.
+        -- Cancel the runs that these jobs have started. They are searched under the locks: a job found in a claim now
+        -- can start no more runs.
         select array_agg(runs.id) into here
           from rota.runs
          where runs.parent = any(wanted)
@@ -614,7 +638,8 @@ begin
             continue;
         end if;
 
-        -- Waiting for others: it ends when they have. Locked with the runs' own rows, in the order of ids.
+        -- These jobs wait for predecessors and finish with them. They are locked together with the rows of the runs,
+        -- in the order of ids.
         perform from rota.waiting where waiting.job = any(missing || tree) order by waiting.job for update;
         waits := waits and not found;
         bound := bound || array(select waiting.job from rota.waiting where waiting.job = any(missing));
@@ -645,7 +670,7 @@ begin
     if stopped <> '{}' then
         return 'cancelled';
     end if;
-    -- It may have been tried again this very moment.
+    -- A concurrent retry may have removed the outcome.
     return coalesce((select outcomes.state::text from rota.outcomes where outcomes.job = cancel.run), 'requested');
 end
 $$;

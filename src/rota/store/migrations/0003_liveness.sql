@@ -1,16 +1,24 @@
 -- breaking: yes
--- What becomes of jobs whose worker is gone, and what a job's own code can hold on to.
+-- Recovery of jobs whose worker is lost, release from quarantine, the fence for a job's own transactions, and drain.
 
--- Take back what a claim holds, if its worker is gone or it has run out. Answers the jobs taken back, the queues
--- that have news, the runs that ended and whether something is left to settle; no jobs: there was nothing to do, or
--- somebody has the claim in hand and it is looked at again later.
+-- Take back the jobs of a claim if its worker is lost or the claim has expired.
 --
--- Who holds what is read from the claim under its lock, never from outcomes: those may be newer than the
--- statement. Jobs go back under their old numbers. A job that may have killed the worker is charged with it, an
--- attempt and a crash; the others are suspects and charged with nothing. A job somebody wished to cancel is
--- cancelled. None of it is recorded under the claim: its holder must not take it for his own doing.
+-- Returns the jobs taken back, the queues that received jobs, the runs that finished, and `rest`: true if releases are
+-- left in `pending_releases`. No jobs: there was nothing to do, or another transaction holds the claim's lock and the
+-- caller retries later.
 --
--- With `which`, just these of its jobs: where one of them cannot be moved, the others need not wait for it.
+-- The jobs are read from the claim under its lock, never from `outcomes`: rows there may be newer than the statement's
+-- snapshot.
+--
+--   job                                   effect
+--   has a cancel request                  cancelled
+--   may have crashed the worker           queued under its old `seq`; charged with an attempt and a crash
+--   any other                             queued under its old `seq` as a suspect; not charged
+--
+-- No outcome is recorded under the claim: its holder must not mistake it for an outcome of its own.
+--
+-- With `which`, only these jobs are taken back. If one job cannot be moved, the caller moves the remaining jobs this
+-- way.
 create function rota.reap(
     claim      bigint,
     which      bigint[] default null,
@@ -37,7 +45,7 @@ begin
     queues := '{}';
     runs := '{}';
     rest := false;
-    -- Not waited for: it is being completed, or pinned by a transaction of the user's.
+    -- Skip a locked claim: it is being completed, or a transaction of the user's code pins it.
     select claims.* into held from rota.claims where claims.id = reap.claim for update skip locked;
     if not found then
         return;
@@ -57,8 +65,8 @@ begin
 
     with member as materialized (
         select member.job, member.attempt, member.lost, member.seq,
-               held.expires is not null or coalesce(member.job = any(owner.charged_jobs), false) as charged_jobs,
-               coalesce(member.job = any(owner.doubtful_jobs), false) as doubtful_jobs,
+               held.expires is not null or coalesce(member.job = any(owner.charged_jobs), false) as charged,
+               coalesce(member.job = any(owner.doubtful_jobs), false) as doubtful,
                exists (select from rota.cancels where cancels.job = member.job) as unwanted
           from unnest(held.jobs, held.attempts, held.lost, held.seqs) as member (job, attempt, lost, seq)
          where reap.which is null or member.job = any(reap.which)
@@ -80,18 +88,18 @@ begin
                json_build_object('type', 'rota.errors.WorkerLost', 'message', story, 'traceback', '',
                                  'attempt', member.attempt)
           from member
-         where (member.charged_jobs or member.doubtful_jobs) and not member.unwanted
+         where (member.charged or member.doubtful) and not member.unwanted
     ),
     put as (
         insert into rota.queued (seq, job, priority, attempt, lost, queue, task)
         select member.seq, member.job, job.priority,
-               case when member.charged_jobs or member.doubtful_jobs then member.attempt + 1 else member.attempt end,
-               case when owner.state = 'stopped' and not member.charged_jobs then member.lost
-                    when member.charged_jobs and member.lost >= 0 then -member.lost - 3
-                    -- Lost in company before: that was its doing, too.
-                    when member.charged_jobs and member.lost >= -2 then member.lost - 3
-                    when member.doubtful_jobs and member.lost = -2 then -4
-                    when member.charged_jobs or member.doubtful_jobs then member.lost - 1
+               case when member.charged or member.doubtful then member.attempt + 1 else member.attempt end,
+               case when owner.state = 'stopped' and not member.charged then member.lost
+                    when member.charged and member.lost >= 0 then -member.lost - 3
+                    -- It was lost together with other jobs before; that loss is now attributed to it.
+                    when member.charged and member.lost >= -2 then member.lost - 3
+                    when member.doubtful and member.lost = -2 then -4
+                    when member.charged or member.doubtful then member.lost - 1
                     when member.lost > 0 then -member.lost - 2
                     when member.lost = -3 then -4
                     else greatest(member.lost - 1, least(member.lost, -2)) end,
@@ -129,11 +137,12 @@ begin
     end if;
 
     select news || passed.queues, passed.runs, passed.rest into queues, runs, rest
-      from rota.release_successors(unwanted, array_fill('cancelled'::rota.outcome, array[cardinality(unwanted)])) as passed;
+      from rota.release_successors(unwanted, array_fill('cancelled'::rota.outcome,
+                                                        array[cardinality(unwanted)])) as passed;
 end
 $$;
 
--- Let jobs of a run out of quarantine, or the one job: each is tried once more. Answers how many.
+-- Release jobs of a run from quarantine, or one job: each gets one more attempt. Returns the number of jobs.
 create function rota.release(run bigint) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -142,7 +151,7 @@ declare
     members  bigint[] := array[release.run] || (select runs.jobs from rota.runs where runs.id = release.run);
     released integer;
 begin
-    -- In the order of their ids, as whoever cancels them does.
+    -- In the order of ids, as `rota.cancel` locks them.
     perform from rota.quarantine where quarantine.job = any(members) order by quarantine.job for update;
     with gone as (
         delete from rota.quarantine
@@ -164,8 +173,8 @@ begin
 end
 $$;
 
--- Called by a job's code in a transaction of its own: from here to its end nobody takes the job away. Raises RT002
--- if it has been taken away already: what the transaction did is undone with it.
+-- Assert that this claim still holds the job. A job's code calls it in its own transaction; until that transaction
+-- ends, the job cannot be taken back. Raises RT002 if it was taken back already, which rolls the transaction back.
 create function rota.assert_claim(job bigint, claim bigint) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -182,7 +191,7 @@ begin
 end
 $$;
 
--- Ask a worker to finish what it has and leave. Answers its state; null: there is no such worker.
+-- Request that a worker finishes its jobs and stops. Returns its state; null if there is no such worker.
 create function rota.drain(worker bigint) returns text
 language plpgsql
 set search_path = pg_catalog, pg_temp

@@ -1,50 +1,53 @@
 -- breaking: yes
--- What a job's own code has come to, and what it waits for: steps, signals, progress, logs.
+-- State of a job's own code: steps, signals, progress, logs.
 
 create type rota.entry_kind as enum ('step', 'sleep', 'wait', 'value', 'version');
 
--- Written once, when the code has come to it; one that is open is written once more when it has come to something.
--- Whoever runs the job next is given what is here instead of doing it again.
+-- Journal of a job: steps, sleeps, waits, values and versions, in the order the code reached them. An entry is
+-- inserted once; an open entry is updated when it has a result. The next attempt reads the result here instead of
+-- running the step again.
 create table rota.steps (
-    job      bigint not null,
-    kind     rota.entry_kind not null,
-    name     text collate "C" not null,
-    number   integer not null,                          -- of those of this name, from 1
-    position integer not null,                          -- in the order in which the code came to them
-    main_branch      boolean not null,                          -- in the job's own line, not in a branch beside it
-    branch_key    text collate "C" not null default '',      -- which of its name there, if that is not its number
-    open     boolean not null default false,            -- it has come to nothing yet
-    tries    smallint not null default 1,
-    at       timestamptz not null default rota.clock(),
-    seconds     real,
-    wake_at    timestamptz,                               -- when a sleep ends, a wait is over, a step is tried again
-    result   json,
-    error    json,
+    job         bigint not null,
+    kind        rota.entry_kind not null,
+    name        text collate "C" not null,
+    number      integer not null,                       -- number among the entries of this kind and name, from 1
+    position    integer not null,                       -- order in which the code reached the entries
+    main_branch boolean not null,                       -- true: in the job's main code, not in a concurrent branch
+    branch_key  text collate "C" not null default '',   -- distinguishes entries of one name in a branch, where `number`
+                                                        -- does not
+    open        boolean not null default false,         -- true: has no result yet
+    tries       smallint not null default 1,
+    at          timestamptz not null default rota.clock(),
+    seconds     real,                                   -- duration
+    wake_at     timestamptz,                            -- when a sleep ends, a wait times out, a step is retried
+    result      json,
+    error       json,
     primary key (job, kind, name, number)
 );
 
--- What was said to a run: one value for a name, the first, for good. A row without a time is one that somebody
--- waits for; it is the row that who waits and who sends both lock, so that one of them sees the other.
+-- Signals of a run: one payload per name; the first one sent is kept. A row without a time is a signal that a job
+-- waits for. Sender and waiting job lock the same row, so one of them always sees the other.
 create table rota.signals (
     run     bigint not null,
     name    text collate "C" not null,
     at      timestamptz,                                -- null: not sent yet
     payload json,
-    jobs    bigint[] not null default '{}',             -- who has waited for it
+    jobs    bigint[] not null default '{}',             -- jobs that have waited for it
     primary key (run, name)
 );
 
--- How far a job is, in its own words: the last of them.
+-- Latest progress that a job's code has reported.
 create table rota.progress (
     job   bigint primary key,
-    claim bigint not null,                              -- under which it was said: they only grow
+    claim bigint not null,                              -- claim under which it was reported; a lower id does not
+                                                        -- overwrite it
     at    timestamptz not null default rota.clock(),
     done  float8 not null,
-    total float8,
+    total float8,                                       -- null: unknown
     note  text
 ) with (fillfactor = 50);
 
--- What a job's code had to say.
+-- Log messages of a job's code.
 create table rota.logs (
     job     bigint not null,
     at      timestamptz not null,
@@ -53,8 +56,10 @@ create table rota.logs (
 );
 create index logs_job on rota.logs (job, at);
 
--- Say something to a run, from any language. Answers 'sent'; 'known': there was such a signal already, which stands;
--- 'ended': the run has; null: there is no such run. The id of a job stands for its run.
+-- Send a signal to a run, from any language. The id of a job is accepted for its run.
+--
+-- Returns 'sent'; 'known' if the run already has a signal of this name, which is kept; 'ended' if the run has
+-- finished; null if there is no such run.
 --
 -- Lock order: the signal, then sleeping jobs by id.
 create function rota.signal(run bigint, name text, payload json default 'null') returns text
@@ -95,7 +100,8 @@ begin
         return 'known';
     end if;
 
-    -- Who waits for it has locked the signal before it lay down: here it is asleep, or will see what was sent.
+    -- A waiting job locks the signal before it is suspended. So it is in `sleeping` by now, or it will see this
+    -- signal.
     perform from rota.sleeping
       where sleeping.job = any(waiting) and signal.name = any(sleeping.signals)
       order by sleeping.job
@@ -117,9 +123,9 @@ begin
 end
 $$;
 
--- Run a task's job once more from one of its steps on, in a run of its own: what it came to before that is copied.
--- With `args`, as if it had been started with these. Answers the new run and its queue; null: there is no such run, or
--- no such step in it.
+-- Run a task's job again from one of its steps on, in a new run. The entries before that step are copied. With `args`,
+-- the new job has these arguments. Returns the new run and its queue; null if there is no such run, or no such step in
+-- it.
 create function rota.fork_job(
     run bigint, step text, args json, trace text default null, out forked bigint, out queue text)
 language plpgsql
@@ -132,7 +138,7 @@ as $$
 declare
     first integer;
 begin
-    -- Kept until the copy is made: who removes old runs passes by.
+    -- Prevents retention from removing the run before the copy is complete: it skips locked rows.
     perform from rota.outcomes where outcomes.job = fork_job.run for key share;
     perform from rota.jobs where jobs.id = fork_job.run and jobs.run is null;
     if not found then
@@ -153,13 +159,15 @@ begin
       from rota.jobs
      where jobs.id = fork_job.run
     returning jobs.queue into fork_job.queue;
-    insert into rota.steps (job, kind, name, number, position, main_branch, branch_key, open, tries, at, seconds, wake_at, result, error)
-    select forked, steps.kind, steps.name, steps.number, steps.position, steps.main_branch, steps.branch_key, steps.open,
+    insert into rota.steps (job, kind, name, number, position, main_branch, branch_key, open, tries, at, seconds,
+                            wake_at, result, error)
+    select forked, steps.kind, steps.name, steps.number, steps.position, steps.main_branch, steps.branch_key,
+           steps.open,
            steps.tries, steps.at, steps.seconds, steps.wake_at, steps.result, steps.error
       from rota.steps
      where steps.job = fork_job.run
        and steps.position < first;
-    -- What was said to the run and heard by then is known to the new one, too.
+    -- Copy the signals that the copied entries have received.
     insert into rota.signals (run, name, at, payload)
     select forked, signals.name, signals.at, signals.payload
       from rota.signals

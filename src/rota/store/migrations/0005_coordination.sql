@@ -1,73 +1,79 @@
 -- breaking: no
--- What instances agree on: locks and permits, leaders, services, results of calls made once, rates, alerts.
+-- Coordination of instances: locks and semaphores, leaders, services, results of calls made once, rate limits, alerts.
 --
--- A hold is a row with a time at which it ends by itself. Who takes one over locks its row `for update`; who relies
--- on one in a transaction of his own pins it `for key share`; who renews one updates it, which does not disturb the
--- pin. So a hold passes on only when no transaction that relied on it is open.
+-- A lease is a row with a time at which it expires. Three row locks protect it:
+--
+--   take over  `for update`          conflicts with all of them
+--   assert     `for key share`       until the end of the asserting transaction
+--   renew      an ordinary update    does not conflict with `for key share`
+--
+-- So a lease changes hands only when no transaction that has asserted it is open.
 
--- Fencing tokens: each is larger than all before it, for whatever it was drawn. Nothing is cached, else they would
--- rise in each session by itself.
+-- Fencing tokens. Each is larger than all before it, for every kind of lease. Not cached: with a cache, tokens would
+-- rise only within one session.
 create sequence rota.tokens cache 1;
 
--- A lock is slot 0 of its name, a semaphore's permits are the slots from 1. Rows stay: a free one has no instance.
--- Updated in place with every renewal: nothing that changes is indexed.
+-- Leases on names. A lock is slot 0 of its name; the permits of a semaphore are the slots from 1. Rows are kept: a
+-- free one has no instance. Renewals update the row in place (HOT): no column that changes with them is indexed.
 create table rota.locks (
-    name     text collate "C" not null,
-    slot     integer not null,
-    token    bigint not null,
-    instance uuid,                                      -- null: free
-    nonce    uuid,                                      -- of the one call that took it, which may have to ask again
-    host     text,
-    pid      integer,
-    label    text,
-    acquired timestamptz,
-    expires  timestamptz,
-    renewals integer not null default 0,
-    max_held  float8,                                    -- seconds after which holding it is worth an alert
-    awaited_since   timestamptz,                               -- somebody waits to be told that it is free
+    name          text collate "C" not null,
+    slot          integer not null,
+    token         bigint not null,                      -- fencing token, replaced with every acquisition
+    instance      uuid,                                 -- holder; null: free
+    nonce         uuid,                                 -- of the call that acquired it, which may have to resend its
+                                                        -- request
+    host          text,
+    pid           integer,
+    label         text,                                 -- name of the holder for operators
+    acquired      timestamptz,
+    expires       timestamptz,
+    renewals      integer not null default 0,
+    max_held      float8,                               -- seconds after which an alert is raised
+    awaited_since timestamptz,                          -- set by a waiting client that wants a notification of the
+                                                        -- release
     primary key (name, slot)
 ) with (fillfactor = 50);
 
--- Who leads, and in which term: they are counted. Without a time of expiry the term is held by an advisory lock
--- of a session, and ends with it.
+-- Leaders and their terms. If `expires` is null, an advisory lock of a database session holds the term; the term ends
+-- with the session.
 create table rota.leaders (
-    name      text collate "C" primary key,
-    term      bigint not null,
-    instance  uuid,                                     -- null: nobody
-    host      text,
-    pid       integer,
-    label     text,
-    since     timestamptz,
-    expires   timestamptz,
-    session_lock      integer,                                  -- the second half of the advisory lock
-    elections timestamptz[] not null default '{}'       -- the last few
+    name         text collate "C" primary key,
+    term         bigint not null,                       -- rises by one with every election
+    instance     uuid,                                  -- null: vacant
+    host         text,
+    pid          integer,
+    label        text,                                  -- name of the leader for operators
+    since        timestamptz,
+    expires      timestamptz,
+    session_lock integer,                               -- second key of the advisory lock
+    elections    timestamptz[] not null default '{}'    -- times of the latest elections
 ) with (fillfactor = 50);
 
--- Instances that run services, or stand by to.
+-- Instances that run services, or can take them over.
 create table rota.instances (
-    id       uuid primary key,
-    host     text not null,
-    pid      integer not null,
-    label    text not null,
-    version  text not null,
-    started  timestamptz not null default rota.clock(),
-    last_seen     timestamptz not null default rota.clock(),
-    expires  timestamptz not null,
-    services text[] not null,                           -- those it knows
-    running  text[] not null default '{}'               -- those it runs
+    id        uuid primary key,
+    host      text not null,
+    pid       integer not null,
+    label     text not null,                            -- name of the instance for operators
+    version   text not null,
+    started   timestamptz not null default rota.clock(),
+    last_seen timestamptz not null default rota.clock(),
+    expires   timestamptz not null,
+    services  text[] not null,                          -- services it can run
+    running   text[] not null default '{}'              -- services it runs
 ) with (fillfactor = 50);
 
--- Loops that run on one instance.
+-- Services: loops that run on one instance at a time.
 create table rota.services (
     name      text collate "C" primary key,
-    every     float8,                                   -- seconds from start to start; null: it goes on for ever
-    iteration bigint not null default 0,                -- the last one that began
+    every     float8,                                   -- seconds from start to start; null: one endless call
+    iteration bigint not null default 0,                -- number of the latest iteration
     started   timestamptz,
-    failures  integer not null default 0,               -- in a row
-    retry_at     timestamptz                               -- not before then, after a failure
+    failures  integer not null default 0,               -- consecutive failures
+    retry_at  timestamptz                               -- earliest next start, after a failure
 ) with (fillfactor = 50);
 
--- What became of each time a service ran, the last thousand of each.
+-- Iterations of services, the latest thousand of each.
 create table rota.iterations (
     service  text collate "C" not null,
     number   bigint not null,
@@ -77,44 +83,46 @@ create table rota.iterations (
     pid      integer not null,
     started  timestamptz not null default rota.clock(),
     ended    timestamptz,
-    outcome  text,                                      -- succeeded, failed, stopped, lost; null: not known
+    outcome  text,                                      -- succeeded, failed, stopped or lost; null: unknown
     error    json,
     primary key (service, number)
 );
 
--- Results of calls that are made once for a key.
+-- Results of calls that are made once per key.
 create table rota.once_calls (
-    key      text collate "C" primary key,
-    token    bigint not null,
-    instance uuid not null,                             -- who makes the call, or made it
-    nonce    uuid not null,
-    host     text not null,
-    pid      integer not null,
-    label    text not null,
-    started    timestamptz not null,
-    expires  timestamptz not null,                      -- by then it is finished, or its turn is somebody else's
-    finished timestamptz,
-    retained_until    timestamptz not null,                      -- the row is of use until then
-    result   json,
-    awaited_since   timestamptz                                -- somebody waits to be told what comes of it
+    key            text collate "C" primary key,
+    token          bigint not null,                     -- fencing token
+    instance       uuid not null,                       -- instance that makes the call, or made it
+    nonce          uuid not null,
+    host           text not null,
+    pid            integer not null,
+    label          text not null,                       -- name of the caller for operators
+    started        timestamptz not null,
+    expires        timestamptz not null,                -- until then it has finished, or another instance may take over
+    finished       timestamptz,
+    retained_until timestamptz not null,                -- the row may be deleted afterwards
+    result         json,
+    awaited_since  timestamptz                          -- set by a waiting client that wants a notification of the
+                                                        -- result
 ) with (fillfactor = 70);
 create index once_calls_retained_until on rota.once_calls (retained_until);
 
--- One row a rate: when the next would be due, were nothing saved up.
+-- Rate limits, one row per name. `refilled_at` is the time at which the next permit would be due if no permits were
+-- saved up.
 create table rota.rate_limits (
-    name  text collate "C" primary key,
-    refilled_at   timestamptz not null,
-    interval_seconds float8 not null,                              -- seconds from one to the next, when that was reckoned
-    last_used  timestamptz not null                          -- when that was, so that a clock put back is noticed
+    name             text collate "C" primary key,
+    refilled_at      timestamptz not null,
+    interval_seconds float8 not null,                   -- seconds between permits, at the latest use
+    last_used        timestamptz not null               -- time of the latest use; detects a clock that was set back
 ) with (fillfactor = 50);
 
--- What somebody should look at. One that is not cleared is there once for its kind and subject.
+-- Alerts. At most one that is not cleared exists per kind and subject.
 create table rota.alerts (
     id      bigint generated always as identity primary key,
     kind    text collate "C" not null,
     subject text collate "C" not null,
     message text not null,
-    token   bigint,                                     -- of the hold it is about
+    token   bigint,                                     -- token of the lease that the alert is about
     raised  timestamptz not null default rota.clock(),
     cleared timestamptz,
     host    text not null,
@@ -122,18 +130,18 @@ create table rota.alerts (
 );
 create unique index alerts_open on rota.alerts (kind, subject) where cleared is null;
 
--- What people did by hand.
+-- Actions of operators.
 create table rota.audit (
-    id      bigint generated always as identity primary key,
-    at      timestamptz not null default rota.clock(),
-    operator     text not null,
-    action  text not null,
-    subject text not null,
-    detail  json not null default '{}'
+    id       bigint generated always as identity primary key,
+    at       timestamptz not null default rota.clock(),
+    operator text not null,
+    action   text not null,
+    subject  text not null,
+    detail   json not null default '{}'
 );
 
--- Called in a transaction that may only happen under the lock, or the permit: from here to its end nobody else gets
--- it. Raises RT004 if it is no longer held under this token: what the transaction did is undone with it.
+-- Assert that the lock, or the permit, is held under this token. Until the caller's transaction ends, no other
+-- instance can acquire it. Raises RT004 if it is no longer held under this token, which rolls the transaction back.
 create function rota.assert_lock(name text, token bigint) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -152,7 +160,7 @@ begin
 end
 $$;
 
--- The same for what only a leader may do. Raises RT005 if this is not the term, or it has run out.
+-- Assert the term of a leader in the same way. Raises RT005 if another term has begun or this one has expired.
 create function rota.assert_term(name text, term bigint) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -171,10 +179,10 @@ begin
 end
 $$;
 
--- Take a lock, or a permit, from whoever holds it. Its token is drawn anew, so that he can do no more under the old
--- one; who did this is written down. Answers who held it; null: nobody does.
+-- Release a lock, or a permit, by force. A new token is drawn, so the holder's old token is refused from now on. The
+-- action is written to `audit`. Returns the holder; null if the lock is free.
 --
--- Waits, but not for long, for a transaction that relies on it.
+-- Waits at most two seconds for a transaction that has asserted the lock.
 create function rota.release_lock(name text, slot integer, operator text, token bigint default null) returns json
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -201,7 +209,8 @@ begin
      where locks.name = held.name
        and locks.slot = held.slot;
     insert into rota.audit (operator, action, subject, detail)
-    values (release_lock.operator, 'release lock', release_lock.name || case when held.slot > 0 then ' permit ' || held.slot else '' end,
+    values (release_lock.operator, 'release lock', release_lock.name || case when held.slot > 0 then ' permit '
+            || held.slot else '' end,
             holder);
     perform pg_notify('rota.locks', release_lock.name);
     return holder;

@@ -1,68 +1,69 @@
 -- breaking: no
--- What the edge needs: who may ask for what, what was counted, where a trace goes on.
+-- Access tokens, statistics, autoscaling, trace links and alert delivery.
 
 -- Access
 
--- Tokens of those who ask over HTTP. What is kept of one is a digest, and an id that is no secret: the table opens no
--- door.
+-- Tokens for HTTP access. Only a digest and an id that is not secret are stored, so reading the table gives no access.
 create table rota.access_tokens (
-    id      text primary key,
-    name    text not null check (length(name) between 1 and 200),
-    role    text not null check (role in ('viewer', 'operator', 'admin')),
-    digest  bytea not null check (octet_length(digest) = 32),
-    created_by   text not null,
-    created timestamptz not null default rota.clock(),
-    expires timestamptz,
-    revoked timestamptz,
-    last_used    timestamptz
+    id         text primary key,
+    name       text not null check (length(name) between 1 and 200),
+    role       text not null check (role in ('viewer', 'operator', 'admin')),
+    digest     bytea not null check (octet_length(digest) = 32),
+    created_by text not null,
+    created    timestamptz not null default rota.clock(),
+    expires    timestamptz,
+    revoked    timestamptz,
+    last_used  timestamptz
 );
 
--- Whoever looks for what went wrong looks for few among many.
+-- Finds the few unsuccessful outcomes among many.
 create index outcomes_bad on rota.outcomes (state, job) where state in ('failed', 'cancelled', 'expired');
 
 -- Counts
 
--- What became of jobs, by the minute, as each worker counts it. A worker writes what it has counted of a minute so far,
--- again and again, and of what is written twice or late the larger stands: each count only rises, so none is added
--- twice. Minutes that are long over are folded into one row for all workers, under 0.
+-- Statistics of jobs per minute, counted by each worker. A worker writes its counts of a minute repeatedly. They only
+-- rise, so on a repeated or late write the larger value is kept and nothing is added twice. Old minutes are compacted
+-- into one row for all workers, with worker 0.
 create table rota.minute_stats (
-    minute       timestamptz not null,
-    queue        text collate "C" not null,
-    task         text collate "C" not null,
-    worker       bigint not null,
-    claimed      integer not null,
-    returned   integer not null,
-    succeeded    integer not null,
-    failed       integer not null,
-    cancelled    integer not null,
-    expired      integer not null,
-    skipped      integer not null,
-    quarantined  integer not null,
-    retried      integer not null,                      -- attempts that failed and are followed by another
-    suspended        integer not null,
-    attempts     integer not null,                      -- stretches of code that ran and came to an end
-    seconds         double precision not null,             -- … all together, in seconds
+    minute           timestamptz not null,
+    queue            text collate "C" not null,
+    task             text collate "C" not null,
+    worker           bigint not null,                   -- 0: all workers, compacted
+    claimed          integer not null,
+    returned         integer not null,                  -- returned to the queue without an attempt
+    succeeded        integer not null,
+    failed           integer not null,
+    cancelled        integer not null,
+    expired          integer not null,
+    skipped          integer not null,
+    quarantined      integer not null,
+    retried          integer not null,                  -- attempts that failed and are followed by another
+    suspended        integer not null,                  -- attempts that suspended to sleep or wait
+    attempts         integer not null,                  -- attempts that ran and ended
+    seconds          double precision not null,         -- total duration of these attempts
     max_seconds      real not null,
-    wait_count        integer not null,                      -- claimed, of those that were ready from the start
-    wait_seconds       double precision not null,             -- … how long, all together
+    wait_count       integer not null,                  -- claimed jobs that were queued at creation
+    wait_seconds     double precision not null,         -- total waiting time of these jobs, in seconds
     max_wait_seconds real not null,
     primary key (minute, queue, task, worker)
 ) with (fillfactor = 70);
 create index minute_stats_unfolded on rota.minute_stats (minute) where worker <> 0;
 
--- What was ready at the beginning of a minute, of queues that had something. `seq` is the last number given by then.
+-- Queued jobs at the beginning of a minute, only for queues that were not empty. `seq` is the highest number assigned
+-- by then.
 create table rota.queue_samples (
-    minute timestamptz not null,
-    queue  text collate "C" not null,
-    queued  bigint not null,
-    oldest_seconds double precision not null,
-    seq    bigint not null,
+    minute         timestamptz not null,
+    queue          text collate "C" not null,
+    queued         bigint not null,                     -- number of queued jobs
+    oldest_seconds double precision not null,           -- waiting time of the oldest job
+    seq            bigint not null,
     primary key (queue, minute)
 );
 create index queue_samples_minute on rota.queue_samples (minute);
 
--- How many jobs are ready in each queue, or in one, and for how many seconds the oldest has been so. Costs no more
--- for a million than for twenty thousand: so many are counted, more are estimated from some pages of the table.
+-- Return the number of queued jobs of each queue, or of one, and the seconds that the oldest has been queued. At most
+-- 20,000 jobs of a queue are counted; above that, the number is estimated from a sample of the table's pages. So the
+-- cost is bounded.
 create function rota.queue_depths(
     only_queue text default null,
     out queue text, out queued bigint, out exact boolean, out oldest_seconds double precision
@@ -77,7 +78,7 @@ declare
     most  constant integer := 20000;
     share constant real := least(
         100, 100.0 * 500 * current_setting('block_size')::int / greatest(pg_relation_size('rota.queued'), 1));
-    seen  json;                                         -- in a sample, by queue
+    seen  json;                                         -- jobs in the sample, by queue
 begin
     for queue in
         with recursive known (name) as (
@@ -105,8 +106,8 @@ begin
             end if;
             queued := greatest(most, (seen->>queue_depths.queue)::bigint * 100.0 / share);
         end if;
-        -- One that came back has a new number, and the time of that is kept nowhere: it is when the next job after
-        -- it was started, or when that number was first seen to have been given.
+        -- A job that returned to the queue has a new `seq`, and the time of that is not stored. Estimate it: the time
+        -- the next job was created after that number, or the first sample that has seen the number.
         select max(greatest(date_part('epoch', rota.clock() - since.at), 0)) into oldest_seconds
           from generate_series(0, 9) as priority (number)
          cross join lateral (
@@ -139,8 +140,9 @@ begin
 end
 $$;
 
--- How many workers some load takes: what comes in, or what runs already, and what has piled up, within the target. A
--- job takes one place at most, however long it takes. `service` null: nobody knows yet, and the first will tell.
+-- Return the number of workers that a load requires: for the arrivals or the jobs already running, and to clear the
+-- backlog within the target. A job takes at most one slot, regardless of its duration. If `mean_seconds` is null, no
+-- attempt has been measured yet; the first one supplies a value.
 create function rota.workers_needed(
     arrival_rate double precision, mean_seconds double precision, backlog double precision, running double precision,
     target double precision, concurrency double precision, min_workers integer, max_workers integer
@@ -148,30 +150,31 @@ create function rota.workers_needed(
 language sql immutable parallel safe
 return least(greatest(
     ceil(least(
-        -- What is next to nothing is not nothing, lest it become too small to be written.
+        -- Lower bounds prevent a numeric underflow in the product.
         (greatest(greatest(arrival_rate, 1e-100) * greatest(mean_seconds, 1e-100), running)
          + backlog * least(1, greatest(mean_seconds, 1e-100) / greatest(target, 0.001))) / greatest(concurrency, 1),
         1e9) - 1e-9)::integer,
     case when backlog > 0 or running > 0 then 1 else 0 end,
     min_workers), max_workers);
 
--- Those that somebody has paused: nothing is claimed from them. Nearly always empty, and read once with every claim.
+-- Paused queues: no job is claimed from them. Nearly always empty, and read once with every claim.
 create table rota.pauses (
-    queue text        collate "C" primary key,
-    at    timestamptz not null default rota.clock(),
-    operator   text        not null,
-    reason   text        not null default ''
+    queue    text collate "C" primary key,
+    at       timestamptz not null default rota.clock(),
+    operator text not null,
+    reason   text not null default ''
 );
 
--- Of each queue, or of one, how many workers are desired, and by what figures: arrival_rate a second over the last five
--- minutes (what was claimed since, and what the backlog grew by), the mean time of an attempt in seconds, what is ready,
--- what runs. `target` is in how many seconds a backlog is to be worked off. `concurrency`: of one worker; null, as those
--- have it that are there, or were within a day.
+-- Return the desired number of workers of each queue, or of one, with the figures behind it: `arrival_rate`, jobs per
+-- second over the last five minutes (claimed jobs and growth of the backlog); `mean_seconds`, the mean duration of an
+-- attempt; queued jobs; running jobs. `target` is the number of seconds in which a backlog is to be cleared.
+-- `concurrency` is that of one worker; if null, that of the active workers, or of those of the last day.
 create function rota.autoscale(
     target double precision default 60, min_workers integer default 0, max_workers integer default 100,
     concurrency integer default null, only_queue text default null
 ) returns table (
-    queue text, desired integer, workers integer, backlog bigint, oldest_seconds double precision, running double precision,
+    queue text, desired integer, workers integer, backlog bigint, oldest_seconds double precision,
+    running double precision,
     arrival_rate double precision, mean_seconds double precision, slots double precision)
 language sql stable
 set search_path = pg_catalog, pg_temp
@@ -189,7 +192,8 @@ as $$
           from span
          cross join generate_series(span.since, span.now, interval '1 minute') as minute (at)
          cross join lateral (
-               select minute_stats.queue, minute_stats.claimed, minute_stats.returned, minute_stats.attempts, minute_stats.seconds
+               select minute_stats.queue, minute_stats.claimed, minute_stats.returned, minute_stats.attempts,
+                      minute_stats.seconds
                  from rota.minute_stats
                 where minute_stats.minute = minute.at
                offset 0) as counted
@@ -209,7 +213,7 @@ as $$
          cross join lateral (select jobs.queue from rota.jobs where jobs.id = member.job offset 0) as job
          group by member.worker, job.queue
     ),
-    -- What a worker holds beyond what it runs is held ahead, and runs soon.
+    -- Jobs that a worker holds beyond those it runs are prefetched and do not count as running.
     runs as materialized (
         select held.queue, sum(least(workers.running, whole.jobs) * held.jobs / whole.jobs)::double precision as jobs
           from held
@@ -266,7 +270,8 @@ as $$
            rota.workers_needed(case when pause.on then 0 else figures.arrival_rate end, figures.mean_seconds,
                             case when pause.on then 0 else figures.backlog end, figures.running, target,
                             figures.slots, min_workers, max_workers),
-           figures.workers, figures.backlog, figures.oldest_seconds, figures.running, figures.arrival_rate, figures.mean_seconds,
+           figures.workers, figures.backlog, figures.oldest_seconds, figures.running, figures.arrival_rate,
+           figures.mean_seconds,
            figures.slots
       from figures
      cross join lateral (
@@ -274,7 +279,7 @@ as $$
      order by figures.queue
 $$;
 
--- The one number of it, for whoever scales by a query.
+-- Return only the desired number of workers of a queue, for autoscalers that run a query.
 create function rota.desired_workers(
     queue text, target double precision default 60, min_workers integer default 0, max_workers integer default 100,
     concurrency integer default null
@@ -291,8 +296,8 @@ comment on function rota.desired_workers is
 
 -- Traces
 
--- Who ended before a job or a run that waited for them: the spans of their attempts, as W3C traceparents. Written
--- only for traces that are kept, read when the job begins, or the run has ended, to say what it came of.
+-- Spans of the attempts that finished before a job or run that waited for them, as W3C traceparents. Written only for
+-- sampled traces; read when the job begins, or the run has finished, to link its span to them.
 create table rota.trace_links (
     job   bigint not null,
     trace text not null
@@ -301,38 +306,40 @@ create index trace_links_job on rota.trace_links (job);
 
 -- Alerts
 
--- What is told of an alert, and to whom: `told` names what each receiver was told, `tell` is when to try next what is
--- still to be told; null: nothing is. `calm` is since when it is no longer so, while that may still change.
+-- State of an alert's delivery and acknowledgement.
 alter table rota.alerts
-    add column calm_since         timestamptz,
-    add column acknowledged timestamptz,
-    add column acknowledged_until        timestamptz,
-    add column acknowledged_by          text,
-    add column closed_by    text,
-    add column delivered_to         text[] not null default '{}',
-    add column delivery_attempts        integer not null default 0,
-    add column deliver_at         timestamptz default rota.clock();
+    add column calm_since         timestamptz,                          -- since when its condition no longer holds,
+                                                                        -- while it may recur
+    add column acknowledged       timestamptz,
+    add column acknowledged_until timestamptz,                          -- end of the acknowledgement
+    add column acknowledged_by    text,
+    add column closed_by          text,                                 -- operator that closed it
+    add column delivered_to       text[] not null default '{}',         -- events delivered so far, by receiver
+    add column delivery_attempts  integer not null default 0,           -- attempts at the next delivery
+    add column deliver_at         timestamptz default rota.clock();     -- time of the next delivery attempt; null:
+                                                                        -- nothing to deliver
 create index alerts_deliver_at on rota.alerts (deliver_at) where deliver_at is not null;
 create index alerts_acknowledged on rota.alerts (kind, subject, cleared) where closed_by is not null;
 create index alerts_cleared on rota.alerts (cleared) where cleared is not null;
 
--- Rounds that one instance makes for all, each under the next number: who took the last, and what it has to remember.
+-- Rounds of periodic checks that one instance makes for all. Each has the next number; `state` is kept for the next
+-- round.
 create table rota.alert_rounds (
     name   text collate "C" primary key,
     number bigint not null,
     at     timestamptz not null,
-    state json
+    state  json
 );
 
--- Completions that were refused because the job was no longer its worker's: so many, on which host.
+-- Outcomes that were refused because the worker no longer held the job.
 create table rota.refused_outcomes (
     at   timestamptz not null default rota.clock(),
     host text not null,
     pid  integer not null,
-    jobs integer not null
+    jobs integer not null                               -- number of refused outcomes
 );
 create index refused_outcomes_at on rota.refused_outcomes (at);
 
--- Schedules that fail, among very many that do not.
+-- Find the few failing schedules among many.
 create index schedules_failing on rota.schedules (failures) where failures > 0;
 create index schedules_stopped on rota.schedules (name) where state = 'paused' and failures > 0;

@@ -49,7 +49,9 @@ async def whoami(context: RequestContext) -> CallerDocument:
 class StartableDocument(msgspec.Struct, frozen=True):
     name: str
     kind: Literal["task", "flow", "action"]
-    queue: Annotated[str, Meta(description="null: each task of a flow has its own.")] | None
+    queue: (
+        Annotated[str, Meta(description="null for a flow: each of its tasks has its own.")] | None
+    )
 
 
 class Catalog(msgspec.Struct, frozen=True):
@@ -90,9 +92,9 @@ class TokenDocument(msgspec.Struct, frozen=True):
 
 
 class TokenListQuery(msgspec.Struct, forbid_unknown_fields=True):
-    include_inactive: Annotated[
-        bool, Meta(description="Also those that open nothing any more.")
-    ] = False
+    include_inactive: Annotated[bool, Meta(description="Also list expired and revoked tokens.")] = (
+        False
+    )
     limit: Limit = 200
 
 
@@ -103,12 +105,12 @@ class TokenList(msgspec.Struct, frozen=True):
 class CreateTokenRequest(msgspec.Struct, forbid_unknown_fields=True):
     name: Name
     role: RoleName = "viewer"
-    days: Annotated[float, Meta(gt=0, le=3660, description="It is good for so long.")] = 90.0
+    days: Annotated[float, Meta(gt=0, le=3660, description="Days until it expires.")] = 90.0
 
 
 class CreatedToken(msgspec.Struct, frozen=True):
     id: str
-    token: Annotated[str, Meta(description="All of it, this once.")]
+    token: Annotated[str, Meta(description="The whole token. It is not shown again.")]
     expires: datetime | None
 
 
@@ -158,8 +160,10 @@ class AuditDocument(msgspec.Struct, frozen=True):
 
 class AuditListQuery(msgspec.Struct, forbid_unknown_fields=True):
     operator: Annotated[str, Meta(max_length=1000)] | None = None
-    action: Annotated[Name, Meta(description="`cancel run`, for one.")] | None = None
-    subject: Annotated[str, Meta(max_length=4000, description="To what it was done.")] | None = None
+    action: Annotated[Name, Meta(description="For example `cancel run`.")] | None = None
+    subject: Annotated[str, Meta(max_length=4000, description="Object of the action.")] | None = (
+        None
+    )
     limit: Limit = 50
     cursor: Cursor | None = None
 

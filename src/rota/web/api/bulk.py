@@ -21,28 +21,28 @@ MAX_IDS = 500
 
 class RunCountQuery(RunFilterQuery):
     action: Annotated[
-        bulk_actions.BulkAction, Meta(description="Count those it can be done to.")
+        bulk_actions.BulkAction, Meta(description="Count the runs that this action applies to.")
     ] = "cancel"
 
 
 class RunCountDocument(msgspec.Struct, frozen=True):
     count: int
-    exact: Annotated[bool, Meta(description="False: there are at least so many.")]
-    upto: Annotated[Id, Meta(description="For what is done to them: runs after it are not meant.")]
+    exact: Annotated[bool, Meta(description="False: there are at least this many.")]
+    upto: Annotated[Id, Meta(description="Pass it to the action, which then ignores later runs.")]
 
 
 class BulkRequest(RunFilterQuery):
     """Runs to act on: those that match, with ids up to `upto`, or those of `ids` that match."""
 
-    upto: Annotated[Id, Meta(description="Of the count.")] | None = None
+    upto: Annotated[Id, Meta(description="Value of `upto` from GET /runs/count.")] | None = None
     ids: Annotated[list[Id], Meta(min_length=1, max_length=MAX_IDS)] | None = None
     cursor: Cursor | None = None
 
 
 class BulkDocument(msgspec.Struct, frozen=True):
-    done: Annotated[int, Meta(description="Of this portion.")]
-    skipped: Annotated[int, Meta(description="It was too late for, or somebody else had done it.")]
-    next: Annotated[Next, Meta(description="Send it again with this cursor.")] | None
+    done: Annotated[int, Meta(description="Runs of this batch.")]
+    skipped: Annotated[int, Meta(description="Runs that had ended or changed state by then.")]
+    next: Annotated[Next, Meta(description="Repeat the request with this cursor.")] | None
 
 
 @router.add("GET", "/runs/count", Role.VIEWER)
@@ -70,9 +70,7 @@ async def _run_bulk_action(
     context: RequestContext, action: bulk_actions.BulkAction, body: BulkRequest
 ) -> BulkDocument:
     if (body.upto is None) == (body.ids is None):
-        raise HttpError(
-            422, "invalid", "say which: `upto`, as GET /runs/count answers it, or `ids`; not both"
-        )
+        raise HttpError(422, "invalid", "pass `upto`, from GET /runs/count, or `ids`, but not both")
     upto = MAX_INT64 - 1 if body.upto is None else min(int(body.upto), MAX_INT64 - 1)
     result = await bulk_actions.apply_batch(
         context.app,

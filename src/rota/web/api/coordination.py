@@ -39,7 +39,7 @@ router = Router("coordination")
 
 class LockDocument(msgspec.Struct, frozen=True):
     name: str
-    permit: Annotated[int, Meta(description="0: it is a lock.")]
+    permit: Annotated[int, Meta(description="Permit of a semaphore; 0 for a lock.")]
     token: Id
     held: bool
     instance: UUID | None
@@ -49,12 +49,12 @@ class LockDocument(msgspec.Struct, frozen=True):
     acquired: datetime | None
     expires: datetime | None
     renewals: int
-    awaited_since: Annotated[datetime, Meta(description="Since when somebody waits.")] | None
+    awaited_since: Annotated[datetime, Meta(description="Time since which a client waits.")] | None
 
 
 class LockListQuery(msgspec.Struct, forbid_unknown_fields=True):
     name: Name | None = None
-    include_free: Annotated[bool, Meta(description="Also those that nobody holds.")] = False
+    include_free: Annotated[bool, Meta(description="Also list free locks.")] = False
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 200
 
 
@@ -63,10 +63,9 @@ class LockList(msgspec.Struct, frozen=True):
 
 
 class ReleaseLockRequest(msgspec.Struct, forbid_unknown_fields=True):
-    permit: Annotated[int, Meta(ge=0, le=2**31 - 1, description="Of a semaphore: which.")] = 0
+    permit: Annotated[int, Meta(ge=0, le=2**31 - 1, description="Permit of a semaphore.")] = 0
     token: (
-        Annotated[Id, Meta(description="Only from who holds it under this one: who was looked at.")]
-        | None
+        Annotated[Id, Meta(description="Release only if it is held under this token.")] | None
     ) = None
 
 
@@ -88,7 +87,9 @@ class LeaderDocument(msgspec.Struct, frozen=True):
     pid: int | None
     label: str | None
     since: datetime | None
-    expires: Annotated[datetime, Meta(description="null: it is held by a session.")] | None
+    expires: (
+        Annotated[datetime, Meta(description="null for a leader that holds a session lock.")] | None
+    )
     alive: bool
     elections: Annotated[int, Meta(description="Within an hour.")]
 
@@ -100,7 +101,7 @@ class LeaderList(msgspec.Struct, frozen=True):
 class ServiceDocument(msgspec.Struct, frozen=True):
     name: str
     every: float | None
-    host: Annotated[str, Meta(description="null: nobody runs it.")] | None
+    host: Annotated[str, Meta(description="null if no instance runs it.")] | None
     pid: int | None
     since: datetime | None
     standing_by: list[str]
@@ -141,14 +142,14 @@ async def release_lock(
         if pg_errors.sqlstate(error) != "55P03":
             raise
         raise Busy(
-            f"a transaction that relies on lock {name!r} is open; try again when it has ended"
+            f"an open transaction asserts lock {name!r}; try again when it has ended"
         ) from None
     if released is None and body.token is not None:
         raise HttpError(
-            409, "conflict", f"{name!r} is not held under token {body.token} any more; look again"
+            409, "conflict", f"{name!r} is no longer held under token {body.token}; list it again"
         )
     if released is None:
-        raise HttpError(404, "not_found", f"nobody holds {name!r}")
+        raise HttpError(404, "not_found", f"{name!r} is not held")
     return to_document(ReleasedLockDocument, released)
 
 
@@ -181,7 +182,7 @@ async def list_services(context: RequestContext) -> ServiceList:
 class OnceCallDocument(msgspec.Struct, frozen=True):
     key: str
     token: Id
-    host: Annotated[str, Meta(description="Who makes the call, or made it.")]
+    host: Annotated[str, Meta(description="Host that makes or made the call.")]
     pid: int
     label: str
     state: Annotated[str, Meta(description="running, finished or lost.")]
@@ -189,13 +190,16 @@ class OnceCallDocument(msgspec.Struct, frozen=True):
     expires: datetime
     finished: datetime | None
     retained_until: (
-        Annotated[datetime, Meta(description="So long it is kept; null: for good.")] | None
+        Annotated[
+            datetime, Meta(description="Time until which the result is kept; null: for good.")
+        ]
+        | None
     )
     result: StoredJson = UNSET
 
 
 class OnceCallListQuery(msgspec.Struct, forbid_unknown_fields=True):
-    prefix: Annotated[str, Meta(max_length=200, description="How its key begins.")] = ""
+    prefix: Annotated[str, Meta(max_length=200, description="Prefix of the key.")] = ""
     limit: Limit = 50
     cursor: Cursor | None = None
 
@@ -207,9 +211,9 @@ class OnceCallList(msgspec.Struct, frozen=True):
 
 class RateLimitDocument(msgspec.Struct, frozen=True):
     name: str
-    interval: Annotated[float, Meta(description="Seconds from one to the next.")]
-    used: Annotated[float, Meta(description="So many are not made up for yet.")]
-    refilled_at: Annotated[datetime, Meta(description="By then all are.")]
+    interval: Annotated[float, Meta(description="Seconds between two permits.")]
+    used: Annotated[float, Meta(description="Permits used and not refilled yet.")]
+    refilled_at: Annotated[datetime, Meta(description="Time at which all are refilled.")]
     last_used: datetime
 
 

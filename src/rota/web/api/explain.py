@@ -21,17 +21,17 @@ router = Router("runs")
 class ReasonDocument(msgspec.Struct, frozen=True):
     code: explanation.ReasonCode
     message: str
-    kind: Annotated[explanation.SubjectKind, Meta(description="What it is about.")]
-    subject: Annotated[str, Meta(description="Its number or name.")]
-    job: Annotated[Id, Meta(description="The job that does not run for it.")] | None
-    jobs: Annotated[int, Meta(description="So many do not, for the same reason.")]
+    kind: Annotated[explanation.SubjectKind, Meta(description="Kind of the object that causes it.")]
+    subject: Annotated[str, Meta(description="Id or name of that object.")]
+    job: Annotated[Id, Meta(description="Job that this reason holds up.")] | None
+    jobs: Annotated[int, Meta(description="Number of jobs held up by the same reason.")]
     since: datetime | None
     until: datetime | None
-    remedy: Annotated[str, Meta(description="What helps; null: nothing is to be done.")] | None
-    is_stuck: Annotated[bool, Meta(description="Nothing changes by itself.")]
-    is_certain: Annotated[bool, Meta(description="False: it may be so, nobody knows.")]
+    remedy: Annotated[str, Meta(description="Remedy; null if none is needed.")] | None
+    is_stuck: Annotated[bool, Meta(description="True if it does not change without a remedy.")]
+    is_certain: Annotated[bool, Meta(description="False if it is only possible.")]
     detail: (
-        Annotated[str, Meta(description="What an error says. Absent for viewers.")]
+        Annotated[str, Meta(description="Text of the error. Absent for viewers.")]
         | UnsetType
         | None
     ) = UNSET
@@ -43,8 +43,8 @@ class ExplanationDocument(msgspec.Struct, frozen=True):
     name: str
     is_flow: bool
     status: explanation.RunStatus
-    reasons: Annotated[list[ReasonDocument], Meta(description="The most exact first.")]
-    omitted_jobs: Annotated[int, Meta(description="Jobs that were not looked at.")]
+    reasons: Annotated[list[ReasonDocument], Meta(description="Most specific reason first.")]
+    omitted_jobs: Annotated[int, Meta(description="Jobs that were not checked.")]
     now: datetime
 
 

@@ -11,19 +11,19 @@ from rota.web.api.router import PREFIX, Operation
 from rota.web.responses import ErrorDocument
 
 COMMON_ERRORS = {
-    "400": "Malformed.",
-    "401": "Nobody knows who asks: no token, or not a good one.",
-    "403": "It is known who asks, and he may not; or a page of another origin asks.",
-    "408": "The body did not come in time.",
-    "413": "Too large.",
+    "400": "The request is malformed.",
+    "401": "Unauthenticated: the request has no token, or an invalid one.",
+    "403": "Forbidden: the token's role does not allow this, or the request came from another origin.",
+    "408": "The body did not arrive before the timeout.",
+    "413": "The body is too large.",
     "415": "The body is not application/json.",
-    "422": "What was said cannot be so.",
-    "429": "This token was shown from this address too often and was not good.",
-    "503": "The database is away, or did not answer in time.",
+    "422": "The request is well-formed but invalid.",
+    "429": "Too many requests with this invalid token from this address.",
+    "503": "The database is unavailable, or did not answer before the timeout.",
 }
 EXTRA_ERRORS = {
-    "404": "There is none.",
-    "409": "It is not in a state for that, or somebody else is in the way.",
+    "404": "The object does not exist.",
+    "409": "The object's state does not allow this, or another transaction holds it.",
 }
 REF_TEMPLATE = "#/components/schemas/{name}"
 

@@ -118,7 +118,9 @@ class Operation:
                 async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
                     document = await self.handler(RequestContext(app, caller(request)), **arguments)
             except TimeoutError:
-                raise DatabaseUnavailable("this was not done in time") from None
+                raise DatabaseUnavailable(
+                    "the request was not completed before the timeout"
+                ) from None
             if self.status == 204:
                 return Response(status_code=204)
             existed = getattr(document, "created", None) is False
@@ -207,9 +209,9 @@ async def _decode_body(kind: type[msgspec.Struct], request: Request, app: Rota) 
     except msgspec.ValidationError as error:
         raise _invalid(codec.describe(error)) from None
     except RecursionError:
-        raise _invalid("this is nested too deep") from None
+        raise _invalid("the JSON is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise HttpError(400, "malformed", f"this is no JSON: {error}") from None
+        raise HttpError(400, "malformed", f"the body is not JSON: {error}") from None
     for name in found.__struct_fields__:
         _check_text(name, getattr(found, name))
     return found
@@ -229,10 +231,10 @@ async def read_body(request: Request, limit: int) -> bytes:
                     raise _too_large(limit)
     except TimeoutError:
         raise HttpError(
-            408, "too_slow", f"the body did not come within {BODY_TIMEOUT_SECONDS:g} s"
+            408, "too_slow", f"the body did not arrive within {BODY_TIMEOUT_SECONDS:g} s"
         ) from None
     except ClientDisconnect:
-        raise HttpError(400, "malformed", "the body did not come whole") from None
+        raise HttpError(400, "malformed", "the body is incomplete") from None
     return bytes(data)
 
 

@@ -16,17 +16,17 @@ State = Literal[
 
 
 class StartRunRequest(msgspec.Struct, forbid_unknown_fields=True):
-    name: Annotated[Name, Meta(description="A task, or a flow, of this app.")]
+    name: Annotated[Name, Meta(description="Name of a task or a flow of this app.")]
     input: Annotated[dict[str, Any], Meta(description="Arguments by name.")] = {}
     key: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
     delay: Annotated[float, Meta(ge=0, le=3.2e9, description="Seconds.")] | None = None
     priority: Annotated[int, Meta(ge=0, le=9)] | None = None
-    queue: Annotated[Name, Meta(description="Of a task, instead of its own.")] | None = None
+    queue: Annotated[Name, Meta(description="Queue of a task, in place of its own.")] | None = None
 
 
 class StartedRun(msgspec.Struct, frozen=True):
     run: Id
-    created: Annotated[bool, Meta(description="False: there was one with this key.")]
+    created: Annotated[bool, Meta(description="False if a run with this key existed.")]
 
 
 class RunSummary(msgspec.Struct, frozen=True):
@@ -49,7 +49,9 @@ class RunSummary(msgspec.Struct, frozen=True):
 class RunPage(msgspec.Struct, frozen=True):
     runs: list[RunSummary]
     next: (
-        Annotated[Next, Meta(description="Also where fewer were found: not all was looked at.")]
+        Annotated[
+            Next, Meta(description="Present even if fewer were found: the search was not complete.")
+        ]
         | None
     )
 
@@ -93,7 +95,7 @@ class StepDocument(msgspec.Struct, frozen=True):
     kind: str
     name: str
     number: int
-    open: Annotated[bool, Meta(description="It has come to nothing yet.")]
+    open: Annotated[bool, Meta(description="True if it has no result yet.")]
     tries: int
     at: datetime
     seconds: float | None
@@ -104,7 +106,12 @@ class StepDocument(msgspec.Struct, frozen=True):
 
 class SignalDocument(msgspec.Struct, frozen=True):
     name: str
-    at: Annotated[datetime, Meta(description="When it was sent; null: it is waited for.")] | None
+    at: (
+        Annotated[
+            datetime, Meta(description="Time at which it was sent; null while it is awaited.")
+        ]
+        | None
+    )
     payload: StoredJson = UNSET
 
 
@@ -180,21 +187,31 @@ class SignalRequest(msgspec.Struct, forbid_unknown_fields=True):
 class SentSignal(msgspec.Struct, frozen=True):
     run: Id
     sent: Annotated[
-        bool, Meta(description="False: there was one, which stands, or the run is over.")
+        bool,
+        Meta(
+            description="False if the run already has a signal of this name, which is kept, or has ended."
+        ),
     ]
 
 
 class ReleasedJobs(msgspec.Struct, frozen=True):
     run: Id
-    released: Annotated[int, Meta(description="Jobs that were in quarantine, and are not now.")]
+    released: Annotated[int, Meta(description="Jobs released from quarantine.")]
 
 
 class ForkRunRequest(msgspec.Struct, forbid_unknown_fields=True):
-    task: Annotated[Name, Meta(description="Of a flow: the first that runs anew.")] | None = None
-    step: Annotated[Name, Meta(description="Of a task: the first step done anew.")] | None = None
-    input: Annotated[dict[str, Any], Meta(description="Of a task: instead of its own.")] | None = (
+    task: Annotated[Name, Meta(description="For a flow: the first task to run again.")] | None = (
         None
     )
+    step: Annotated[Name, Meta(description="For a task: the first step to run again.")] | None = (
+        None
+    )
+    input: (
+        Annotated[
+            dict[str, Any], Meta(description="For a task: new arguments, in place of its own.")
+        ]
+        | None
+    ) = None
 
 
 class JobListQuery(msgspec.Struct, forbid_unknown_fields=True):

@@ -55,7 +55,9 @@ class TickDocument(msgspec.Struct, frozen=True):
 
 class ScheduleDocument(msgspec.Struct, frozen=True):
     name: str
-    declared: Annotated[bool, Meta(description="In code; else it was made at run time.")]
+    declared: Annotated[
+        bool, Meta(description="True if declared in code, false if created at run time.")
+    ]
     kind: Annotated[str, Meta(description="task, flow or action.")]
     target: Annotated[str, Meta(description="The name of that.")]
     tenant: str | None
@@ -83,7 +85,9 @@ class ScheduleDocument(msgspec.Struct, frozen=True):
     failures: int
     runs: int
     missed: int
-    has_worker: Annotated[bool, Meta(description="A worker is there that knows what it starts.")]
+    has_worker: Annotated[
+        bool, Meta(description="True if a live worker knows its task, flow or action.")
+    ]
     ticks: Annotated[list[TickDocument], Meta(description="The last first.")] | UnsetType = UNSET
     input: StoredJson = UNSET
 
@@ -150,10 +154,13 @@ class UpdateScheduleRequest(msgspec.Struct, forbid_unknown_fields=True):
 class BackfillRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A period to backfill. A time without a zone is in the schedule's time zone."""
 
-    start: Annotated[str, Meta(max_length=60, description="The first time: ISO 8601.")]
-    end: Annotated[str, Meta(max_length=60, description="Until before then; else now.")] | None = (
-        None
-    )
+    start: Annotated[str, Meta(max_length=60, description="Start of the period, as ISO 8601.")]
+    end: (
+        Annotated[
+            str, Meta(max_length=60, description="End of the period, exclusive; default: now.")
+        ]
+        | None
+    ) = None
 
 
 class BackfillResult(msgspec.Struct, frozen=True):

@@ -26,12 +26,12 @@ _ID = Meta(pattern="^[0-9]{1,19}$", description="A 64-bit integer, as text.")
 Id = Annotated[str, _ID]
 PathId = Annotated[int, Meta(ge=1, le=MAX_INT64)]
 
-Limit = Annotated[int, Meta(ge=1, le=500, description="At most so many.")]
+Limit = Annotated[int, Meta(ge=1, le=500, description="Maximum number of rows.")]
 Cursor = Annotated[
     str,
-    Meta(max_length=2800, description="Where the page before ended: its `next`."),
+    Meta(max_length=2800, description="`next` of the previous page."),
 ]
-Next = Annotated[str, Meta(description="Asks for the page after this; null: there is none.")]
+Next = Annotated[str, Meta(description="Cursor of the next page; null on the last page.")]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
 StoredJson = Annotated[msgspec.Raw, Meta(description="Any JSON. Absent for viewers.")] | UnsetType

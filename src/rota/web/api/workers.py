@@ -49,15 +49,17 @@ class WorkerDocument(msgspec.Struct, frozen=True):
     started: datetime
     last_beat: datetime
     drain_requested: (
-        Annotated[datetime, Meta(description="When somebody asked it to leave.")] | None
+        Annotated[datetime, Meta(description="Time at which it was asked to drain.")] | None
     )
     ended: datetime | None
-    charged_jobs: Annotated[list[Id], Meta(description="Jobs it died of, or with.")]
+    charged_jobs: Annotated[list[Id], Meta(description="Jobs charged with its death.")]
     metadata: msgspec.Raw
 
 
 class WorkerListQuery(msgspec.Struct, forbid_unknown_fields=True):
-    include_ended: Annotated[bool, Meta(description="Also those that have left or died.")] = False
+    include_ended: Annotated[bool, Meta(description="Also list workers that stopped or died.")] = (
+        False
+    )
 
 
 class WorkerList(msgspec.Struct, frozen=True):
@@ -91,8 +93,10 @@ class QueueDocument(msgspec.Struct, frozen=True):
     queue: str
     task: str
     queued: int
-    oldest: Annotated[float, Meta(description="Seconds that the oldest has been ready.")] | None
-    workers: Annotated[int, Meta(description="Those that would take it.")]
+    oldest: (
+        Annotated[float, Meta(description="Seconds that the oldest job has been queued.")] | None
+    )
+    workers: Annotated[int, Meta(description="Workers that can claim it.")]
     quarantined: int
 
 
@@ -117,7 +121,7 @@ class PauseQueueRequest(msgspec.Struct, forbid_unknown_fields=True):
 class QueueState(msgspec.Struct, frozen=True):
     queue: str
     paused: bool
-    changed: Annotated[bool, Meta(description="False: it was so already.")]
+    changed: Annotated[bool, Meta(description="False if it already was.")]
 
 
 class QuarantineListQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -196,15 +200,15 @@ class AlertDocument(msgspec.Struct, frozen=True):
     cleared: datetime | None
     host: str
     pid: int
-    acknowledged_until: (
-        Annotated[datetime, Meta(description="Until then somebody sees to it.")] | None
-    )
+    acknowledged_until: Annotated[datetime, Meta(description="End of the acknowledgement.")] | None
     acknowledged_by: str | None
-    closed_by: Annotated[str, Meta(description="null: it was over by itself, or is not.")] | None
+    closed_by: (
+        Annotated[str, Meta(description="null if it is open or was closed automatically.")] | None
+    )
 
 
 class AlertListQuery(msgspec.Struct, forbid_unknown_fields=True):
-    include_closed: Annotated[bool, Meta(description="Also those that are over.")] = False
+    include_closed: Annotated[bool, Meta(description="Also list closed alerts.")] = False
     limit: Limit = 50
 
 
@@ -214,19 +218,19 @@ class AlertList(msgspec.Struct, frozen=True):
 
 class AcknowledgeAlertRequest(msgspec.Struct, forbid_unknown_fields=True):
     kind: Name
-    subject: Annotated[str, Meta(max_length=1000, description="null: all of that kind.")] | None = (
-        None
-    )
+    subject: (
+        Annotated[str, Meta(max_length=1000, description="null: every alert of this kind.")] | None
+    ) = None
     seconds: Annotated[
-        float, Meta(gt=0, le=3.2e7, description="For so long nobody is told of it.")
+        float, Meta(gt=0, le=3.2e7, description="Duration of the acknowledgement, in seconds.")
     ] = 3600.0
 
 
 class DismissAlertRequest(msgspec.Struct, forbid_unknown_fields=True):
     kind: Name
-    subject: Annotated[str, Meta(max_length=1000, description="null: all of that kind.")] | None = (
-        None
-    )
+    subject: (
+        Annotated[str, Meta(max_length=1000, description="null: every alert of this kind.")] | None
+    ) = None
 
 
 class AlertSubject(msgspec.Struct, frozen=True):

@@ -132,7 +132,7 @@ def depth(
     """Return a chart of the number of queued jobs."""
     series = [ChartSeries("queued", depths, "queued")]
     buckets = ChartBuckets(begin, chart_range.bucket_seconds, chart_range.buckets)
-    title = f"Jobs ready, the last {chart_range.phrase}"
+    title = f"Jobs queued, the last {chart_range.phrase}"
     return Markup(
         line_chart(
             buckets,

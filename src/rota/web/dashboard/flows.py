@@ -160,7 +160,7 @@ async def _task_view(
     )
     totals = charts.sum_counts(counts)
     if task is None and not runs and not totals.attempts:
-        raise HttpError(404, "not_found", f"nothing is known of a flow or a task {name!r:.60}")
+        raise HttpError(404, "not_found", f"there is no flow or task {name!r:.60}")
     flow = _flow_of(context, name)
     inputs = [] if task is None or flow else flow_inputs.task_inputs(task)
     return PageView(

@@ -78,9 +78,11 @@ class LiveStreams:
             address = request.query_params.get("page", "/")
             page, page_request = self._find_page(address)
             if not caller(request).has_role(page.role):
-                raise HttpError(403, "forbidden", f"this page is for {page.role.text}s")
+                raise HttpError(403, "forbidden", f"this page needs the role {page.role.text}")
             if self._streams >= MAX_STREAMS:
-                raise HttpError(503, "too_many", "too many look at pages here; try again later")
+                raise HttpError(
+                    503, "too_many", "too many pages are open on this server; try again later"
+                )
             requester = viewer_of(request)
             viewer = PageViewer(
                 caller(request),
@@ -135,7 +137,7 @@ class LiveStreams:
                 except Exception as error:
                     # The response has begun: the error can only be logged and sent as an event.
                     log_failure("/live of", address.partition("?")[0], error)
-                    yield _event("refused", {"message": "this went wrong, and was logged"})
+                    yield _event("refused", {"message": "internal error; see the server's log"})
                     return
                 for name, html in parts.items():
                     if sent.get(name) != html:
@@ -195,7 +197,7 @@ class LiveStreams:
         except RotaError as error:
             raise http_error_for(error) from None
         except RedirectTo:
-            raise HttpError(404, "not_found", "this page is elsewhere now; load it again") from None
+            raise HttpError(404, "not_found", "this page has moved; load it again") from None
         found: Parts = {}
         with viewed_by(viewer):
             for name in ("base.html", view.template):

@@ -54,7 +54,7 @@ async def log_in(request: Request) -> Response:
     """Store the token in a cookie if it is valid."""
     authenticator = guard(request).authenticator
     if not isinstance(authenticator, TokenAuthenticator):
-        raise HttpError(404, "not_found", "nobody needs to say here who he is")
+        raise HttpError(404, "not_found", "this site has no sign-in")
     data = await read_body(request, MAX_BODY_BYTES)
     try:
         text = msgspec.json.decode(data, type=_SignInBody).token.strip()

@@ -90,21 +90,21 @@ def _unserved(unserved: Sequence[UnservedQueueRow]) -> Iterator[Problem]:
         )
     more = len(unserved) - MAX_LINES
     if more > 0:
-        text = _plural(more, "more task is", "more tasks are") + " not taken by any worker"
+        text = _plural(more, "more task is", "more tasks are") + " not served by any worker"
         yield Problem("unserved", "no worker", text, "/queues")
 
 
 def _silent(fleet: FleetTotals) -> Iterator[Problem]:
     silent = fleet.workers.get("silent", 0)
     if silent:
-        text = _plural(silent, "worker has", "workers have") + " not been heard of lately"
+        text = _plural(silent, "worker is", "workers are") + " silent"
         yield Problem("silent", "workers", text, "/workers")
 
 
 def _paused(paused: Sequence[PauseRow]) -> Iterator[Problem]:
     for each in paused[:MAX_LINES]:
         path = f"/queues/{quote(each.queue, safe='')}"
-        text = "is paused: nobody takes its jobs"
+        text = "is paused: its jobs are not claimed"
         yield Problem(
             f"paused {each.queue}", "queue", each.queue, path, since=each.since, detail=text
         )

@@ -97,7 +97,7 @@ def _queue_view(
         "workers": queue.workers,
         "desired": queue.desired,
         "depth_plot": charts.draw_sparkline("queued", [*past.queued, queue.backlog], "queued"),
-        "arrived_plot": charts.draw_sparkline("came in two minutes", arrived, "arrived"),
+        "arrived_plot": charts.draw_sparkline("arrivals in two minutes", arrived, "arrived"),
         "ended_plot": charts.draw_sparkline("ended in two minutes", past.ended, "ended"),
     }
 
@@ -118,7 +118,7 @@ async def queue(context: RequestContext, queue: Name, query: QueuePageQuery) -> 
     serving = [each for each in workers if queue in each.queues and each.state == "active"]
     declared = any(each.policy.queue == queue for each in context.app.registry.tasks.values())
     if pause is None and not declared and not _is_known(row, counts, serving, past):
-        raise HttpError(404, "not_found", f"nothing is known of a queue {queue!r:.60}")
+        raise HttpError(404, "not_found", f"there is no queue {queue!r:.60}")
     return PageView(
         "queue.html",
         title=f"Queue {queue}",

@@ -169,7 +169,7 @@ def error_page(request: Request, error: HttpError) -> Response:
         )
     with viewed_by(viewer_of(request)):
         text = template("refused.html").render(
-            title=_TITLES.get(error.status, "This did not work"), error=error
+            title=_TITLES.get(error.status, "The request failed"), error=error
         )
     response = html_response(text, error.status)
     response.headers.update(error.headers)
@@ -177,9 +177,9 @@ def error_page(request: Request, error: HttpError) -> Response:
 
 
 _TITLES = {
-    401: "Who are you?",
-    403: "This is not for you",
-    404: "There is nothing here",
-    422: "This cannot be asked",
+    401: "Sign in",
+    403: "Access denied",
+    404: "Page not found",
+    422: "Invalid request",
     503: "The database does not answer",
 }

@@ -307,9 +307,7 @@ class ProcessExecutor:
 
     def _on_begin_timeout(self, attempt: ProcessAttempt) -> None:
         reason = f"its process was not ready to run it within {BEGIN_TIMEOUT_SECONDS:g} s"
-        self._kill(
-            attempt, ProcessLost(f"{reason}; is there something that hangs in what it imports?")
-        )
+        self._kill(attempt, ProcessLost(f"{reason}; check that its imports do not hang"))
 
     def _kill(self, attempt: ProcessAttempt, error: BaseException | None) -> None:
         assert attempt.child is not None
@@ -322,7 +320,9 @@ class ProcessExecutor:
         """Fail the attempt of a process that was killed but does not exit."""
         assert attempt.child is not None
         pid = attempt.child.pid
-        log.warning("process %s does not end; job %s is given up", pid, attempt.job.job)
+        log.warning(
+            "process %s does not end; the attempt of job %s is abandoned", pid, attempt.job.job
+        )
         error = attempt.error or ProcessLost(f"its process {pid} was killed and does not end")
         self._finish(attempt, outcome_of_error(error, attempt.job, attempt.retry))
 
@@ -392,7 +392,7 @@ def _process_lost_error(child: ChildProcess, attempt: ProcessAttempt) -> Process
     when = "" if attempt.has_begun else " before it began"
     hint = ""
     if child.exit_code == -signal.SIGKILL:
-        hint = ": somebody killed it, or the system did for want of memory"
+        hint = ": it was killed, possibly by the system for lack of memory"
     return ProcessLost(f"the process it ran in {_describe_exit(child.exit_code)}{when}{hint}")
 
 

@@ -1,5 +1,5 @@
--- Say of open alerts, of this kind and about this if they are named, that somebody sees to them, for so many seconds; and
--- write down who. Answers those.
+-- Acknowledge the open alerts of a kind, and of a subject if given, for `seconds`. Write one audit entry for each.
+-- Return the acknowledged alerts.
 with seen as (
     update rota.alerts
        set acknowledged = rota.clock(), acknowledged_until = rota.clock() + make_interval(secs => %(seconds)s::float8),
@@ -11,7 +11,8 @@ with seen as (
 ),
 written as (
     insert into rota.audit (operator, action, subject, detail)
-    select %(operator)s, 'acknowledge alert', seen.kind || ': ' || seen.subject, json_build_object('until', seen.acknowledged_until)
+    select %(operator)s, 'acknowledge alert', seen.kind || ': ' || seen.subject,
+           json_build_object('until', seen.acknowledged_until)
       from seen
 )
 select seen.kind, seen.subject from seen order by seen.subject

@@ -1,8 +1,9 @@
--- Take the next round of looking at the fleet, if the last one is long enough ago and nobody else is taking it: of all
--- who ask, one. Answers its number and what the last one has remembered, or nulls; the time; and whether somebody is
--- to be told of an alert. Waits for nobody.
+-- Begin the next round of alert evaluation, if the last round began at least `interval` seconds ago. Of several
+-- instances that ask at the same time, one begins it. Return the number of the round and the state that the last round
+-- stored, or nulls; the time; and true if an alert is due for delivery.
 --
--- Whoever took it may die of it: then the next one comes in its time. A clock that was put back starts a new one.
+-- Does not wait: a row that another transaction has locked is skipped. If the instance dies during its round, the next
+-- round begins at its usual time. If the clock was set back by more than 5 seconds, a round begins at once.
 with free as materialized (
     select alert_rounds.name
       from rota.alert_rounds

@@ -1,6 +1,7 @@
--- Take alerts of which somebody is to be told, for so many seconds: whoever does not say in time what came of it has
--- died of it, and another takes them. Answers each as it is now. Waits for nobody. What has been over for a day is
--- told to nobody any more.
+-- Claim alerts that are due for delivery, for `lease_seconds`. If the claiming instance does not record a result in
+-- that time (`alert/mark_delivered`), another instance claims them. Return the alerts in their present state.
+--
+-- Does not wait: locked rows are skipped. An alert that was closed more than a day ago is not delivered any more.
 with due as materialized (
     select alerts.id, alerts.cleared < rota.clock() - interval '1 day' as stale
       from rota.alerts
@@ -11,7 +12,8 @@ with due as materialized (
 ),
 taken as (
     update rota.alerts
-       set deliver_at = case when due.stale then null else rota.clock() + make_interval(secs => %(lease_seconds)s::float8) end,
+       set deliver_at = case when due.stale then null
+                             else rota.clock() + make_interval(secs => %(lease_seconds)s::float8) end,
            delivery_attempts = alerts.delivery_attempts + 1
       from due
      where alerts.id = due.id

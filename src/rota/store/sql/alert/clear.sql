@@ -1,4 +1,4 @@
--- Close alerts about these very holds. Answers those that were open. Waits for nobody.
+-- Close the open alerts with these kinds, subjects and lock tokens. Return those closed. Skip locked rows.
 with over as materialized (
     select alerts.id
       from unnest(%(kinds)s::text[], %(subjects)s::text[], %(tokens)s::bigint[]) as given (kind, subject, token)

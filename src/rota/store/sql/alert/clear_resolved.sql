@@ -1,9 +1,11 @@
--- Close the alerts that are no longer so, whoever opened them. Answers those; and of the ones that were named, which
--- are not open, whoever closed them. Waits for nobody.
+-- Close the open alerts that are resolved, of all instances. Return them with true; and with false the alerts in
+-- `kinds` and `subjects` that were not open, because another instance or an operator closed them. Skip locked rows.
 --
--- A lock is held too long while it is held under the token of which that was said. Renewals that fail, or a token that
--- two have, concern somebody until it is given back or passes on, and for an hour after it has run out. A leader flaps
--- until a minute has passed without an election. Other kinds are left alone.
+--   lock held too long                 resolved when the lock is not held under the alert's token any more
+--   renewals fail, token held twice    resolved when the lock is released or has a new token, or an hour after expiry
+--   leader flaps                       resolved after a minute without an election
+--
+-- Alerts of other kinds are not changed.
 with over as materialized (
     select alerts.id
       from rota.alerts
@@ -23,7 +25,8 @@ with over as materialized (
                then exists (select
                               from rota.leaders
                              where leaders.name = alerts.subject
-                               and leaders.elections[cardinality(leaders.elections)] > rota.clock() - interval '1 minute')
+                               and leaders.elections[cardinality(leaders.elections)]
+                                   > rota.clock() - interval '1 minute')
                else true
                end
        for update skip locked

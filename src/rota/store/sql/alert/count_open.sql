@@ -1,4 +1,4 @@
--- How many alerts of each kind are open, and of how many somebody has said that he sees to them.
+-- Return for each kind the number of open alerts and how many of them are acknowledged.
 select alerts.kind, count(*), count(*) filter (where alerts.acknowledged_until > rota.clock())
   from rota.alerts
  where alerts.cleared is null

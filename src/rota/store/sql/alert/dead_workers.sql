@@ -1,5 +1,5 @@
--- Workers that died within a day, the last first, at most a thousand; without those of which somebody has said by hand
--- that it has been seen to.
+-- Return the workers that died within a day, latest first, at most 1,000. Leave out workers that died before an
+-- operator closed the alert of their host.
 select workers.id, workers.host, workers.pid, workers.queues, workers.last_beat
   from rota.workers
  where workers.state = 'dead'

@@ -1,5 +1,6 @@
--- Schedules that have failed so many times in a row, the worst first, at most a hundred; as many that are paused for it;
--- and of those of which it was told, which have failed at all.
+-- Return schedules with at least one failure in a row: those with `min_failures` or more, most failures first, at most
+-- 100; at most 100 that are paused; and those with an open alert. `paused` is true if the failures were the reason of
+-- the pause.
 with bad as materialized (
     (select schedules.name
        from rota.schedules

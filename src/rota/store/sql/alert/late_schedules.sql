@@ -1,12 +1,12 @@
--- Schedules that should have ticked so many seconds ago or more, the latest first, at most a hundred, and as many that were
--- put off since: by how much each is late, whether a worker that is there knows what it starts, and why it was put off, if
--- it was.
+-- Return active schedules with a tick that is at least `late_seconds` late, latest first: at most 100 that are due, and
+-- at most 100 that were postponed. The columns are the delay in seconds, true if an active worker has the target task
+-- or flow, and the reason of the postponement, if any.
 select late.name, late.target, extract(epoch from rota.clock() - late.due)::float8,
        exists (select
                  from rota.workers
                 where workers.state = 'active'
                   and (late.target = any(workers.tasks)
-                       -- A worker knows a flow by its tasks, which are called after it.
+                       -- The tasks of a flow are named `flow.task`.
                        or late.kind = 'flow' and exists (select
                                                            from unnest(workers.tasks) as skill (task)
                                                           where starts_with(skill.task, late.target || '.')))),

@@ -1,4 +1,4 @@
--- Workers that are there: what they serve, and since when.
+-- Return the queues and start times of active workers.
 select workers.queues, workers.started
   from rota.workers
  where workers.state = 'active'

@@ -1,9 +1,10 @@
--- Of each queue and lane in which something is ready, the job that is first: for how many seconds it has been ready at
--- least, what workers there are for it, and whether the queue is paused. At most a thousand places.
+-- Return the first job of each lane (one queue at one priority): the minimum number of seconds it has been queued, the
+-- workers for it, and true if the queue is paused. At most 1,000 lanes.
 --
--- The places are found by going from one to the next in the index, each with one look. No row tells since when a job is
--- ready; but it has drawn its seq then, from the sequence that jobs draw their ids from, so the first job with
--- that id or a later one is no older. Null: there is none, or it was ready before and is so again under its old seq.
+-- Each lane is found from the one before with one index look-up. No row stores when a job was queued. But the job drew
+-- its `seq` at that time, from the sequence of job ids, so the first job with this id or a later one was not created
+-- before. The age is null if there is no such job, or if the head was lost with a worker and queued again under its old
+-- `seq`.
 with recursive place as (
     (select queued.queue, queued.priority, 1 as number
        from rota.queued

@@ -1,4 +1,5 @@
--- Open alerts, each once for its kind and subject; of one that is open already, say it anew. Answers which are new.
+-- Open alerts, at most one for each kind and subject. If it is open already, update its message, token and process.
+-- Return each with true if it is new.
 insert into rota.alerts (kind, subject, message, token, host, pid)
 select given.kind, given.subject, given.message, given.token, %(host)s, %(pid)s
   from unnest(%(kinds)s::text[], %(subjects)s::text[], %(messages)s::text[], %(tokens)s::bigint[])

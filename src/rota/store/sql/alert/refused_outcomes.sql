@@ -1,5 +1,5 @@
--- How many completions were refused within so many seconds, on which host; without those of which somebody has said by
--- hand that they have been seen to.
+-- Return for each host the number of outcomes refused within `window_seconds`. Leave out those refused before an
+-- operator closed the alert of the host.
 select refused_outcomes.host, sum(refused_outcomes.jobs)::bigint
   from rota.refused_outcomes
  where refused_outcomes.at > rota.clock() - make_interval(secs => %(window_seconds)s::float8)

@@ -1,5 +1,5 @@
--- For how many seconds the oldest transaction in this database is open that keeps rows from being removed for good, as
--- far as this role may see, and whose it is; and how full the queue of notifications is.
+-- Return the oldest transaction of this database that prevents vacuum from removing dead rows: its age in seconds and
+-- its session, as far as this role may see; and the usage of the notification queue, 0 to 1.
 select extract(epoch from rota.clock() - oldest.xact_start)::float8, oldest.pid, oldest.application_name,
        oldest.state, pg_notification_queue_usage()
   from (select) as always

@@ -1,6 +1,8 @@
--- Write down what a round has come to, all of it, if no later round has begun: open alerts, each once for its kind and
--- subject; say others anew; note of some that they are no longer so; close some; and remember something for the next
--- round. Answers which were opened (true) and which were closed.
+-- Write the decision of a round, unless a later round has begun: open alerts, at most one for each kind and subject;
+-- update messages; set `calm_since` on alerts with a condition that has ended; close alerts; store state for the next
+-- round. Return the opened alerts (true) and the closed ones (false).
+--
+-- Locks the row of the round: no later round begins before this transaction ends.
 with ours as materialized (
     select alert_rounds.name
       from rota.alert_rounds

@@ -1,2 +1,2 @@
--- The process of the server that this transaction is in.
+-- Return the process id of this session's backend.
 select pg_backend_pid()

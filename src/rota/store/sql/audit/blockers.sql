@@ -1,4 +1,4 @@
--- Whose transactions keep a process of the server waiting.
+-- Return the sessions that block a backend.
 select blocker.pid, coalesce(activity.application_name, '') as application, activity.usename::text as user,
        host(activity.client_addr) as address, activity.state,
        extract(epoch from rota.clock() - activity.xact_start)::float8 as open

@@ -1,4 +1,4 @@
--- The claim that holds a job for this worker. No row: it has been taken away.
+-- Return the claim under which this worker holds a job. No row: the job was taken back.
 select claims.id
   from rota.claims
  where claims.worker = %(worker)s::bigint

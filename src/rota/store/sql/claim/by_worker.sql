@@ -1,5 +1,4 @@
--- The claims this worker holds, by the database's account. One it does not know of is the echo of a
--- claim whose answer was lost.
+-- Return the claims that this worker holds. If the worker does not know one of them, the answer to that claim was lost.
 select claims.id, claims.nonce, claims.jobs
   from rota.claims
  where claims.worker = %(worker)b::bigint

@@ -1,7 +1,7 @@
--- Lock these claims in the order of their ids, before a move that takes jobs out of them.
+-- Lock claims in the order of their ids, before jobs are removed from them.
 --
--- A statement of its own: what follows in the transaction then reads the claims, and wishes to
--- cancel, as they are under the lock.
+-- This is a separate statement, so that the following statements of the transaction read the claims and cancel requests
+-- as of the locks.
 select claims.id
   from rota.claims
  where claims.id = any(%(claims)s::bigint[])

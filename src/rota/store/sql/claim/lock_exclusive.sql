@@ -1,6 +1,6 @@
--- Lock these claims against everybody, before a move that takes jobs away from whoever runs them.
+-- Lock claims in the order of their ids, before jobs are taken from the code that runs them.
 --
--- Stronger than hold: it also waits for a transaction of the user's that has pinned the claim.
+-- Stronger than `claim/lock`: FOR UPDATE also waits for a user's transaction that has locked the claim FOR KEY SHARE.
 select claims.id
   from rota.claims
  where claims.id = any(%(claims)s::bigint[])

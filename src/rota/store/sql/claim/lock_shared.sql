@@ -1,7 +1,7 @@
--- Keep a claim as it is until the transaction ends: nobody takes its jobs away, nobody cancels them. Answers it
--- if it holds this job.
+-- Lock a claim until the transaction ends, so that its jobs are not taken back. Return it if it holds this job.
 --
--- A statement of its own: what follows in the transaction then sees what was written while it waited.
+-- FOR KEY SHARE does not conflict with `claim/lock`: other jobs of the claim can finish, and a cancel request does not
+-- wait. This is a separate statement, so that the following ones see the changes committed while it waited.
 select claims.id
   from rota.claims
  where claims.id = %(claim)s::bigint

@@ -1,4 +1,4 @@
--- Note of a suspect that it runs, and whether alone. No row: it has been taken away.
+-- Record that a suspect runs, and whether exclusively. No row: the job was taken back.
 update rota.claims
    set exclusive = %(exclusive)s::boolean
  where claims.id = %(claim)s::bigint

@@ -1,4 +1,4 @@
--- Claims nobody looks after, going up from an id: their worker is gone, or their time has run out.
+-- Return claims of workers that are gone, and claims past their visibility timeout, with ids greater than `after`.
 select claims.id, claims.worker, claims.jobs
   from rota.claims
   left join rota.workers on workers.id = claims.worker

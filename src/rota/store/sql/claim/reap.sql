@@ -1,3 +1,3 @@
--- Take back what a claim holds; with `only`, just these of its jobs.
+-- Take back the jobs of an orphaned claim, or only those in `only_jobs`.
 select reaped.jobs, reaped.queues, reaped.runs, reaped.rest
   from rota.reap(%(claim)s::bigint, %(only_jobs)s::bigint[]) as reaped

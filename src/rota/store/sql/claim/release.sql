@@ -1,6 +1,6 @@
--- Take these jobs out of the claims that hold them; a claim left empty is deleted.
+-- Remove jobs from claims. Delete a claim that has none left.
 --
--- The claims are held by an earlier statement of the transaction.
+-- An earlier statement of the transaction has locked the claims.
 with rest as materialized (
     select claims.id,
            count(member.job) as open,

@@ -1,7 +1,8 @@
--- Give a job a claim of its own, for a time or for as long as its worker lives. One that it has already is kept.
+-- Move a job to a new claim, which expires after `seconds`; if null, the claim is valid while the worker lives. If the
+-- job is alone in its claim, keep that claim and only set its expiry.
 --
--- The claim is held by an earlier statement of the transaction. Asked again after a lost answer, it finds the job
--- gone from the old claim and changes nothing.
+-- An earlier statement of the transaction has locked the claim. Sent again after a lost answer, this statement does not
+-- find the job in the old claim and changes nothing.
 with member as materialized (
     select claims.id, cardinality(claims.jobs) as many, member.attempt, member.lost, member.seq, member.number
       from rota.claims

@@ -1,2 +1,2 @@
--- What time it is: for the server, and for Rota in it.
+-- Return the server's time, and the offset of Rota's clock in seconds.
 select clock_timestamp(), extract(epoch from rota.clock() - statement_timestamp())::float8

@@ -1,4 +1,4 @@
--- Indexes of Rota's tables: whether each can be used, how often it was, and how large it is.
+-- Return the indexes of Rota's tables: table, true if valid and ready, number of scans, size in bytes.
 select class.relname::text, of.relname::text, pointer.indisvalid and pointer.indisready, stat.idx_scan,
        pg_relation_size(class.oid)
   from pg_catalog.pg_index as pointer

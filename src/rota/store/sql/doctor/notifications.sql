@@ -1,5 +1,5 @@
--- How full the queue of notifications is, of all databases; and the session whose transaction has been open longest, of
--- those that may keep it from being emptied.
+-- Return the usage of the notification queue, which all databases share, and the session with the oldest transaction
+-- that may keep the queue from being emptied.
 select pg_notification_queue_usage(), oldest.pid, oldest.application_name,
        extract(epoch from clock_timestamp() - oldest.xact_start)::float8
   from (select) as always

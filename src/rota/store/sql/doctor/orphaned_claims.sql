@@ -1,4 +1,4 @@
--- Jobs whose worker is gone, or has not been heard of for so many seconds, and nobody has taken them back.
+-- Count the jobs held by workers that have been gone or without a heartbeat for `silent_seconds`, with one such worker.
 select coalesce(sum(cardinality(claims.jobs)), 0)::int, min(claims.worker)
   from rota.claims
   left join rota.workers on workers.id = claims.worker

@@ -1,5 +1,5 @@
--- Sleeping jobs whose time came so many seconds ago, and nobody has woken them: how many, up to a thousand, and by how
--- much the first is late.
+-- Count the sleeping jobs that should have been woken `late_seconds` ago or more, up to 1,000. Return the count and the
+-- longest delay in seconds.
 select count(*)::int, max(late.seconds)
   from (select extract(epoch from rota.clock() - sleeping.wake_at)::float8 as seconds
           from rota.sleeping

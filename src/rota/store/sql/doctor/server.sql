@@ -1,4 +1,4 @@
--- Which server this is, whether it can write, and what it keeps through a crash.
+-- Return the server's version, settings for durability and read-only mode, connections, and the role with its rights.
 select current_setting('server_version') as version, current_setting('server_version_num')::int as number,
        pg_is_in_recovery() as standby, current_setting('default_transaction_read_only')::boolean as read_only,
        current_setting('fsync')::boolean as fsync, current_setting('full_page_writes')::boolean as whole_pages,

@@ -1,5 +1,5 @@
--- Who keeps rows that are gone from being removed for good, those who have done so for longest first: sessions, prepared
--- transactions, replication slots, standbys. As far as this role may see.
+-- Return sessions (of clients and standbys), prepared transactions and replication slots that prevent vacuum from
+-- removing dead rows, longest first, as far as this role may see.
 select holder.kind, holder.whose, holder.pid, extract(epoch from clock_timestamp() - holder.since)::float8 as seconds,
        holder.age, holder.state
   from ((select 'session' as kind, coalesce(nullif(activity.application_name, ''), activity.usename::text, '') as whose,

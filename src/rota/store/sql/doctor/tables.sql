@@ -1,5 +1,5 @@
--- Rota's tables: rows that are there and rows that are gone and still in the way, as the server has counted them, the
--- size of each, whether it is vacuumed by itself and when it last was.
+-- Return Rota's tables: estimated live and dead rows, size, true if autovacuum is enabled, seconds since the last
+-- vacuum.
 select stat.relname::text, stat.n_live_tup, stat.n_dead_tup, pg_total_relation_size(stat.relid) as bytes,
        coalesce((select option.option_value::boolean
                    from pg_options_to_table(class.reloptions) as option

@@ -1,5 +1,5 @@
--- Of what is first in each queue and lane, jobs that nobody takes: no worker that is there serves the queue, or none of
--- those that do knows the task. At most 200 queues, the first so many of each lane.
+-- Return tasks at the front of queues that no active worker can claim: no worker serves the queue, or none of its
+-- workers has the task. Checks at most 200 queues, and the first `jobs_per_lane` jobs of each lane.
 with recursive known (name) as (
     select (select first.queue from rota.queued as first order by first.queue limit 1)
      union all

@@ -1,4 +1,4 @@
--- Locks and permits that somebody holds and somebody else waits for, those waited for longest first.
+-- Return locks and permits that are held while another client waits for them, longest wait first.
 select locks.name, locks.slot, locks.host, locks.pid, locks.label, locks.awaited_since, locks.expires
   from rota.locks
  where locks.instance is not null

@@ -1,7 +1,7 @@
--- For each queue and task, the workers that are there and what keeps each of them from taking such a job.
+-- Count workers for each queue and task, by the reason that keeps a worker from claiming such a job.
 --
--- A worker is counted once: as one that does not serve the queue or does not know the task, that drains, is silent, is
--- late with everything, has a job that is to run alone, or is full; else it is free to take one.
+-- Each worker that serves the queue and has the task has one kind, the first that applies: draining, silent, late
+-- (event loop lag), lone (runs a job exclusively), full, free.
 select pair.queue, pair.task, count(judged.id)::int as there,
        count(*) filter (where judged.heard)::int as alive,
        count(*) filter (where judged.heard and judged.stays)::int as wakers,
@@ -28,7 +28,8 @@ select pair.queue, pair.task, count(judged.id)::int as there,
               case when not known.stays then 'draining'
                    when not known.heard then 'silent'
                    when workers.lag > %(late_seconds)s::float8 then 'late'
-                   when exists (select from rota.claims where claims.worker = workers.id and claims.exclusive) then 'lone'
+                   when exists (select from rota.claims where claims.worker = workers.id and claims.exclusive)
+                   then 'lone'
                    when workers.running >= workers.capacity then 'full'
                    else 'free' end as kind
          from rota.workers

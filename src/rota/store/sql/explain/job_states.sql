@@ -1,5 +1,5 @@
--- Where jobs are, with what is known of the place: who holds one and has it been heard of, until when one sleeps,
--- whether somebody wishes it to stop, how far it is, what the last attempt failed with.
+-- Return the state of jobs with its details: the worker that holds a job and its last heartbeat, the wake-up time, a
+-- cancel request, the progress, the error of the last attempt, the pause of the queue.
 with held as materialized (
     select member.job, member.attempt, claims.worker, claims.at, claims.expires, claims.exclusive
       from rota.claims
@@ -17,10 +17,11 @@ select job.id, coalesce(job.run, job.id) as run, run.id is not null and run.flow
        coalesce(outcome.state::text, '') as outcome,
        coalesce(held.attempt, sleeping.attempt, waiting.attempt, quarantine.attempt, suspect.attempt) as attempt,
        coalesce(outcome.at, held.at, sleeping.since, waiting.since, quarantine.at) as since,
-       job.created, job.expires, nullif(sleeping.wake_at, 'infinity'), sleeping.signals, waiting.rule::text, suspect.lost,
-       held.worker, held.expires, held.exclusive,
+       job.created, job.expires, nullif(sleeping.wake_at, 'infinity'), sleeping.signals, waiting.rule::text,
+       suspect.lost, held.worker, held.expires, held.exclusive,
        worker.state::text as presence, worker.host, worker.pid,
-       extract(epoch from rota.clock() - worker.last_beat)::float8 as silent, worker.lag, worker.running, worker.capacity,
+       extract(epoch from rota.clock() - worker.last_beat)::float8 as silent, worker.lag, worker.running,
+       worker.capacity,
        case when held.job is not null then
             (select coalesce(sum(cardinality(claims.jobs)), 0)
                from rota.claims

@@ -1,4 +1,5 @@
--- Runs that jobs have called and wait for, of those that have not ended; also flows that are parts of a run of calls.
+-- Return the child runs that jobs have called and wait for, if they have not ended; also open flow runs that are parts
+-- of `run`, a run of several calls.
 select run.id, run.parent, coalesce(run.flow, '') as flow, run.created
   from rota.runs as run
  where run.parent = any(%(jobs)s::bigint[])

@@ -1,4 +1,4 @@
--- What the code of jobs that sleep waits for: a time, a signal, its next try at a step.
+-- Return the open steps of sleeping jobs: a sleep, a wait for a signal, or the next try of a step.
 select steps.job, steps.kind::text, steps.name, steps.number, steps.tries, steps.at, steps.wake_at, steps.error
   from rota.steps
  where steps.job = any(%(jobs)s::bigint[])

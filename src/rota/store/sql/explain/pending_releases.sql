@@ -1,2 +1,2 @@
--- Whether ends are left to be passed on to whoever waits for them.
+-- Return true if releases of successors are pending.
 select exists (select from rota.pending_releases)

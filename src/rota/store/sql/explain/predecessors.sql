@@ -1,5 +1,6 @@
--- What holds up a run, or one job of it: jobs of the run that have not ended and wait for none of the others (`root`),
--- of those that are not expected to come by themselves first; and those that the job waits for itself (`near`).
+-- Return the jobs that hold up a run, or one job of it. `root`: open jobs that wait for no other job of the run,
+-- quarantined ones first, then sleeping ones, because other jobs are expected to proceed on their own. `near`: open
+-- direct predecessors of the job. The last column is the number of rows without `limit`.
 with recursive member as materialized (
     select job.id, job.successors
       from rota.runs as run

@@ -1,11 +1,13 @@
--- How many jobs are before one that is ready: in lanes above it, and before it in its own. So many are counted and no
--- more. `seq` is null: it is not where it would be looked for, far behind or on its way.
+-- Count the jobs ahead of queued jobs: those of the queue with a higher priority, and those before it in its lane.
+-- Counts stop at `limit`. `seq` is null if the job was not found: it is more than `scan_limit` rows behind its first
+-- position, or another transaction is moving it.
 select job.id, place.seq, ahead.many
   from rota.jobs as job
   left join lateral (
        (select queued.seq
           from rota.queued
-         where queued.queue = job.queue and queued.priority = job.priority and queued.seq = job.id and queued.job = job.id)
+         where queued.queue = job.queue and queued.priority = job.priority and queued.seq = job.id
+           and queued.job = job.id)
         union all
        (select queued.seq from rota.queued where queued.lost < 0 and queued.job = job.id)
         union all
@@ -19,10 +21,13 @@ select job.id, place.seq, ahead.many
        limit 1) as place on true
  cross join lateral (
        select count(*)::int as many
-         from ((select from rota.queued where queued.queue = job.queue and queued.priority > job.priority limit %(limit)s::int)
+         from ((select from rota.queued
+                 where queued.queue = job.queue and queued.priority > job.priority
+                 limit %(limit)s::int)
                 union all
                (select from rota.queued
-                 where queued.queue = job.queue and queued.priority = job.priority and queued.seq < coalesce(place.seq, 0)
+                 where queued.queue = job.queue and queued.priority = job.priority
+                   and queued.seq < coalesce(place.seq, 0)
                  limit %(limit)s::int)
                limit %(limit)s::int) as counted) as ahead
  where job.id = any(%(jobs)s::bigint[])

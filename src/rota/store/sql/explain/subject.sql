@@ -1,4 +1,5 @@
--- What a number stands for, a job or a run of several, and how it ended, if it has. No row: nothing.
+-- Return the job, or the run of several jobs, with this id: its name, outcome and cancel request. No row: the id is
+-- unknown.
 select job.id, coalesce(job.run, job.id) as run, false as is_flow, job.task as name, outcome.state::text, outcome.at,
        outcome.error, wish.at as unwanted, rota.clock() as now
   from rota.jobs as job

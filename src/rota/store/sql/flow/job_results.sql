@@ -1,4 +1,5 @@
--- The results of these jobs, for those who take them as arguments: one look-up each, however many take it.
+-- Return the results of jobs for the successors that take them as arguments. `offset 0`
+-- forces one index look-up per job.
 select outcome.job, outcome.result::text
   from unnest(%(jobs)s::bigint[]) as wanted (job)
  cross join lateral (

@@ -1,12 +1,13 @@
--- Start runs, each with all its jobs, in one statement. Answers for each run, in the order given, its id and
--- whether it was created: a run with a key that is taken is the run that took it.
+-- Start runs with all their jobs. Return for each run, in the order given, its id and true if it was created. If the
+-- key of a run is taken, the id is that of the run that has the key.
 --
--- A run's jobs lie together in the arrays, `before` of them those of other runs. They name each other by
--- their number within the run, from 1; 0 is the run itself. Those that wait for nobody are ready at once, or
--- asleep until their run's time. A run can be a part of an earlier one of these, which then waits for it.
+-- The jobs of a run are consecutive in the arrays, after the `before` jobs of earlier runs. Jobs refer to each other by
+-- their number within the run, from 1; 0 is the run itself. Jobs without predecessors are queued at once, or sleep
+-- until the start time of their run. A run can be a part of an earlier run in the list, which then waits for it.
 --
--- Calls of a job (`parent`) are started only while the claim named holds it, which an earlier statement of the
--- transaction has pinned, and nobody wished it cancelled, and once for each number; else nothing is answered.
+-- Child runs (`parent` is given) are started only if the claim still holds the parent job, the job has no cancel
+-- request, and it has not yet made the call with this number. Else no row is returned. An earlier statement of the
+-- transaction has locked the claim (`claim/lock`).
 with fence as materialized (
     select true as open
      where %(parent)s::bigint is null
@@ -50,7 +51,7 @@ node as materialized (
            as given (owner, task, queue, priority, args, options, rule, parents, successors, takes, number)
      where exists (select from fence)
 ),
--- Looked up by number, not joined: whatever the planner thinks, it is one step a job.
+-- Arrays indexed by number instead of joins: one step per job in any plan.
 known as materialized (
     select array(select run.id from run order by run.number) as runs,
            array(select run.before from run order by run.number) as befores,
@@ -63,7 +64,7 @@ known as materialized (
 job as materialized (
     select node.*, known.runs[node.owner] as run, known.wakes[node.owner] as wake_at,
            known.traces[node.owner] as trace,
-           -- A run expires by not having begun; what comes after its beginning does not.
+           -- A run expires only before it begins, so only jobs without predecessors expire.
            case when node.parents = 0 then known.ends[node.owner] end as expires,
            (select array_agg(case child.number when 0 then known.runs[node.owner]
                                   else known.jobs[known.befores[node.owner] + child.number] end)
@@ -115,7 +116,7 @@ put as (
 )
 select run.holder, run.holder = run.id
   from run
- -- Always true; the news, where wanted, goes out with the commit.
+ -- Always true. With `notify`, each queue's notification is sent at commit.
  where (select count(case when %(notify)s::boolean then pg_notify('rota.wake', news.queue)::text end) >= 0
           from (select distinct put.queue from put) as news)
  order by run.number

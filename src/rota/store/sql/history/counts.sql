@@ -1,7 +1,8 @@
--- What became of jobs, in so many stretches of `step` seconds up to now, the first first: of all, or of one queue or task.
--- Every stretch has a row. Stretches begin at whole multiples of their length, and the last is not over.
+-- Return the counts of outcomes, attempts, durations and waiting times in `buckets` buckets of `bucket_seconds`, oldest
+-- first; of all jobs, or of one queue or task. Every bucket has a row. Buckets begin at multiples of their length; the
+-- last one is not complete.
 --
--- Minute by minute, each found in the index: nothing the planner takes for likely makes it read all that was ever counted.
+-- Each minute is one index look-up, so that no plan reads all of `minute_stats`.
 select stretch.at, coalesce(sum(counted.succeeded), 0)::bigint, coalesce(sum(counted.failed), 0)::bigint,
        coalesce(sum(counted.cancelled), 0)::bigint, coalesce(sum(counted.expired), 0)::bigint,
        coalesce(sum(counted.skipped), 0)::bigint, coalesce(sum(counted.quarantined), 0)::bigint,
@@ -9,7 +10,8 @@ select stretch.at, coalesce(sum(counted.succeeded), 0)::bigint, coalesce(sum(cou
        coalesce(sum(counted.seconds), 0)::float8, coalesce(max(counted.max_seconds), 0)::float8,
        coalesce(sum(counted.wait_count), 0)::bigint, coalesce(sum(counted.wait_seconds), 0)::float8,
        coalesce(max(counted.max_wait_seconds), 0)::float8
-  from (select date_bin(make_interval(secs => %(bucket_seconds)s::float8), rota.clock(), timestamptz '2000-01-01 00:00+00')
+  from (select date_bin(make_interval(secs => %(bucket_seconds)s::float8), rota.clock(),
+                        timestamptz '2000-01-01 00:00+00')
                - make_interval(secs => %(bucket_seconds)s::float8 * (%(buckets)s::int - number)) as at
           from generate_series(1, %(buckets)s::int) as number) as stretch
  cross join lateral (
@@ -17,10 +19,12 @@ select stretch.at, coalesce(sum(counted.succeeded), 0)::bigint, coalesce(sum(cou
          from generate_series(0, (%(bucket_seconds)s::float8 / 60)::int - 1) as number) as minute
  cross join lateral (
        select sum(minute_stats.succeeded) as succeeded, sum(minute_stats.failed) as failed,
-              sum(minute_stats.cancelled) as cancelled, sum(minute_stats.expired) as expired, sum(minute_stats.skipped) as skipped,
-              sum(minute_stats.quarantined) as quarantined, sum(minute_stats.retried) as retried,
-              sum(minute_stats.attempts) as attempts, sum(minute_stats.seconds) as seconds, max(minute_stats.max_seconds) as max_seconds,
-              sum(minute_stats.wait_count) as wait_count, sum(minute_stats.wait_seconds) as wait_seconds, max(minute_stats.max_wait_seconds) as max_wait_seconds
+              sum(minute_stats.cancelled) as cancelled, sum(minute_stats.expired) as expired,
+              sum(minute_stats.skipped) as skipped, sum(minute_stats.quarantined) as quarantined,
+              sum(minute_stats.retried) as retried, sum(minute_stats.attempts) as attempts,
+              sum(minute_stats.seconds) as seconds, max(minute_stats.max_seconds) as max_seconds,
+              sum(minute_stats.wait_count) as wait_count, sum(minute_stats.wait_seconds) as wait_seconds,
+              max(minute_stats.max_wait_seconds) as max_wait_seconds
          from rota.minute_stats
         where minute_stats.minute = minute.at
           and (%(queue)s::text is null or minute_stats.queue = %(queue)s::text)

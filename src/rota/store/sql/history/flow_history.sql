@@ -1,5 +1,5 @@
--- Of each of these flows, what its last so many runs came to, how long those took from start to end that succeeded, and when
--- the last was started. A flow that has none has no row.
+-- Return for each of these flows the outcomes of its last `run_limit` runs, the duration of the successful ones from
+-- start to end, and the start of the last run. A flow without runs has no row.
 select wanted.flow, count(*), count(*) filter (where ended.state is null),
        count(*) filter (where ended.state = 'succeeded'), count(*) filter (where ended.state in ('failed', 'expired')),
        count(*) filter (where ended.state = 'cancelled'),

@@ -1,4 +1,4 @@
--- The names of flows that have runs, by name, at most so many: each found with one look into the index.
+-- Return the names of flows that have runs, sorted, at most `limit`. Each name is one index look-up.
 with recursive known (name) as (
     (select runs.flow
        from rota.runs

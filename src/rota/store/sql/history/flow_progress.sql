@@ -1,4 +1,5 @@
--- Of these runs of flows, how many of their jobs have ended, unless they are very many, and how many there are.
+-- Return for each of these flow runs the number of its jobs that have ended (null if it has more than 2,000 jobs), and
+-- the number of all its jobs.
 select runs.id,
        case when cardinality(runs.jobs) <= 2000
             then (select count(*)

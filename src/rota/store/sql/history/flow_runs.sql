@@ -1,6 +1,6 @@
--- The last runs of a flow, the last first; without those that jobs have started.
-select last.id, coalesce(ended.state::text, 'running'), coalesce(ended.attempt, waits.attempt, 1), last.created, ended.at,
-       last.key
+-- Return the last runs of a flow, latest first, without child runs.
+select last.id, coalesce(ended.state::text, 'running'), coalesce(ended.attempt, waits.attempt, 1), last.created,
+       ended.at, last.key
   from (select runs.id, runs.created, runs.key
           from rota.runs
          where runs.flow = %(flow)s::text

@@ -1,5 +1,6 @@
--- What the jobs of a flow's last so many runs came to, by task, and how long the last attempts at those took that succeeded.
--- One run, and further ones while they have not so many jobs together.
+-- Return for each task the outcomes of its jobs in the flow's last `run_limit` runs, and the duration of the last
+-- attempt of successful jobs. Reads the last run, and earlier ones while all of them together have at most `job_limit`
+-- jobs.
 select job.task, count(ended.state), count(*) filter (where ended.state = 'succeeded'),
        count(*) filter (where ended.state in ('failed', 'expired')), count(*) filter (where ended.state = 'skipped'),
        percentile_cont(0.5) within group (order by ended.seconds) filter (where ended.state = 'succeeded'),

@@ -1,6 +1,8 @@
--- Schedules that somebody should look at, at most `limit` for each reason: those that are late by more than so many seconds,
--- or were put off for longer, the latest first; those whose ticks were missed or refused within a day, and how many; those
--- that fail, and how many times in a row, or are stopped for it.
+-- Return schedules with problems, at most `limit` for each of these:
+--
+--   late              due, or postponed since, more than `late_seconds` ago; latest first
+--   missed, refused   ticks within a day, with their number
+--   failing, stopped  failures in a row, with their number; stopped if the schedule is paused
 (select schedules.name, 'late' as trouble, schedules.due as since, 1::bigint as many
    from rota.schedules
   where schedules.state = 'active'

@@ -1,8 +1,9 @@
--- How many jobs were ready, at most, in each of so many stretches of `step` seconds up to now, the first first; null: nobody
--- looked. Every stretch has a row.
+-- Return the maximum number of queued jobs in each of `buckets` buckets of `bucket_seconds`, oldest first; null if
+-- there was no sample. Every bucket has a row.
 --
--- While something is ready, a worker writes so at the beginning of every minute, and when nothing is any more it writes that
--- once. So no row after a row with something means that nobody was there to look; after one with nothing, that all was empty.
+-- While jobs are queued, a worker writes a sample at the beginning of every minute. When none are left, it writes one
+-- sample with 0. So a gap after a sample above 0 means that no worker was running; a gap after 0 means that the queues
+-- were empty.
 with span as materialized (
     select date_bin(make_interval(secs => %(bucket_seconds)s::float8), rota.clock(), timestamptz '2000-01-01 00:00+00')
            - make_interval(secs => %(bucket_seconds)s::float8 * (%(buckets)s::int - 1)) as since
@@ -15,7 +16,7 @@ seen as materialized (
                                where before.minute < (select span.since from span))
      group by queue_samples.minute
 ),
--- Each minute that was seen, and until when what was seen then is known.
+-- Each sampled minute, and the time until which its sample is valid.
 known as materialized (
     select seen.minute, seen.queued,
            case when seen.queued = 0 then lead(seen.minute, 1, 'infinity') over (order by seen.minute)

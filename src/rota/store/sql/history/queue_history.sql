@@ -1,17 +1,20 @@
--- Of each of these queues, in so many stretches of `step` seconds up to now, the first first: how many jobs were taken from it,
--- how many ended, and how many were ready when the stretch began; null: nobody has seen.
+-- Return for each of these queues, in `buckets` buckets of `bucket_seconds`, oldest first: the jobs claimed, the jobs
+-- ended, and the jobs queued when the bucket began (null if there was no sample).
 with span as materialized (
     select date_bin(make_interval(secs => %(bucket_seconds)s::float8), rota.clock(), timestamptz '2000-01-01 00:00+00')
            - make_interval(secs => %(bucket_seconds)s::float8 * (%(buckets)s::int - 1)) as since
 ),
 counted as materialized (
-    select counted.queue, date_bin(make_interval(secs => %(bucket_seconds)s::float8), minute.at, timestamptz '2000-01-01 00:00+00') as at,
+    select counted.queue,
+           date_bin(make_interval(secs => %(bucket_seconds)s::float8), minute.at,
+                    timestamptz '2000-01-01 00:00+00') as at,
            sum(counted.taken) as taken, sum(counted.ended) as ended
       from span
      cross join lateral generate_series(span.since, rota.clock(), interval '1 minute') as minute (at)
      cross join lateral (
            select minute_stats.queue, sum(minute_stats.claimed - minute_stats.returned) as taken,
-                  sum(minute_stats.succeeded + minute_stats.failed + minute_stats.cancelled + minute_stats.expired + minute_stats.skipped) as ended
+                  sum(minute_stats.succeeded + minute_stats.failed + minute_stats.cancelled
+                      + minute_stats.expired + minute_stats.skipped) as ended
              from rota.minute_stats
             where minute_stats.minute = minute.at
             group by minute_stats.queue
@@ -40,7 +43,8 @@ sampled as materialized (
 select wanted.queue, array_agg(coalesce(counted.taken, 0)::bigint order by stretch.at),
        array_agg(coalesce(counted.ended, 0)::bigint order by stretch.at),
        array_agg(case when sampled.queued is null then 0
-                      when sampled.minute = stretch.at or sampled.queued = 0 then sampled.queued end order by stretch.at)
+                      when sampled.minute = stretch.at or sampled.queued = 0 then sampled.queued end
+                 order by stretch.at)
   from span
  cross join unnest(%(queues)s::text[]) as wanted (queue)
  cross join lateral (

@@ -1,4 +1,4 @@
--- The last runs of a task among the latest so many jobs, the last first; without those that are part of a flow's run.
+-- Return the last runs of a task among the latest `scan_limit` jobs, latest first, without jobs of flow runs.
 select last.id, state.state, state.attempt, last.created, ended.at, last.key
   from (select latest.id, latest.created, latest.key
           from (select jobs.id, jobs.task, jobs.run, jobs.created, jobs.key

@@ -1,8 +1,8 @@
--- What no worker that is there would take: of each queue, tasks whose jobs are first in it and which nobody who serves the
--- queue knows; how many of them are among the first hundred of each priority, the oldest one, and how many serve the queue.
+-- Return tasks at the front of each queue that no active worker of the queue has: the number of their jobs among the
+-- first 100 of each priority, the run of the oldest one, and the number of workers that serve the queue.
 --
--- What can be taken is taken from between what cannot, so that comes to the front: who looks at the front of each queue
--- sees it, however long the queue is. At most four hundred queues and priorities are looked at.
+-- Workers claim the jobs they can run, so unclaimable jobs accumulate at the front of the queue. Reading the front
+-- finds them, for a queue of any length. At most 400 lanes (one queue at one priority) are read.
 with recursive place as (
     (select queued.queue, queued.priority, 1 as number
        from rota.queued

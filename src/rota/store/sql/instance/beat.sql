@@ -1,6 +1,7 @@
--- An instance says that it is there, which services it knows and which it runs. Answers all that are there, itself among
--- them, with the seconds since its last report. Left out are expired instances, and those whose worker was declared dead
--- since their last report. Those that have not been heard of for an hour are forgotten.
+-- Record a heartbeat of an instance, with the services it declares and those it runs. Return all live instances,
+-- including this one, with the seconds since their last heartbeat. Left out are expired instances, and those of workers
+-- that were declared dead since their last heartbeat. Delete instances that expired more than an hour ago; skip locked
+-- rows.
 with forgotten as (
     delete from rota.instances
      where instances.id in (select gone.id
@@ -14,7 +15,8 @@ mine as (
     values (%(instance)s::uuid, %(host)s, %(pid)s, %(label)s, %(version)s,
             rota.clock() + make_interval(secs => %(lease)s::float8), %(services)s::text[], %(running)s::text[])
     on conflict (id) do update
-       set last_seen = rota.clock(), expires = excluded.expires, services = excluded.services, running = excluded.running
+       set last_seen = rota.clock(), expires = excluded.expires, services = excluded.services,
+           running = excluded.running
     returning instances.id, instances.services, instances.running
 )
 select mine.id, mine.services, mine.running, 0::float8 from mine

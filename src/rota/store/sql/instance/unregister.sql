@@ -1,2 +1,2 @@
--- An instance runs no services any more.
+-- Remove an instance that no longer runs services.
 delete from rota.instances where instances.id = %(instance)s::uuid

@@ -1,6 +1,6 @@
--- Keep how far a job has come, if the claim named still holds it. Answers the job; no row: it has been taken away.
+-- Store the checkpoint of a job, if the claim still holds it. Return the job. No row: the job was taken back.
 --
--- The claim is pinned by an earlier statement of the transaction.
+-- An earlier statement of the transaction has locked the claim.
 insert into rota.checkpoints (job, state)
 select %(job)s::bigint, %(state)s::text::json
   from rota.claims

@@ -1,21 +1,25 @@
--- Take up to `limit` jobs from ready for this worker: one row in claims, whose id is the fence.
+-- Claim up to `limit` queued jobs for a worker. They form one row of `claims`; its id is the fence.
 --
--- Places (queue and lane) are read in the order given, each from its floor on, oldest first; rows that
--- others are taking are skipped, never waited for. Only tasks the worker knows are taken: those named, or
--- those it has listed as its skills. Suspects are left to claim_suspects; from a queue that is paused nothing is taken,
--- and a worker that drains or was declared dead gets nothing.
--- The commit is not flushed to disk: a claim that a crash forgets leaves its jobs in ready, and
--- completing under it is refused.
+--   order       lanes (one queue at one priority) in the order given, each from its cursor on, oldest job first
+--   contention  rows that another transaction has locked are skipped, never waited for
+--   tasks       those named in `tasks`, and those the worker has listed in `worker_tasks`; with `prefetch_only`, of
+--               the listed ones only prefetchable tasks
+--   excluded    suspects (see `job/claim_suspects`), jobs of paused queues; all jobs unless the worker is active
+--   durability  the commit is not flushed to disk. If a server crash loses the claim, its jobs are still in `queued`,
+--               and an outcome that names the lost claim is refused
+--
+-- The last column is the number of seconds the job was queued. It is known only for jobs that were queued at creation,
+-- which have their id as `seq`; for all other jobs it is -1.
 with pick as materialized (
-    select found.spot, found.seq, found.job, found.attempt, found.lost, branch_key.number as branch_key
+    select found.spot, found.seq, found.job, found.attempt, found.lost, lane.number as lane
       from unnest(%(queues)b::text[], %(priorities)s::smallint[], %(cursors)s::bigint[])
-           with ordinality as branch_key (queue, priority, floor, number)
+           with ordinality as lane (queue, priority, cursor, number)
      cross join lateral (
            select queued.ctid as spot, queued.seq, queued.job, queued.attempt, queued.lost
              from rota.queued
-            where queued.queue = branch_key.queue
-              and queued.priority = branch_key.priority
-              and queued.seq >= branch_key.floor
+            where queued.queue = lane.queue
+              and queued.priority = lane.priority
+              and queued.seq >= lane.cursor
               and queued.lost >= 0
               and (queued.task = any(%(tasks)s::text[])
                    or (select skill.prefetchable or not %(prefetch_only)b::boolean
@@ -27,7 +31,7 @@ with pick as materialized (
               for update skip locked
            ) as found
      where (select workers.state = 'active' from rota.workers where workers.id = %(worker)b::bigint)
-       and branch_key.queue <> all(array(select pauses.queue from rota.pauses))
+       and lane.queue <> all(array(select pauses.queue from rota.pauses))
      limit %(limit)b::int
 ),
 gone as (
@@ -41,7 +45,7 @@ claimed as (
     having count(*) > 0
     returning id
 )
-select claimed.id, pick.job, pick.attempt, pick.lost, pick.branch_key::int, pick.seq,
+select claimed.id, pick.job, pick.attempt, pick.lost, pick.lane::int, pick.seq,
        job.task, job.queue, job.args::text, job.options::text, job.expires <= rota.clock(),
        job.run, job.inputs::text,
        case when (select exists (select from rota.checkpoints)) then
@@ -51,7 +55,7 @@ select claimed.id, pick.job, pick.attempt, pick.lost, pick.branch_key::int, pick
        job.trace, case when pick.seq = pick.job then date_part('epoch', rota.clock() - job.created) else -1 end
   from claimed
  cross join pick
- -- One look-up a job, whatever the statistics say: `offset 0` leaves the planner no other way.
+ -- `offset 0` forces one index look-up per job, independent of the table's statistics.
  cross join lateral (
        select jobs.task, jobs.queue, jobs.args, jobs.options, jobs.expires, jobs.run, jobs.inputs, jobs.trace,
               jobs.created

@@ -1,9 +1,9 @@
--- Take jobs that were lost with a worker, each into a claim of its own; none of a queue that is paused. Otherwise as claim.
+-- Claim suspects: jobs that were lost with a worker. Each gets its own claim. Otherwise as `job/claim`.
 --
--- First those that were lost once, `limit` of them at most; where there is none, and it is wanted, one of those
--- that have to run alone.
+-- First up to `limit` mild suspects, which were lost once. If there is none and `grave` is true, one grave suspect,
+-- which must run alone.
 --
--- Read from the index of suspects: `is true` keeps the planner from the one of queues, which has everything.
+-- Reads the index of suspects. `is true` keeps the planner from using the index of queues, which contains all jobs.
 with mild as materialized (
     select queued.ctid as spot, queued.seq, queued.job, queued.attempt, queued.lost
       from rota.queued

@@ -1,9 +1,11 @@
--- Record that these jobs succeeded, and take them out of their claims.
+-- Record that jobs succeeded, and remove them from their claims. Jobs of runs release their successors.
 --
--- A job is accepted only while the claim named holds it; the others come back as refused and nothing
--- is written for them. What is left of a claim is decided from the row as it was locked, never from
--- the statement's snapshot. Jobs of runs pass their end on. Answers one row: the jobs refused, the queues
--- that have news, the runs that ended, and whether something is left to settle.
+-- A job is accepted only while the claim given holds it. Other jobs are returned as refused, and nothing is written for
+-- them. The remaining jobs of a claim are computed from the locked row, never from the statement's snapshot. Claims are
+-- locked in the order of their ids.
+--
+-- Returns one row: the refused jobs, the queues that received jobs, the runs that ended, and true if releases are
+-- pending.
 with held as materialized (
     select claims.id, claims.jobs, claims.attempts, claims.lost, claims.seqs
       from rota.claims

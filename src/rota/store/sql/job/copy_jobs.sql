@@ -1,2 +1,2 @@
--- Copy jobs in whose ids are reserved and which have nothing of their own; copy_ready makes them ready.
+-- Copy jobs with reserved ids and without options, key or times. `job/copy_queued` then queues them.
 copy rota.jobs (id, priority, task, queue, args) from stdin

@@ -1,3 +1,3 @@
--- Copy the places of jobs that are ready at once, each under its own id. COPY writes whole pages to the
--- log where a statement writes rows: three times as fast.
+-- Copy the queue rows of jobs that are queued at once, each with its id as `seq`. COPY is three times as fast as
+-- INSERT, because it writes whole pages to the WAL instead of rows.
 copy rota.queued (seq, job, priority, queue, task) from stdin

@@ -1,2 +1,2 @@
--- Copy jobs in whose ids are reserved and which have nothing of their own but a trace. Otherwise as copy_jobs.
+-- Copy jobs with reserved ids and a trace, but without options, key or times. Otherwise as `job/copy_jobs`.
 copy rota.jobs (id, priority, task, queue, args, trace) from stdin

@@ -1,8 +1,8 @@
--- Record outcomes other than success: failed, cancelled, expired or skipped. Answers one row: the jobs
--- accepted, the queues that have news, the runs that ended, and whether something is left to settle.
+-- Record outcomes other than success: failed, cancelled, expired or skipped. Return one row: the accepted jobs, the
+-- queues that received jobs, the runs that ended, and true if releases are pending.
 --
--- The claims are held by an earlier statement of the transaction; a job that its claim no longer
--- holds is left alone and not answered.
+-- An earlier statement of the transaction has locked the claims. A job that its claim no longer holds is not changed
+-- and not returned.
 with recorded as (
     insert into rota.outcomes (job, claim, worker, seconds, state, attempt, error)
     select given.job, claims.id, claims.worker, given.seconds::float8 / 1e6, given.state::rota.outcome,

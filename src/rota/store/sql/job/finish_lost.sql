@@ -1,7 +1,8 @@
--- End jobs that were lost with a worker and are not to be tried again: failed or cancelled. Answers as finish does.
+-- Record the outcome, failed or cancelled, of jobs that were lost with a worker and are not retried. Returns the same
+-- row as `job/finish`.
 --
--- The claims are held by an earlier statement of the transaction. The attempt that was lost is the last one, so what
--- was recorded of it becomes the outcome.
+-- An earlier statement of the transaction has locked the claims. The lost attempt is the last one, so its row in
+-- `attempts` becomes the outcome.
 with member as materialized (
     select given.job, given.state::rota.outcome as state, given.error::json as error, claims.id as claim,
            claims.worker,

@@ -1,7 +1,7 @@
--- Put jobs in quarantine that have killed their workers too often; one that somebody wished to cancel is cancelled
--- instead. Answers as finish does.
+-- Quarantine jobs that have crashed their workers too often. A job with a cancel request is cancelled instead. Returns
+-- the same row as `job/finish`.
 --
--- The claims are held by an earlier statement of the transaction.
+-- An earlier statement of the transaction has locked the claims.
 with member as materialized (
     select given.job, given.error::json as error, claims.id as claim,
            claims.attempts[array_position(claims.jobs, given.job)] as attempt,

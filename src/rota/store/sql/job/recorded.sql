@@ -1,5 +1,5 @@
--- Which of these jobs have an outcome recorded under one of these claims: a completion whose answer
--- was lost and that is sent again has been accepted already.
+-- Return the jobs with an outcome or attempt recorded under one of these claims. If the answer to a completion was lost
+-- and the completion is sent again, these jobs were already accepted.
 select outcomes.job
   from rota.outcomes
  where outcomes.job = any(%(jobs)s::bigint[])

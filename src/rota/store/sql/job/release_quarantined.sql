@@ -1,2 +1,2 @@
--- Let a run, or one of its jobs, out of quarantine. Answers how many jobs that were.
+-- Release the quarantined jobs of a run, or one job, to the queue. Return their number.
 select rota.release(%(run)s::bigint)

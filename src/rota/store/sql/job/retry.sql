@@ -1,8 +1,7 @@
--- Record failed attempts and put their jobs to sleep until the next one; one that somebody wished to
--- cancel is cancelled instead. Answers as finish does.
+-- Record failed attempts, and let their jobs sleep until the next attempt. A job with a cancel request is cancelled
+-- instead. Returns the same row as `job/finish`.
 --
--- The claims are held by an earlier statement of the transaction, so a wish to cancel that was written
--- before is seen here.
+-- An earlier statement of the transaction has locked the claims, so cancel requests written before are visible here.
 with accepted as materialized (
     select given.job, given.delay, given.error, given.seconds, claims.id as claim,
            claims.attempts[array_position(claims.jobs, given.job)] as attempt,
@@ -37,7 +36,7 @@ laid as (
     insert into rota.sleeping (job, wake_at, priority, attempt, lost, queue, task)
     select accepted.job, rota.clock() + make_interval(secs => accepted.delay), job.priority,
            accepted.attempt + 1,
-           -- Its code has run and come back: it is no suspect any more.
+           -- The code ran and returned, so the job is no longer a suspect.
            case when accepted.lost < 0 then greatest(-accepted.lost - 2, 0) else accepted.lost end, job.queue, job.task
       from accepted
      cross join lateral (

@@ -1,8 +1,7 @@
--- Put jobs back in ready as they were, under their old number: the attempt is not counted.
--- Answers as finish does.
+-- Return jobs to the queue unchanged, under their old `seq`. The attempt is not counted. A job with a cancel request is
+-- cancelled instead. Returns the same row as `job/finish`.
 --
--- The claims are held by an earlier statement of the transaction. A job somebody wished to cancel is
--- cancelled instead of put back.
+-- An earlier statement of the transaction has locked the claims.
 with accepted as materialized (
     select member.job, member.attempt, member.lost, member.seq, claims.id as claim,
            exists (select from rota.cancels where cancels.job = member.job) as unwanted

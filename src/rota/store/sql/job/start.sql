@@ -1,4 +1,4 @@
--- Start one job. Answers its run, and whether this call created it.
+-- Start one job. Return its run and true if this call created it.
 select started.run, started.created
   from rota.start(
        task => %(task)s::text, args => %(args)s::text::json, queue => %(queue)s::text,

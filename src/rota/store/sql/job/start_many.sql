@@ -1,4 +1,4 @@
--- Start jobs without keys, ready at once or at a time of their own. Answers their ids in the order given.
+-- Start jobs without keys, to be queued at once or to sleep until a given time. Return their ids in the order given.
 with given as materialized (
     select nextval('rota.ids') as id, given.*
       from unnest(%(tasks)b::text[], %(args)b::text[], %(queues)b::text[], %(priorities)b::smallint[],

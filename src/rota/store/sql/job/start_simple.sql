@@ -1,6 +1,6 @@
--- Start one job that has nothing of its own: no key, no time, no policy. Answers as start does.
+-- Start one job without key, times or options. Returns the same row as `job/start`.
 --
--- Two inserts without a function around them: this is the statement that a bare INSERT is compared with.
+-- Two inserts without a function: the benchmarks compare this statement with a plain INSERT.
 with written as (
     insert into rota.jobs (priority, task, queue, args, trace)
     values (%(priority)s::smallint, %(task)s::text, %(queue)s::text, %(args)s::text::json, %(trace)s::text)
@@ -9,7 +9,7 @@ with written as (
 insert into rota.queued (seq, job, priority, queue, task)
 select written.id, written.id, written.priority, written.queue, written.task
   from written
- -- Always true; the news, where wanted, goes out with the commit.
+ -- Always true. With `notify`, the notification is sent at commit.
  where case when %(notify)s::boolean
             then pg_notify('rota.wake', written.queue)::text is not null
             else true end

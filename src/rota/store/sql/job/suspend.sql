@@ -1,13 +1,15 @@
--- Lay jobs to sleep until what they wait for: the first of their open steps that is over by time, or a signal. Where that
--- is so already they are ready at once. The attempt is not counted. Answers as finish does.
+-- Let jobs sleep until the earliest wake-up time of their open steps, or until a signal. If the time has passed or the
+-- signal is there, queue the job at once. The attempt is not counted. A job with a cancel request is cancelled instead.
+-- Returns the same row as `job/finish`.
 --
--- The signals they wait for were locked, then the claims held, by earlier statements of the transaction: a signal, or a
--- wish to cancel, that was written before is seen here, and one that comes after sees the job asleep.
+-- Earlier statements of the transaction have locked first the signals, then the claims. So a signal or cancel request
+-- written before is visible here, and the sender of a later one finds the job sleeping.
 with waited as materialized (
     select given.job, min(coalesce(step.wake_at, 'infinity')) as wake_at,
            array_agg(given.name) filter (where given.kind = 'wait') as signals,
            coalesce(bool_or(step.wake_at <= rota.clock() or said.at is not null), false) as over
-      from unnest(%(waiting_jobs)s::bigint[], %(runs)s::bigint[], %(kinds)s::text[], %(names)s::text[], %(numbers)s::int[])
+      from unnest(%(waiting_jobs)s::bigint[], %(runs)s::bigint[], %(kinds)s::text[], %(names)s::text[],
+                  %(numbers)s::int[])
            as given (job, run, kind, name, number)
      cross join lateral (
            select steps.wake_at
@@ -46,7 +48,7 @@ obeyed as (
     delete from rota.cancels
      where cancels.job = any(array(select accepted.job from accepted where accepted.unwanted))
 ),
--- Not joined: nobody knows how many they are, and one by one each would be looked for among all.
+-- Grouped instead of joined: without row estimates, the planner could choose a quadratic nested loop.
 together as materialized (
     select each.job, max(each.attempt) as attempt, max(each.lost) as lost, bool_or(each.unwanted) as unwanted,
            max(each.wake_at) as wake_at, max(each.signals) as signals, bool_or(each.over) as over
@@ -61,7 +63,7 @@ together as materialized (
 ),
 laid as materialized (
     select accepted.job, accepted.attempt,
-           -- Its code has run and come back: it is no suspect any more.
+           -- The code ran and returned, so the job is no longer a suspect.
            case when accepted.lost < 0 then greatest(-accepted.lost - 2, 0) else accepted.lost end as lost,
            job.priority, job.queue, job.task, accepted.wake_at, accepted.signals, coalesce(accepted.over, true) as over
       from together as accepted

@@ -1,3 +1,3 @@
--- Refuse the rest of the transaction, with RT005, if this is not the term any more; else there is no other until the
--- transaction ends.
+-- Raise RT005, which aborts the transaction, if the term is not current. Else lock it until the transaction ends, so
+-- that no other term begins.
 select rota.assert_term(%(name)s::text, %(term)s::bigint)::text

@@ -1,9 +1,12 @@
--- Begin a term, if nobody else leads. Answers its number and how often there were elections in the last minute. No row:
--- somebody leads, or a transaction that relies on the last term is still open. Waits for nobody.
+-- Begin a term, if no other instance leads. Return its number and the number of elections in the last minute. No row:
+-- another instance leads, or a transaction that asserted the last term is still open. Does not wait.
 --
--- Who has a seat in this session, which ends with it, needs it; who asks for a lease, since he has no session of his own,
--- takes the seat for this transaction, and finds it taken where a session has it. A lease that has not run out keeps
--- both away. So it does not matter who comes through a pooler and who does not.
+--   without lease   the session lock must be held by this session; the term ends with the session
+--   with lease      for instances without their own session: acquires the session lock for this transaction only, which
+--                   fails while another session holds it
+--
+-- A lease that has not expired prevents both. So an instance that connects through a pooler and one that connects
+-- directly never lead at the same time.
 with seated as materialized (
     select case when %(lease)s::float8 is not null
                 then pg_try_advisory_xact_lock(%(namespace)s::int, %(session_lock)s::int)
@@ -45,5 +48,7 @@ first as (
     returning leaders.term, leaders.elections
 )
 select elected.term,
-       (select count(*) from unnest(elected.elections) as election (at) where election.at > rota.clock() - interval '1 minute')
+       (select count(*)
+          from unnest(elected.elections) as election (at)
+         where election.at > rota.clock() - interval '1 minute')
   from (select * from again union all select * from first) as elected

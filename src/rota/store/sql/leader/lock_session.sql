@@ -1,6 +1,6 @@
--- Take the seats that are free, for as long as this session lives. Answers those it has got.
+-- Acquire the session locks that are free, until this session ends. Return those acquired.
 --
--- Not to be asked for a seat that this session has: it would have it twice.
+-- Do not pass a lock that this session already holds: it would be held twice.
 select given.seat
   from unnest(%(session_locks)s::int[]) as given (seat)
  where pg_try_advisory_lock(%(namespace)s::int, given.seat)

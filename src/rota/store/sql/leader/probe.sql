@@ -1,5 +1,5 @@
--- Which of these terms still stand: this session has the seat, by both halves of its number, in this database; the term
--- is the last one and ours; and the server can be written to.
+-- Return for each of these terms true if it is still held: this session holds the session lock (both halves of its key
+-- match) in this database, the term is the last one and belongs to this instance, and the server accepts writes.
 select given.name,
        not pg_is_in_recovery()
        and exists (select

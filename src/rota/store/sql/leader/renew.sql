@@ -1,8 +1,8 @@
--- Hold on to terms that are leases for as long again. Answers, for each that was named, whether it still stands (null:
--- somebody has its row locked, ask again).
+-- Renew the leases of terms. Return for each term given true if it was renewed, false if it has ended, and null if
+-- another transaction has locked its row (retry).
 --
--- What has run out is not revived, though nobody may have been elected since: who led has stopped to. One whose row
--- somebody keeps locked, by hand, is passed over, so that it does not cost us all the others.
+-- An expired lease is not renewed, even if no other instance was elected since: the former leader has stopped leading.
+-- Locked rows are skipped, because waiting for one of them could let the other leases expire.
 with given as materialized (
     select * from unnest(%(names)s::text[], %(terms)s::bigint[], %(leases)s::float8[]) as given (name, term, lease)
 ),

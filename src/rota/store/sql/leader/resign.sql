@@ -1,5 +1,5 @@
--- End a term. It stays the last one until there is another. A row that somebody keeps locked is left as it is: its seat
--- is given up, or it runs out.
+-- End a term. It stays the last one until the next begins. A row that another transaction has locked is skipped: the
+-- term then ends when the session lock is released or the lease expires.
 with ours as materialized (
     select leaders.name
       from rota.leaders

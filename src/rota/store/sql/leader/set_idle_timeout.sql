@@ -1,2 +1,2 @@
--- Have the server end this session, and with it all it holds, once it has heard nothing for so long.
+-- Let the server end this session, and release its locks, after `timeout` without a statement.
 select set_config('idle_session_timeout', %(timeout)s::text, false)

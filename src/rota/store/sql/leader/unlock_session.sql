@@ -1,2 +1,2 @@
--- Give up the seats that this session has of these.
+-- Release those of these session locks that this session holds.
 select count(pg_advisory_unlock(%(namespace)s::int, seat)) from unnest(%(session_locks)s::int[]) as seat

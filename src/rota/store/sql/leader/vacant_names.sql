@@ -1,5 +1,5 @@
--- Which of these names nobody leads, as far as one can tell: it has never been, has been resigned or has run out, or the
--- session whose seat it was is gone.
+-- Return the names that appear to have no leader: never elected, resigned, lease expired, or session lock not held by
+-- any session.
 select given.name
   from unnest(%(names)s::text[], %(session_locks)s::int[]) as given (name, session_lock)
   left join rota.leaders on leaders.name = given.name

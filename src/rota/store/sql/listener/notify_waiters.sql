@@ -1,7 +1,8 @@
--- Tell whoever waits for these jobs and runs, and forget wishes to cancel that came too late.
+-- Notify the clients that wait for these jobs and runs, and delete cancel requests that arrived too late.
 --
--- Runs after their outcomes have committed, as a new statement. A waiter registers first and looks second,
--- so one of the two sees the other; a wish written while the job was being completed is seen only now.
+-- Runs as a new statement after the outcomes have committed. A waiter registers first and checks second, so either it
+-- or this statement sees the other. A cancel request that was written while the job was being completed is visible
+-- only now.
 with forgotten as (
     delete from rota.cancels
      where exists (select from rota.cancels)
@@ -12,8 +13,8 @@ told as (
     delete from rota.waiters
      where exists (select from rota.waiters)
        and waiters.job = any(%(jobs)s::bigint[])
-       -- A run may be among them that is still open; that something in it has failed is news as well.
-       -- Not `exists`, which leaves the planner another way than one look-up each.
+       -- The list may contain a run that is still open; its waiters are also notified if a job in it has failed.
+       -- Scalar subqueries instead of `exists` force one index look-up per row.
        and coalesce((select true from rota.outcomes where outcomes.job = waiters.job),
                     (select waiting.failed > 0 from rota.waiting where waiting.job = waiters.job))
     returning waiters.listener, waiters.job

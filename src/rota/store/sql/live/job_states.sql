@@ -1,4 +1,4 @@
--- Where these jobs are: in which state, with which worker, and how many there; jobs that are not known are not counted.
+-- Count these jobs by state and worker. Unknown jobs are not counted.
 select state.state, state.worker, count(*) as jobs
   from rota.job_state as state
  where state.job = any(%(jobs)s::bigint[])

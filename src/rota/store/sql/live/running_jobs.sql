@@ -1,4 +1,4 @@
--- What workers hold at this moment, by task, most first.
+-- Count the jobs that workers hold now, by worker and task, most frequent task first.
 select claims.worker, jobs.task, count(*) as jobs
   from rota.claims
  cross join lateral unnest(claims.jobs) as member (job)

@@ -1,4 +1,4 @@
--- Let go of what a call has taken whose answer nobody waits for any more.
+-- Release locks that a call has acquired although its caller no longer waits for the answer.
 update rota.locks
    set instance = null, awaited_since = null
  where locks.name = %(name)s::text

@@ -1,12 +1,13 @@
--- Take a lock, or the first free permit of a semaphore, if there is one; else say who has it. Waits for nobody but
--- whoever is just making its row, in a statement like this one.
+-- Acquire a lock, or the first free permit of a semaphore; otherwise return its holder.
 --
--- Free is what nobody holds, or what has run out, unless a transaction still relies on it: then its row cannot be
--- locked. What this very call took already (it asked under an `earlier` nonce, and the answer was lost on the way) it
--- takes again; each time under a nonce of its own, else one that arrives late would take it from us. The token is drawn
--- when the row is locked, so it is larger than that of whoever held it before. Who is going to wait says so on the rows
--- that others hold: `asked` is whether each of them knows. `raced`: somebody else has made its row just now, and this
--- statement cannot see yet what it says; ask again.
+--   free       without a holder, or expired; not if a transaction has asserted it: its row cannot be locked then
+--   resent     the call may have acquired it before under an `earlier` nonce, with its answer lost: it acquires it
+--              again. Each request has its own nonce, so that a late one cannot take the lock from this one
+--   token      drawn while the row is locked, so it is larger than the token of the previous holder
+--   waiting    with `wait`, the statement sets `awaited_since` on all held rows. The third column is true if it is
+--              set on every one of them
+--   raced      the fourth column: another instance has just inserted the row, which this snapshot cannot see; resend
+--   locks      locked rows are skipped. The statement waits only for a concurrent insert of the same row
 with free as materialized (
     select locks.slot
       from rota.locks

@@ -1,7 +1,8 @@
--- Let go of a lock or a permit. Answers whether it was held until now, and whether somebody waits to be told. No row:
--- it has passed to somebody else.
+-- Release a lock or a permit. Returns true if it was held until now, and true if a client waits for a notification. No
+-- row: another instance holds it.
 --
--- To say so twice is no mistake: while the token is ours, it was we who let go. One that has run out stays as it is.
+-- A repeated call is correct: as long as the row has this token, only this holder can have released it. An expired
+-- lock is left unchanged.
 with held as materialized (
     select locks.instance is null or locks.expires > rota.clock() as held, locks.awaited_since
       from rota.locks

@@ -1,10 +1,11 @@
--- Hold on to locks and permits for as long again. Answers, for each that was named, whether it is still held (null:
--- somebody has its row locked, ask again), and whether somebody else has it under the very same token, which cannot be.
+-- Renew locks and permits for their full lease time. Returns for each token: true if it is still held, false if it is
+-- lost, null if its row is locked (resend); and true if another instance has the same token, which is a bug.
 --
--- What has run out is not revived, though nobody may have taken it since: its holder has been told that it is lost.
--- One whose row somebody keeps locked, by hand, is passed over, so that it does not cost us all the others.
+-- An expired lock is not revived, even if it is still free: its holder has already been notified of the loss. A row
+-- that another transaction keeps locked is skipped, so that it does not delay the renewal of all other locks.
 --
--- Nothing is joined to the table: nobody knows how many they are, and the one good way is to look each up.
+-- No join with the table: the number of rows is unknown to the planner, and one index look-up per lock is the best
+-- plan.
 with seen as materialized (
     select locks.token, locks.instance = %(instance)s::uuid as mine, locks.expires > rota.clock() as good
       from rota.locks

@@ -1,5 +1,5 @@
--- Fold what workers counted of minutes that are long over into one row for all, some at a time. Who does it at the same
--- moment waits, and finds the rest. Answers how many rows were folded.
+-- Compact the per-worker statistics of old minutes into one row for all workers, at most `limit` rows at a time. A
+-- concurrent call waits and compacts the remaining rows. Returns the number of rows compacted.
 with old as materialized (
     select minute_stats.ctid as spot
       from rota.minute_stats
@@ -20,7 +20,8 @@ folded as (
            retried, suspended, attempts, seconds, max_seconds, wait_count, wait_seconds, max_wait_seconds)
     select gone.minute, gone.queue, gone.task, 0, sum(gone.claimed), sum(gone.returned), sum(gone.succeeded),
            sum(gone.failed), sum(gone.cancelled), sum(gone.expired), sum(gone.skipped), sum(gone.quarantined),
-           sum(gone.retried), sum(gone.suspended), sum(gone.attempts), sum(gone.seconds), max(gone.max_seconds), sum(gone.wait_count),
+           sum(gone.retried), sum(gone.suspended), sum(gone.attempts), sum(gone.seconds), max(gone.max_seconds),
+           sum(gone.wait_count),
            sum(gone.wait_seconds), max(gone.max_wait_seconds)
       from gone
      group by gone.minute, gone.queue, gone.task

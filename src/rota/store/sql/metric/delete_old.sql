@@ -1,4 +1,4 @@
--- Remove counts and samples that are too old, some at a time. Answers how many went.
+-- Delete statistics and queue samples that are too old, at most `limit` of each. Returns the number of rows deleted.
 with old_tallies as (
     delete from rota.minute_stats
      where minute_stats.ctid = any(array(

@@ -1,11 +1,12 @@
--- How it stands with all of it, in figures whose number is bounded, for a price that is: one JSON document.
+-- Return totals of the whole system as one JSON document. The number of figures and the cost are bounded.
 select json_build_object(
        'held', (select coalesce(sum(cardinality(claims.jobs)), 0) from rota.claims),
        'sleeping', (select count(*) from (select from rota.sleeping limit 100000) as few),
        'quarantined', (select count(*) from (select from rota.quarantine limit 10000) as few),
        'workers', (select coalesce(json_object_agg(there.state, there.count), '{}')
                      from (select case when workers.state in ('active', 'draining')
-                                        and workers.last_beat < rota.clock() - make_interval(secs => %(dead_after)s::float8)
+                                        and workers.last_beat < rota.clock()
+                                            - make_interval(secs => %(dead_after)s::float8)
                                        then 'silent' else workers.state::text end as state, count(*) as count
                              from rota.workers
                             where workers.state <> 'stopped'
@@ -21,7 +22,7 @@ select json_build_object(
                              where schedules.state = 'active'
                              order by schedules.due
                              limit 1),
-                           -- Due later, since it was put off.
+                           -- A postponed schedule: `due` was moved, `next` still has the time of the tick.
                            (select date_part('epoch', rota.clock() - schedules.next)
                               from rota.schedules
                              where schedules.state = 'active'

@@ -1,5 +1,5 @@
--- Write down what is ready, for the minute that has begun. The worker that has been there longest does, and once. Of a
--- queue that has become empty that is written, too; of one that was empty before, nothing.
+-- Record the queued jobs of each queue for the current minute, once per minute; only the oldest active worker does
+-- this. A queue that has become empty gets one sample with 0; one that was empty before gets none.
 insert into rota.queue_samples (minute, queue, queued, oldest_seconds, seq)
 select date_trunc('minute', rota.clock()), sample.queue, sample.queued, sample.oldest_seconds,
        (select last_value from rota.ids)

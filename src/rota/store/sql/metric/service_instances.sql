@@ -1,4 +1,4 @@
--- Instances that stand by for services, and which of those they run.
+-- Return the live instances that can run services, and the services each one runs.
 select instances.host, instances.pid, instances.version, instances.started, instances.last_seen, instances.services,
        instances.running
   from rota.instances

@@ -1,2 +1,2 @@
--- What follows in the transaction takes so many milliseconds at most: nobody waits long for figures.
+-- Limit each statement of the transaction to this many milliseconds: reading metrics must not block for long.
 select set_config('statement_timeout', %(timeout)s::text, true)

@@ -1,12 +1,13 @@
--- Write down what a worker has counted of some minutes so far. Can be repeated, and can come late: of two that tell of
--- the same minute the larger stands. What is told of a minute that may have been folded by now is dropped. The commit
--- is not flushed to disk: what a crash forgets is a few seconds of counts.
+-- Write a worker's statistics of some minutes. The write may be repeated or late: the larger of two values for the
+-- same minute is kept. Minutes that may already be compacted are dropped. The commit is not flushed to disk: a crash
+-- loses only a few seconds of statistics.
 insert into rota.minute_stats as known (
        minute, queue, task, worker, claimed, returned, succeeded, failed, cancelled, expired, skipped, quarantined,
        retried, suspended, attempts, seconds, max_seconds, wait_count, wait_seconds, max_wait_seconds)
 select to_timestamp(given.minute * 60), given.queue, given.task, %(worker)s::bigint, given.claimed, given.returned,
        given.succeeded, given.failed, given.cancelled, given.expired, given.skipped, given.quarantined, given.retried,
-       given.suspended, given.attempts, given.seconds, given.max_seconds, given.wait_count, given.wait_seconds, given.max_wait_seconds
+       given.suspended, given.attempts, given.seconds, given.max_seconds, given.wait_count, given.wait_seconds,
+       given.max_wait_seconds
   from unnest(%(minute)s::bigint[], %(queue)s::text[], %(task)s::text[], %(claimed)s::int[], %(returned)s::int[],
               %(succeeded)s::int[], %(failed)s::int[], %(cancelled)s::int[], %(expired)s::int[], %(skipped)s::int[],
               %(quarantined)s::int[], %(retried)s::int[], %(suspended)s::int[], %(attempts)s::int[],

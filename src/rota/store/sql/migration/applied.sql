@@ -1,4 +1,4 @@
--- Which migrations this schema has had.
+-- Return the migrations that were applied to this schema.
 select migrations.version, migrations.name
   from rota.migrations
  order by migrations.version

@@ -1,4 +1,4 @@
--- Where the schema's own history is kept.
+-- Create the table of applied migrations.
 create table if not exists rota.migrations (
     version integer primary key,
     name    text not null,

@@ -1,2 +1,2 @@
--- One process migrates at a time; the others wait here and then find it done.
+-- Lock migrations for one process. All other processes wait here and then find the migrations applied.
 select pg_advisory_xact_lock(%(namespace)s::int, %(key)s::int)

@@ -1,3 +1,3 @@
--- This migration has been applied.
+-- Record an applied migration.
 insert into rota.migrations (version, name)
 values (%(version)s, %(name)s)

@@ -1,11 +1,12 @@
--- Begin a call that is made once for its key, unless its result is there, or somebody is about it; then say which.
--- Waits for nobody but whoever is just making its row, in a statement like this one.
+-- Begin a call that is made once per key; or return its result, or the caller that is making it.
 --
--- A result is there until it need not be kept any longer, and somebody is about it until his time has run out. What this
--- very call began already (it asked under an `earlier` nonce, and the answer was lost on the way) it begins again. The
--- token is drawn when the row is locked, so it is larger than that of whoever was about it before. Who is going to wait
--- says so on the row: `asked` is whether it is known. `raced` is that somebody else was a moment faster: the answer is
--- about what was before, and the next one will be about him.
+--   result     valid until `retained_until`
+--   running    another caller makes the call, until its lease expires
+--   resent     the call may have begun before under an `earlier` nonce, with its answer lost: it begins again
+--   token      drawn while the row is locked, so it is larger than the token of the previous caller
+--   waiting    with `wait`, the statement sets `awaited_since` on the row. The fifth column is true if it is set
+--   raced      the fourth column: another caller was faster, and this snapshot cannot see its row; resend
+--   locks      a locked row is skipped. The statement waits only for a concurrent insert of the same row
 with known as materialized (
     select once_calls.result
       from rota.once_calls
@@ -28,14 +29,16 @@ taken as (
        set token = nextval('rota.tokens'), instance = %(instance)s::uuid, nonce = %(nonce)s::uuid, host = %(host)s,
            pid = %(pid)s, label = %(label)s, started = rota.clock(),
            expires = rota.clock() + make_interval(secs => %(ttl)s::float8), finished = null,
-           retained_until = rota.clock() + make_interval(days => 1, secs => %(ttl)s::float8), result = null, awaited_since = null
+           retained_until = rota.clock() + make_interval(days => 1, secs => %(ttl)s::float8), result = null,
+           awaited_since = null
       from free
      where once_calls.key = free.key
     returning once_calls.token
 ),
 made as (
     insert into rota.once_calls (key, token, instance, nonce, host, pid, label, started, expires, retained_until)
-    select %(key)s, nextval('rota.tokens'), %(instance)s::uuid, %(nonce)s::uuid, %(host)s, %(pid)s, %(label)s, rota.clock(),
+    select %(key)s, nextval('rota.tokens'), %(instance)s::uuid, %(nonce)s::uuid, %(host)s, %(pid)s, %(label)s,
+           rota.clock(),
            rota.clock() + make_interval(secs => %(ttl)s::float8),
            rota.clock() + make_interval(days => 1, secs => %(ttl)s::float8)
      where not exists (select from rota.once_calls where once_calls.key = %(key)s::text)

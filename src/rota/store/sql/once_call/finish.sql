@@ -1,9 +1,9 @@
--- Keep what a call has come to. Answers whether somebody waits to be told. No row: somebody else has begun it since, so
--- this counts for nothing.
+-- Store the result of a call. Returns true if a client waits for a notification. No row: another caller has begun the
+-- call since, so this result is discarded.
 --
--- Its time may have run out: as long as nobody else has begun it there is no other result, and this one spares him the
--- call. To say it twice is no mistake. A few others that need not be kept any longer go with it, so that nobody has to
--- look after them.
+-- The lease may have expired: as long as no other caller has begun, there is no other result, and this one saves a
+-- second call. A repeated call of this statement is correct. It also deletes up to ten results that need not be
+-- retained any more, so that no separate cleanup is necessary.
 with old as materialized (
     select once_calls.key
       from rota.once_calls

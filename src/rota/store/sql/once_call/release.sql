@@ -1,5 +1,5 @@
--- Let go of a call that came to nothing, or whose beginning nobody waits for any more: the next to come makes it. Answers
--- whether somebody waits to be told. No row: it is somebody else's, or was never begun.
+-- Release a call that failed, or whose caller no longer waits for its begin: the next caller makes it. Returns true if
+-- a client waits for a notification. No row: another caller has the call, or it was never begun.
 delete from rota.once_calls
  where once_calls.key = %(key)s::text
    and once_calls.nonce = any(%(nonces)s::uuid[])

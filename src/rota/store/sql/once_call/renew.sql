@@ -1,8 +1,8 @@
--- Go on with calls for as long again. Answers, for each that was named, whether it is still ours (null: somebody has its
--- row locked, ask again).
+-- Renew the leases of calls for their full time. Returns for each token: true if it is still held, false if it is
+-- lost, null if its row is locked (resend).
 --
--- What has run out is not revived, though nobody may have begun it since. Nothing is joined to the table: nobody knows
--- how many there are, and the one good way is to look each up.
+-- An expired call is not revived, even if no other caller has begun it. No join with the table: the number of rows is
+-- unknown to the planner, and one index look-up per call is the best plan.
 with seen as materialized (
     select once_calls.token, once_calls.expires > rota.clock() as good
       from rota.once_calls
@@ -20,7 +20,8 @@ mine as materialized (
 kept as (
     update rota.once_calls
        set expires = rota.clock()
-                     + make_interval(secs => (%(ttls)s::float8[])[array_position(%(tokens)s::bigint[], once_calls.token)])
+                     + make_interval(secs => (%(ttls)s::float8[])[array_position(%(tokens)s::bigint[],
+                     once_calls.token)])
      where once_calls.key = any(%(keys)s::text[])
        and once_calls.token = any(array(select mine.token from mine))
     returning once_calls.token

@@ -1,4 +1,4 @@
--- Queues that are paused, by name: since when, by whom and why.
+-- Return the paused queues by name, each with its time, operator and reason.
 select pauses.queue, pauses.at, pauses.operator, pauses.reason
   from rota.pauses
  order by pauses.queue

@@ -1,4 +1,4 @@
--- Have nobody claim from a queue, from now on. Answers whether that is new: one that is paused stays as it is.
+-- Pause a queue: no job is claimed from it. Returns false if it is already paused; that pause is left unchanged.
 with paused as (
     insert into rota.pauses (queue, operator, reason)
     values (%(queue)s, %(operator)s, %(reason)s)

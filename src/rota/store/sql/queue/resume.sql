@@ -1,4 +1,4 @@
--- Have a queue's jobs claimed again. Answers whether it was paused.
+-- Resume a queue. Returns true if it was paused.
 with gone as (
     delete from rota.pauses where pauses.queue = %(queue)s::text returning pauses.queue
 )

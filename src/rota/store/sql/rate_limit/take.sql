@@ -1,10 +1,12 @@
--- Reserve the next moment at which so many more may go, unless that is further off than the caller would wait. Answers
--- in how many seconds it is, and whether it was reserved. No row: somebody else is just making the rate, ask again.
+-- Reserve the earliest time at which `count` more permits are available, unless that is later than `max_wait`. Returns
+-- the seconds until then, and true if they were reserved. No row: another transaction is inserting the rate limit;
+-- resend.
 --
--- How far `due` is ahead is what has been used up, in seconds; it may be as much as the burst is worth, and what is
--- beyond has to be waited for. Whoever reckons with another distance than the one before him keeps the count, not the
--- seconds. A clock that was put back is noticed by when it was seen last, and what was used up then is used up now;
--- a little is no sign of it, since a statement's time is from before it waited for the row.
+--   usage         the distance from now to `refilled_at`, in seconds. It may reach the value of the burst without a
+--                 wait; beyond that, the caller waits
+--   new interval  if the interval has changed, the number of used permits is kept, not the seconds
+--   clock         if `last_used` is more than five seconds ahead, the clock was set back: the usage of that time is
+--                 kept. Less is no sign of it, because a statement's time is from before it waited for the row lock
 with known as materialized (
     select rate_limits.refilled_at, rate_limits.interval_seconds, rate_limits.last_used
       from rota.rate_limits
@@ -12,10 +14,12 @@ with known as materialized (
        for no key update
 ),
 used as (
-    select greatest(extract(epoch from known.refilled_at - case when known.last_used > rota.clock() + interval '5 seconds'
+    select greatest(extract(epoch from known.refilled_at
+                   - case when known.last_used > rota.clock() + interval '5 seconds'
                                                         then known.last_used else rota.clock() end)::float8, 0)
            * (%(interval)s::float8 / known.interval_seconds) as before,
-           known.last_used > rota.clock() + interval '5 seconds' as put_back, known.interval_seconds <> %(interval)s::float8 as changed
+           known.last_used > rota.clock() + interval '5 seconds' as put_back,
+           known.interval_seconds <> %(interval)s::float8 as changed
       from known
 ),
 asked as (
@@ -35,7 +39,8 @@ taken as (
 ),
 made as (
     insert into rota.rate_limits (name, refilled_at, interval_seconds, last_used)
-    select %(name)s, rota.clock() + make_interval(secs => %(count)s::int * %(interval)s::float8), %(interval)s::float8, rota.clock()
+    select %(name)s, rota.clock() + make_interval(secs => %(count)s::int * %(interval)s::float8),
+           %(interval)s::float8, rota.clock()
      where not exists (select from known)
     on conflict do nothing
     returning 0::float8 as delay

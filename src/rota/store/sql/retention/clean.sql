@@ -1,10 +1,10 @@
--- Remove, a bounded page of each: alerts that have been over for long, what people did by hand long ago, refusals of which
--- nobody asks any more, rates that are as if never used, locks that nobody has held for long, and schedules that were made
--- at run time and ended as long ago, with their ticks. Answers how many went, and up to which rate and lock it has looked;
--- empty: up to the last. Waits for nobody.
+-- Delete old rows, at most `limit` of each kind: closed alerts, audit rows, refused outcomes, unused rate limits,
+-- locks that were free for long, and finished schedules that were created at run time, with their ticks. Returns the
+-- numbers deleted, and the last rate limit and lock that were examined; empty if there are no more. Rows locked by
+-- another transaction are skipped and kept.
 --
--- A rate whose time has come has nothing left to remember. A lock's next token is larger without its row, too: all
--- tokens come from one sequence. Who has one of their rows locked keeps it.
+-- A rate limit that is fully refilled holds no information. Deleting a lock's row is safe: all tokens come from one
+-- sequence, so the next one is larger anyway.
 with old_alerts as (
     delete from rota.alerts
      where alerts.id = any(array(

@@ -1,15 +1,15 @@
--- Which runs have ended and are older than `keep` says, going up from an id. Changes nothing.
+-- Find finished runs that are older than their retention, in the order of ids, starting after an id. Changes nothing.
 --
--- Looks at no more than `most` outcomes, and at runs of no more than `most` jobs in all, or at one larger run.
--- Answers up to which id it has looked, whether there is more, the runs with the times they ended, and how
--- many there are of each queue and outcome; a run whose jobs are in several queues is under none of them.
+-- Examines at most `limit` outcomes, and runs of at most `limit` jobs in total, or one larger run. Returns the last id
+-- examined, whether there are more, the runs with the times they finished, and their numbers by queue and outcome. A
+-- run with jobs in several queues is counted under no queue.
 --
--- `keep` is seconds by queue and outcome, those under '' for every other queue; `shortest` is the least of them.
--- What was created within that time is where it ends, since ids rise with time; not exactly, so a batch in
--- which anything is older is gone through.
+-- `retention` is seconds by queue and outcome; the entry '' is for all other queues. `min_age` is the smallest of
+-- them. Ids rise with time, so the search ends at rows created within `min_age`. This is not exact, so a batch is
+-- processed as long as anything in it is older.
 with known as materialized (
     select weighed.*,
-           -- The first is looked at whatever it weighs.
+           -- The first run is examined even if it exceeds the limit.
            weighed.total <= %(limit)b::int or weighed.total = weighed.weight as looked
       from (select seen.job as id, seen.state, seen.at, what.whole, what.name, what.key, what.queue,
                    what.parent, what.successors, what.jobs,
@@ -22,11 +22,11 @@ with known as materialized (
                      where outcomes.job > %(after)b::bigint
                      order by outcomes.job
                      limit %(limit)b::int) as seen
-             -- One look-up each, whatever the statistics say: a limit leaves the planner no other way.
+             -- `limit` forces one index look-up per row, independent of the table's statistics.
               left join lateral (
                    select jobs.created, jobs.run is null as whole, jobs.task as name, jobs.key, jobs.queue,
                           null::bigint as parent, null::bigint[] as successors, null::bigint[] as jobs,
-                          -- A job of a larger run weighs nothing: it goes with its run.
+                          -- A job of a larger run has weight 0: it is removed with its run.
                           case when jobs.run is null then 1 else 0 end as weight
                      from rota.jobs
                     where jobs.id = seen.job
@@ -46,7 +46,7 @@ due as materialized (
                                 ->> known.state::text)::float8 as age
             where known.jobs is null
             union all
-           -- Of the queues of its jobs, the longest.
+           -- The longest retention among the queues of its jobs.
            select case when min(job.queue) = max(job.queue) then min(job.queue) end,
                   max((coalesce(%(retention)s::jsonb -> job.queue, %(retention)s::jsonb -> '')
                        ->> known.state::text)::float8)
@@ -64,21 +64,21 @@ due as materialized (
        and known.looked
        and known.at <= (select rota.clock() - make_interval(secs => %(min_age)b::float8))
        and date_part('epoch', rota.clock() - known.at) >= kept.age
-       -- Calls of an open job: it will ask for them if it is tried again.
+       -- Child runs of an open job are kept: the job reads them again in its next attempt.
        and (known.parent is null
             or (select jobs.id from rota.jobs where jobs.id = known.parent) is null
             or (select outcomes.job from rota.outcomes where outcomes.job = known.parent) is not null)
-       -- A part of a run goes after it: the run must not be found without it.
+       -- A part of a run is removed after the run, which must not be found without its parts.
        and (known.successors is null
             or (select count(*)
                   from unnest(known.successors) as child (run)
                  cross join lateral (
                        select runs.id from rota.runs where runs.id = child.run offset 0
                        ) as whole) = 0)
-       -- Those who wait for it have not been told yet.
+       -- Its successors are not released yet.
        and (not exists (select from rota.pending_releases)
             or (select pending_releases.job from rota.pending_releases where pending_releases.job = known.id) is null)
-       -- Somebody asked for its key to be unique for a time.
+       -- Its key is still reserved for a period.
        and (known.key is null
             or (select keys.run
                   from rota.keys

@@ -1,10 +1,10 @@
--- Remove runs that were found to be old, each with its jobs, outcomes, attempts, steps and key, and with what was
--- left of those who waited for it. Answers how many runs and jobs went, by queue and outcome.
+-- Remove old runs, each with its jobs, outcomes, attempts, steps, key and remaining waiters. Returns the number of
+-- runs and jobs removed, by queue and outcome.
 --
--- Nobody is waited for. A run goes only if its outcome is the one that was found and can be locked, and with it
--- its row, its key and the outcome of the job that started it: whoever is about to try it, or that job,
--- again, to fork it or to start it again by its key, has locked one of them and keeps it. Who comes while we hold
--- them finds it gone.
+-- Locks are never waited for. A run is removed only if its outcome is the one that was found, and if these rows can be
+-- locked: the outcome, the run, its key, and the outcome of the job that started it. A transaction that retries the
+-- run or that job, forks it, or starts it again by its key has locked one of them, and so keeps the run. A transaction
+-- that arrives later waits for these locks and then finds the run removed.
 with held as materialized (
     select given.run as id, ended.state, key.spot, run.id is not null as large, run.jobs, job.queue,
            job.spot as job

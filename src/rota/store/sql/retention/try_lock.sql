@@ -1,9 +1,10 @@
--- Whether it is this worker's turn to remove what is old. One at a time: whoever has the lock, until it commits.
+-- Try to lock retention for this transaction. Returns true if this worker may remove old runs now; one worker at a
+-- time.
 --
--- Of the workers that are there it is the one that has been there longest, so that one of them remembers
--- where to go on; null is somebody who asks for once. Nobody waits. What follows in the transaction is planned
--- over indexes, whatever the statistics say, and the commit is not flushed to disk: what a crash brings back
--- is removed again.
+-- Only the oldest active worker tries, so that one worker remembers the position to continue from. `worker` is null
+-- for a single call by an operator. The lock is never waited for. The rest of the transaction uses indexes,
+-- independent of the table's statistics. The commit is not flushed to disk: rows that a crash restores are removed
+-- again.
 select (%(worker)s::bigint is null
         or %(worker)s::bigint = (
            select min(workers.id)

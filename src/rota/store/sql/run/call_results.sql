@@ -1,4 +1,4 @@
--- What calls of a job came to, in the order they were made: first its jobs, then the flows among them.
+-- Return the results of a job's calls in the order they were made: first its jobs, then the flows among them.
 select job.id, false, outcome.state::text, outcome.result, outcome.error
   from rota.runs as run
  cross join lateral unnest(run.jobs) with ordinality as member (job, number)

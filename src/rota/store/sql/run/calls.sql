@@ -1,6 +1,5 @@
--- The run of a job's calls with this number, if it has made them already: what was called, in which of its
--- attempts, what the run came to if it has ended, and whether something in it has failed if not. No row: it has
--- not.
+-- Return the run of a job's calls with this number: the names called, the attempt, the outcome if it has finished, and
+-- true if a job in an open run has failed. No row: the job has not made these calls.
 select run.id, run.input ->> 'calls', coalesce(outcome.attempt, waiting.attempt), outcome.state::text,
        coalesce(waiting.failed > 0, false)
   from rota.runs as run

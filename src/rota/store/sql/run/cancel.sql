@@ -1,2 +1,2 @@
--- Cancel a run, as any language can.
+-- Cancel a run; see `rota.cancel`.
 select rota.cancel(%(run)s::bigint)

@@ -1,4 +1,4 @@
--- The jobs of a run that failed or expired, the first first, at most `limit`.
+-- Return the jobs of a run that failed or expired, earliest first, at most `limit`.
 select job.id, job.task, outcome.state::text, outcome.error
   from rota.runs as run
  cross join lateral unnest(run.jobs) as member (job)

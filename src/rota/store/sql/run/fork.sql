@@ -1,2 +1,3 @@
--- Run a flow once more from a task on. Answers the new run, null where there is none, and the queues with news.
+-- Run a flow again from a task on, as a new run. Returns the new run, null if there is no such task, and the queues
+-- that received jobs.
 select forked.forked, forked.queues from rota.fork(%(run)s::bigint, %(task)s::text, %(trace)s::text) as forked

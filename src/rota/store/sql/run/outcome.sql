@@ -1,5 +1,5 @@
--- What runs came to, if they have ended: of tasks started alone, of flows, of calls. And whether something in an
--- open one has failed. No row: there is no such run.
+-- Return the outcomes of runs, if they have finished: of tasks started alone, of flows, of calls; and true if a job in
+-- an open run has failed. No row: there is no such run.
 select job.id, job.task, false, outcome.state::text, outcome.result, outcome.error,
        false
   from rota.jobs as job

@@ -1,3 +1,3 @@
--- Pass on ends that could not be passed on before. Answers the queues that have news, the runs that ended, and
--- whether there is more.
+-- Release successors that could not be released before. Returns the queues that received jobs, the runs that finished,
+-- and true if there are more.
 select settled.queues, settled.runs, settled.rest from rota.release_pending(%(limit)b::int) as settled

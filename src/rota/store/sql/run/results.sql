@@ -1,5 +1,5 @@
--- What the last tasks of a flow's run came to: those nothing waits for but the run itself. Tasks that run only
--- after a failure are left out.
+-- Return the results of the final tasks of a flow's run: those with no successor but the run itself. Tasks that run
+-- only after a failure are excluded.
 select job.task, outcome.state::text, outcome.result
   from rota.runs as run
  cross join lateral unnest(run.jobs) with ordinality as member (job, number)

@@ -1,3 +1,3 @@
--- Try a run that ended badly once more, as any language can. Answers the queues that have news; null: there is
--- nothing to try again.
+-- Retry a run that did not succeed; see `rota.retry`. Returns the queues that received jobs; null if there is nothing
+-- to retry.
 select rota.retry(%(run)s::bigint, %(attempt)s::smallint)

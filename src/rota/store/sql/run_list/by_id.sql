@@ -1,4 +1,4 @@
--- Which of these ids are runs, of tasks or of flows, the latest first. Jobs of a run are none.
+-- Return those of these ids that are runs, of tasks or of flows, latest first. Jobs of a run are excluded.
 select given.id, job.id is null
   from unnest(%(ids)s::bigint[]) as given (id)
   left join rota.jobs as job on job.id = given.id

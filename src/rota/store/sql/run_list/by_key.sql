@@ -1,5 +1,5 @@
--- The run that has a key, or had it last, of each task and flow; or of one. Tasks are looked through one by one, over
--- the primary key, and no more than so many.
+-- Return the run that has a key, or had it last, of each task and flow; or of one. Tasks are visited one by one over
+-- the primary key, and at most a fixed number of them.
 with recursive known (task) as (
     select coalesce(%(name)s::text, (select keys.task from rota.keys order by keys.task limit 1))
      union all

@@ -1,4 +1,5 @@
--- Whether more jobs are ready, in all or in one queue, than are worth reading to find a few; and the last id given.
+-- Return true if more than `limit` jobs are queued, in total or in one queue, so that reading them all to find a few
+-- is not worthwhile; and the highest id assigned.
 select (select count(*) > %(limit)s::int
           from (select
                   from rota.queued

@@ -1,5 +1,5 @@
--- The last id that was given before a time, as far as that can be told: what was started later has a larger one, but
--- for what was being started just then. Found by halving, over the primary key of jobs, and where there is none of runs.
+-- Return the highest id assigned before a time, approximately: later starts have larger ids, except those in progress
+-- at that moment. Binary search over the primary key of jobs, or of runs if there are no jobs.
 with recursive half (low, high, steps) as (
     select 0::bigint, 1 + greatest((select jobs.id from rota.jobs order by jobs.id desc limit 1),
                                    (select runs.id from rota.runs order by runs.id desc limit 1), 0), 0

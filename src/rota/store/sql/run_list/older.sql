@@ -1,8 +1,10 @@
--- Runs that match, the latest first, among the latest so many jobs and runs before an id: those are looked through one
--- by one, over their primary keys, until there are enough. Jobs that belong to a run and calls that a job has made are
--- not listed. Fewer than wanted: the last row has no kind, and says how far was looked; without it, there are no more.
+-- Return matching runs, latest first, among the latest jobs and runs before an id. They are examined one by one over
+-- their primary keys, up to `scan_limit`, until `limit` are found. Jobs of a run and child runs of a job are excluded.
 --
--- States are looked up in scalar subqueries: those cannot be turned into a join that reads all of a table.
+-- If fewer than `limit` are found and the search stopped early, the last row has no kind and contains the last id
+-- examined. Without such a row, there are no more.
+--
+-- States are read in scalar subqueries, because the planner cannot turn these into a join that reads a whole table.
 with task as materialized (
     select job.id
       from (select jobs.id, jobs.run, jobs.created, jobs.task, jobs.queue, jobs.key, jobs.args
@@ -69,7 +71,8 @@ flow as materialized (
      order by run.id desc
      limit %(limit)s::int
 ),
--- Where the first of the two gave up. Beyond it the other's are left for the next page: what lies between is not known.
+-- The id at which the first of the two searches stopped. Rows of the other search beyond it are left for the next
+-- page, because the rows between are not known.
 edge as materialized (
     select greatest(case when (select count(*) from task) < %(limit)s::int then (
                          select jobs.id

@@ -1,4 +1,4 @@
--- Runs by their ids, the latest first; those that are there. What workers hold is looked through once for all of them.
+-- Return runs by id, latest first, of those that exist. The claims are read once for all of them.
 with page as materialized (
     select given.id, given.is_flow from unnest(%(ids)s::bigint[], %(is_flow)s::boolean[]) as given (id, is_flow)
 ),
@@ -21,7 +21,8 @@ select page.id, coalesce(job.task, run.flow), page.is_flow, job.queue,
        coalesce(ended.at, held.at, sleeping.since, quarantine.at,
                 (select max(attempts.at) from rota.attempts where not page.is_flow and attempts.job = page.id),
                 job.created, run.created),
-       coalesce(job.created, run.created), coalesce(job.key, run.key), nullif(sleeping.wake_at, 'infinity'), sleeping.signals,
+       coalesce(job.created, run.created), coalesce(job.key, run.key), nullif(sleeping.wake_at, 'infinity'),
+       sleeping.signals,
        progress.done, progress.total, progress.note
   from page
   left join rota.jobs as job on not page.is_flow and job.id = page.id

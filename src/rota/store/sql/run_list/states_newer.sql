@@ -1,6 +1,9 @@
--- Runs in some states after an id, the earliest first, looked for where those of a state are: among all that ever ran
--- the few that failed, or run, would be far between. The first so many of each place are looked through, until there
--- are enough. Fewer than wanted: the last row has no kind, and says how far was looked; without it, there are no more.
+-- Return runs in given states after an id, earliest first. They are read from the tables that hold these states,
+-- because failed or running ones are rare among all runs. The first `scan_limit` rows of each table are examined,
+-- until `limit` are found.
+--
+-- If fewer than `limit` are found and the search stopped early, the last row has no kind and contains the last id
+-- examined. Without such a row, there are no more.
 with there as materialized (
     select place.job, place.rank, place.fits
       from ((select ended.job, row_number() over (order by ended.job) as rank, true as fits
@@ -30,7 +33,7 @@ with there as materialized (
               order by ended.job
               limit %(scan_limit)s::int)
              union all
-            -- Most of what has ended has succeeded, so all of it is looked through.
+            -- Most finished runs have succeeded, so all outcomes are examined.
             (select ended.job, row_number() over (order by ended.job), ended.state = 'succeeded'
                from rota.outcomes as ended
               where 'succeeded' = any(%(states)s::text[])
@@ -64,7 +67,7 @@ with there as materialized (
               order by member.job
               limit %(scan_limit)s::int)
              union all
-            -- Runs that are open wait for their jobs.
+            -- Open runs are in `waiting` until their jobs have finished.
             (select waiting.job, row_number() over (order by waiting.job), true
                from rota.waiting
               where 'running' = any(%(states)s::text[])
@@ -73,7 +76,7 @@ with there as materialized (
               order by waiting.job
               limit %(scan_limit)s::int)
              union all
-            -- Where they are not too many; else they are looked for among all there are.
+            -- Only if few jobs are queued; otherwise they are searched among all jobs.
             (select few.job, row_number() over (order by few.job), true
                from (select queued.job
                        from rota.queued
@@ -84,7 +87,7 @@ with there as materialized (
                       order by queued.job
                       limit %(scan_limit)s::int) as few)) as place
 ),
--- Above where the first place was left others were looked through; what lies there is for the next page.
+-- The lowest id at which the search of a table stopped. Rows of other tables above it are left for the next page.
 edge as materialized (
     select min(there.job) as id from there where there.rank = %(scan_limit)s::int
 ),

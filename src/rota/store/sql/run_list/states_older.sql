@@ -1,6 +1,9 @@
--- Runs in some states, the latest first, looked for where those of a state are: among all that ever ran the few that
--- failed, or run, would be far between. The latest so many of each place are looked through, until there are enough.
--- Fewer than wanted: the last row has no kind, and says how far was looked; without it, there are no more.
+-- Return runs in given states before an id, latest first. They are read from the tables that hold these states,
+-- because failed or running ones are rare among all runs. The latest `scan_limit` rows of each table are examined,
+-- until `limit` are found.
+--
+-- If fewer than `limit` are found and the search stopped early, the last row has no kind and contains the last id
+-- examined. Without such a row, there are no more.
 with there as materialized (
     select place.job, place.rank, place.fits
       from ((select ended.job, row_number() over (order by ended.job desc) as rank, true as fits
@@ -30,7 +33,7 @@ with there as materialized (
               order by ended.job desc
               limit %(scan_limit)s::int)
              union all
-            -- Most of what has ended has succeeded, so all of it is looked through.
+            -- Most finished runs have succeeded, so all outcomes are examined.
             (select ended.job, row_number() over (order by ended.job desc), ended.state = 'succeeded'
                from rota.outcomes as ended
               where 'succeeded' = any(%(states)s::text[])
@@ -64,7 +67,7 @@ with there as materialized (
               order by member.job desc
               limit %(scan_limit)s::int)
              union all
-            -- Runs that are open wait for their jobs.
+            -- Open runs are in `waiting` until their jobs have finished.
             (select waiting.job, row_number() over (order by waiting.job desc), true
                from rota.waiting
               where 'running' = any(%(states)s::text[])
@@ -73,7 +76,7 @@ with there as materialized (
               order by waiting.job desc
               limit %(scan_limit)s::int)
              union all
-            -- Where they are not too many; else they are looked for among all there are.
+            -- Only if few jobs are queued; otherwise they are searched among all jobs.
             (select few.job, row_number() over (order by few.job desc), true
                from (select queued.job
                        from rota.queued
@@ -84,7 +87,7 @@ with there as materialized (
                       order by queued.job desc
                       limit %(scan_limit)s::int) as few)) as place
 ),
--- Below where the first place was left others were looked through; what lies there is for the next page.
+-- The highest id at which the search of a table stopped. Rows of other tables below it are left for the next page.
 edge as materialized (
     select max(there.job) as id from there where there.rank = %(scan_limit)s::int
 ),

@@ -1,8 +1,9 @@
--- Read how schedules are defined, in what state they are, and whether they are another's to see to: those of these names, and
--- others that code has declared for these targets and that are not disabled. Nothing is locked.
+-- Return the definition and state of schedules, and true if another worker is responsible for them: those of these
+-- names, and all others that code has declared for these targets and that are not disabled. Locks nothing.
 --
--- One of these names is seen to by the youngest worker that is there and declares it, unless `worker` is not there yet
--- (null): whoever starts has the say. One of the others is seen to by nobody while a worker that is there declares it.
+-- The newest live worker that declares a name is responsible for it. If `worker` is null, this worker is not
+-- registered yet and is responsible itself. A schedule outside these names is left alone as long as a live worker
+-- declares it.
 with declaring as materialized (
     select each.name, max(workers.id) as worker
       from rota.workers

@@ -1,5 +1,4 @@
--- Forget a schedule, which is locked by an earlier statement, and its ticks; runs that it started stay. Answers whether
--- there was one.
+-- Delete a schedule and its ticks; its runs are kept. An earlier statement has locked it. Returns true if it existed.
 with gone as (
     delete from rota.schedules where schedules.name = %(name)s::text
     returning schedules.name

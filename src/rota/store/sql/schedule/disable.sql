@@ -1,5 +1,5 @@
--- Disable schedules that the code declared once and declares no more; they are locked by now. One that was paused will be
--- again when it is declared again. Answers those that were not disabled.
+-- Disable schedules that the code no longer declares. An earlier statement has locked them. A paused one keeps its
+-- reason, and is paused again when it is declared again. Returns those that were not disabled before.
 update rota.schedules
    set state = 'disabled', reason = 'the code does not declare it any more', queued = null,
        paused_reason = case when schedules.state = 'paused' then schedules.reason end

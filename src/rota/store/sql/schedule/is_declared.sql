@@ -1,4 +1,4 @@
--- Whether the code of a worker that is there declares this schedule.
+-- Return true if a live worker declares this schedule.
 select exists (select
                  from rota.workers
                 where workers.state in ('active', 'draining')

@@ -1,6 +1,6 @@
--- Which ticks of a schedule from one time until before another have had a run, or wait for one; and until when there may
--- have been others that are not written down any more, since only the last thousand are kept (null: there were none).
--- One whose run is still open is kept for longer, and says nothing about its neighbours.
+-- Return the ticks of a schedule within a period that have a run or are queued; and the time before which ticks may
+-- have been deleted, because only the latest thousand are kept (null: none were deleted). Older ticks with an open run
+-- are kept longer, so they give no information about their neighbours.
 select array(select ticks.tick
                from rota.ticks
               where ticks.schedule = schedules.name

@@ -1,6 +1,7 @@
--- Pause a schedule, or have it go on from a time. One that goes on has failed as if never.
+-- Pause a schedule, or resume it from a given time. Resuming resets its failure count.
 update rota.schedules
-   set state = %(state)s::rota.schedule_state, reason = %(reason)s, next = %(next)s::timestamptz, due = %(due)s::timestamptz,
+   set state = %(state)s::rota.schedule_state, reason = %(reason)s, next = %(next)s::timestamptz,
+       due = %(due)s::timestamptz,
        failures = case when %(state)s = 'active' then 0 else schedules.failures end,
        queued = case when %(state)s = 'active' then schedules.queued end
  where schedules.name = %(name)s::text

@@ -1,5 +1,5 @@
--- Schedules that are due and that nobody can start: their target is unknown here, and to every worker that is there. The first
--- hundred.
+-- Return due schedules that cannot be started, because neither this process nor a live worker has their target. At
+-- most a hundred.
 select schedules.name, schedules.kind, schedules.target
   from rota.schedules
  where schedules.state = 'active'

@@ -1,5 +1,6 @@
--- An iteration begins. Answers its number; no row: the term is over, and nothing begins. The one before has ended, or is
--- lost: its beginning may have been answered to nobody. Of a service's iterations the last thousand are kept.
+-- Begin an iteration of a service. Returns its number; no row if the term has ended. If the previous iteration is
+-- still open, it is marked as lost: the answer to its begin may never have arrived. The latest thousand iterations are
+-- kept.
 with led as materialized (
     select
       from rota.leaders

@@ -1,8 +1,8 @@
--- An instance is the one that runs a service from now on. Answers in how many seconds it is due, and how often it has
--- failed in a row. No row: its term is over already.
+-- Begin the term of an instance that runs a service. Returns the seconds until the service is due, and its consecutive
+-- failures. No row: the term has already ended.
 --
--- Iterations that others began and did not end are lost. One that was lost, or cut short, is made up for at once; a
--- service that is lost again and again may be what its instances die of, and has to wait longer each time.
+-- Open iterations of earlier terms are marked as lost. A lost or interrupted iteration is repeated at once. A service
+-- that is lost repeatedly may be the reason its instances crash, so its delay grows each time.
 with led as materialized (
     select
       from rota.leaders
@@ -36,13 +36,15 @@ known as (
                                    else known.failures + 1 end from losses),
            retry_at = (select case when losses.count > 0 and not losses.lasted and known.failures > 0
                                 then rota.clock()
-                                     + make_interval(secs => least(2.0 ^ least(known.failures - 1, 10), %(max_delay)s::float8))
+                                     + make_interval(secs => least(2.0 ^ least(known.failures - 1, 10),
+                                                                   %(max_delay)s::float8))
                                 else known.retry_at end from losses)
     returning known.iteration, known.started, known.failures, known.retry_at
 )
 select greatest(
            case when last.outcome in ('succeeded', 'failed')
-                then extract(epoch from known.started + make_interval(secs => coalesce(%(every)s::float8, 0)) - rota.clock())
+                then extract(epoch from known.started + make_interval(secs => coalesce(%(every)s::float8, 0))
+                                        - rota.clock())
            end,
            extract(epoch from known.retry_at - rota.clock()),
            0)::float8,

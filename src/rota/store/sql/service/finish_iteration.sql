@@ -1,5 +1,5 @@
--- An iteration has ended. What somebody else has found to be lost stays so. `rest`: seconds until the next, after one that
--- has failed.
+-- Record the end of an iteration. An iteration that was marked as lost stays lost. `delay` is the number of seconds
+-- until the next one, after a failure.
 with ended as (
     update rota.iterations
        set ended = rota.clock(), outcome = %(outcome)s, error = %(error)s::json

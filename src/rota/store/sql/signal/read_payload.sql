@@ -1,4 +1,4 @@
--- What was said to a run under a name. No row: nothing, so far.
+-- Return the payload of a run's signal. No row: it has not been sent.
 select signals.payload::text
   from rota.signals
  where signals.run = %(run)s::bigint

@@ -1,5 +1,5 @@
--- Note that jobs wait for signals, and lock these until the transaction ends: who sends one meanwhile waits, and then
--- finds the jobs asleep. In one order, before any claim is held.
+-- Register jobs that wait for signals, and lock these signals until the transaction ends: a concurrent sender waits
+-- and then finds the jobs in `sleeping`. The rows are locked in one order, and before any claim.
 insert into rota.signals as known (run, name, jobs)
 select given.run, given.name, array_agg(given.job)
   from unnest(%(runs)s::bigint[], %(names)s::text[], %(jobs)s::bigint[]) as given (run, name, job)

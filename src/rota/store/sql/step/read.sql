@@ -1,6 +1,7 @@
--- What jobs have come to before, in the order in which they did: of a step that waits, in how many seconds that is over,
--- and what was said to the run meanwhile.
-select steps.job, steps.kind::text, steps.name, steps.number, steps.position, steps.main_branch, steps.open, steps.tries,
+-- Return the journal entries of jobs in the order of their positions; for an open sleep or wait, also the seconds
+-- until it ends and the signal received meanwhile.
+select steps.job, steps.kind::text, steps.name, steps.number, steps.position, steps.main_branch, steps.open,
+       steps.tries,
        extract(epoch from steps.wake_at - rota.clock())::float8, steps.result::text, steps.error::text,
        said.at is not null, said.payload::text, steps.branch_key
   from unnest(%(jobs)s::bigint[], %(runs)s::bigint[]) as given (job, run)

@@ -1,8 +1,8 @@
--- Keep what steps of many jobs have come to. Answers those that were not kept, by their number in the list: whether their
--- claim still holds the job, and then there is one already, which stands; if not, the job has been taken away.
+-- Record journal entries of many jobs. Returns those that were not recorded, by index: true if the claim still holds
+-- the job, so an entry exists already and is kept; false if the job was taken back.
 --
--- Locked for key share: nobody takes the jobs away meanwhile, and ends of others in the same claims need not wait.
--- A step that is open is written once more; any other is not.
+-- The claims are locked for key share: the jobs cannot be taken back meanwhile, and outcomes of other jobs in the same
+-- claims need not wait. Only an open entry is updated; all others are written once.
 with held as materialized (
     select claims.id, claims.jobs
       from rota.claims
@@ -24,7 +24,8 @@ given as materialized (
 kept as (
     insert into rota.steps as known
            (job, kind, name, number, position, main_branch, open, tries, seconds, wake_at, result, error, branch_key)
-    select given.job, given.kind::rota.entry_kind, given.name, given.number, given.position, given.main_branch, given.open,
+    select given.job, given.kind::rota.entry_kind, given.name, given.number, given.position, given.main_branch,
+           given.open,
            given.tries, given.duration::float8 / 1e6,
            coalesce(given.wake_at, rota.clock() + make_interval(secs => given.seconds)), given.result, given.error,
            given.branch_key

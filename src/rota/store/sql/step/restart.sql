@@ -1,7 +1,7 @@
--- Let a job begin anew, with other arguments: what it has come to is forgotten, and so are signals it has heard, where
--- nobody else can wait for them. Answers as finish does.
+-- Restart a job with new arguments. Deletes its journal, and the signals it has received if no other job can wait for
+-- them. Returns the same columns as `job/finish`.
 --
--- The claims are held by an earlier statement of the transaction. A job somebody wished to cancel is cancelled instead.
+-- An earlier statement of the transaction has locked the claims. A job with a cancel request is cancelled instead.
 with accepted as materialized (
     select given.job, given.args, claims.id as claim,
            claims.attempts[array_position(claims.jobs, given.job)] as attempt,
@@ -44,7 +44,7 @@ forgotten as (
 lost as (
     delete from rota.checkpoints where checkpoints.job = any(array(select anew.job from anew))
 ),
--- The calls it has made stay, as those of another life.
+-- Its child runs are kept, but the restarted job does not find them by number.
 called as (
     update rota.runs
        set number = null

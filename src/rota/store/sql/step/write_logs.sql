@@ -1,4 +1,4 @@
--- Keep what the code of jobs had to say: each line with the attempt that said it, so many seconds ago.
+-- Write log messages of jobs, each with its attempt and its age in seconds. Messages of removed jobs are dropped.
 insert into rota.logs (job, at, attempt, message)
 select given.job, rota.clock() - make_interval(secs => given.ago), given.attempt, given.message
   from unnest(%(jobs)s::bigint[], %(attempts)s::smallint[], %(ages)b::float8[], %(messages)b::text[])

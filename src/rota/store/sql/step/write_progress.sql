@@ -1,5 +1,5 @@
--- Keep how far jobs are. What was said under an older claim than what is known comes from somebody who has lost the job;
--- of a job that has been removed nothing is kept.
+-- Write the progress of jobs. A report under an older claim is dropped: that worker has lost the job. Reports of
+-- removed jobs are dropped, too.
 insert into rota.progress as known (job, claim, done, total, note)
 select given.job, given.claim, given.done, given.total, given.note
   from unnest(%(claims)s::bigint[], %(jobs)s::bigint[], %(done)b::float8[], %(totals)b::float8[], %(notes)b::text[])

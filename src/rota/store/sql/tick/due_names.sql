@@ -1,5 +1,5 @@
--- The names of schedules that are due, the first first, at most `limit`, of those whose target is known here and that are
--- not left to `others`.
+-- Return the names of due schedules, earliest first, at most `limit`: those with a target that this process has,
+-- without `deferred` ones.
 select schedules.name
   from rota.schedules
  where schedules.state = 'active'

@@ -1,4 +1,4 @@
--- Lock those of these schedules that nobody else has in hand. Answers their names.
+-- Lock these schedules, except those that another transaction has locked. Returns the names of those locked.
 select schedules.name
   from rota.schedules
  where schedules.name = any(%(names)s::text[])

@@ -1,6 +1,6 @@
--- Lock the schedules that are due, the first first, at most `limit`, of those whose target is known here and that are not
--- left to `others`; if there are `names`, of those alone. What somebody else has in hand is passed over. Answers each with
--- all it takes to decide what to do, and the time that it is.
+-- Lock due schedules, earliest first, at most `limit`: those with a target that this process has, without `deferred`
+-- ones; only those in `names`, if given. Schedules that another transaction has locked are skipped. Returns their
+-- definitions and positions, and the current time.
 select schedules.name, schedules.kind, schedules.target, schedules.input, schedules.cron, schedules.tz, schedules.every,
        schedules.at, schedules.overlap, schedules.catch_up, schedules.at_most, schedules.grace, schedules.jitter,
        schedules.ends, schedules.max_runs, schedules.pause_after, schedules.queue, schedules.anchor, schedules.next,

@@ -1,5 +1,5 @@
--- In how many seconds the next schedule is due whose target is known here and that is not left to `others`; null: there
--- is none.
+-- Return the seconds until the next schedule is due, of those with a target that this process has, without `deferred`
+-- ones; null if there is none.
 select (select extract(epoch from schedules.due - rota.clock())::float8
           from rota.schedules
          where schedules.state = 'active'

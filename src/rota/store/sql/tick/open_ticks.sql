@@ -1,4 +1,5 @@
--- Schedules with runs that have ended, and nobody has noted it; and whether there are runs at all whose end is not noted.
+-- Return schedules with runs that have finished but are not recorded as such; and true if there are any runs with an
+-- unrecorded end.
 select array(select distinct ticks.schedule
                from rota.ticks
               where ticks.run is not null

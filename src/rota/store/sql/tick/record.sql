@@ -1,5 +1,5 @@
--- Write down ticks, each once: one that is there already stays as it is. Answers those that are new. Beyond a thousand of a
--- schedule the oldest go, but not one that still waits for its run, nor one whose run has not ended.
+-- Insert ticks; existing ones are left unchanged. Returns the new ones. Beyond a thousand ticks of a schedule the
+-- oldest are deleted, except a queued one and those with an open run.
 with given as (
     select * from unnest(%(names)s::text[], %(ticks)s::timestamptz[], %(numbers)s::bigint[], %(states)s::text[],
                          %(reasons)s::text[], %(backfilled)s::boolean[])

@@ -1,7 +1,8 @@
--- Note what has become of the runs that these schedules started, and count failures in a row; one that has failed too
--- often is paused. Of a run that was removed before anybody looked only that is noted, that it has ended. What was
--- backfilled is noted and says nothing about how a schedule is doing.
--- The schedules are locked. Answers of each whether it was paused just now, and its runs that are still open.
+-- Record the outcomes of runs that these schedules started, and count consecutive failures; a schedule with too many
+-- is paused. If a run was removed before its outcome was recorded, only its end is recorded. Outcomes of backfilled
+-- ticks are recorded, but not counted as failures or successes.
+--
+-- An earlier statement has locked the schedules. Returns for each: true if it was paused now, and its open runs.
 with ended as (
     update rota.ticks
        set outcome = over.state, ended = coalesce(over.at, rota.clock())
@@ -15,7 +16,7 @@ with ended as (
                     or not (exists (select from rota.jobs where jobs.id = open.run)
                             or exists (select from rota.runs where runs.id = open.run)))
              union all
-            -- The last one had failed, was begun again by somebody, and has succeeded.
+            -- The latest run had failed, was retried and has succeeded.
             select again.schedule, again.tick, outcomes.state, outcomes.at
               from rota.schedules
               join rota.ticks as again on again.schedule = schedules.name

@@ -1,4 +1,4 @@
--- Note the runs that ticks have started.
+-- Record the runs that ticks have started.
 update rota.ticks
    set state = 'started', reason = case when ticks.state = 'started' then ticks.reason end, run = given.run,
        at = coalesce(%(at)s::timestamptz, rota.clock()), host = %(host)s, pid = %(pid)s,

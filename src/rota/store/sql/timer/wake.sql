@@ -1,5 +1,5 @@
--- Move sleeping jobs whose time has come to ready, the earliest first, at most `limit`.
--- Answers how many, the queues they went to, and in how many seconds the next one is due, and the next schedule.
+-- Move sleeping jobs that are due to `queued`, earliest first, at most `limit`. Returns their number, their queues,
+-- and the seconds until the next sleeping job and the next schedule are due.
 with due as materialized (
     select sleeping.job
       from rota.sleeping

@@ -1,4 +1,4 @@
--- Make a token, known by its digest from now on, and write down who did. Answers it as it is listed.
+-- Create an access token, stored as a digest, and write an audit row. Returns it in the form of `token/list`.
 with made as (
     insert into rota.access_tokens (id, name, role, digest, created_by, expires)
     values (%(id)s::text, %(name)s::text, %(role)s::text, %(digest)s::bytea, %(operator)s::text,

@@ -1,4 +1,4 @@
--- Note that a token is in use, at most once a minute however often it is and by however many.
+-- Record the use of an access token, at most once a minute.
 update rota.access_tokens
    set last_used = rota.clock()
  where id = %(id)s::text

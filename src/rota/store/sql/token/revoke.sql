@@ -1,5 +1,4 @@
--- Have a token open nothing from now on, and write down who did. Answers it; no row: there is none, or it was revoked
--- before.
+-- Revoke an access token and write an audit row. Returns the token; no row if it does not exist or was revoked before.
 with gone as (
     update rota.access_tokens
        set revoked = rota.clock()
@@ -11,5 +10,6 @@ with gone as (
     select %(operator)s::text, 'revoke token', gone.id, json_build_object('name', gone.name, 'role', gone.role)
       from gone
 )
-select gone.id, gone.name, gone.role, gone.created_by, gone.created, gone.expires, gone.revoked, gone.last_used, 'revoked'
+select gone.id, gone.name, gone.role, gone.created_by, gone.created, gone.expires, gone.revoked, gone.last_used,
+       'revoked'
   from gone

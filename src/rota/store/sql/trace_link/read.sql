@@ -1,4 +1,4 @@
--- Where those were in a trace that these jobs have waited for, `limit` for each at most.
+-- Return the trace positions of the predecessors of these jobs, at most `limit` for each.
 select wanted.job, link.trace
   from unnest(%(jobs)s::bigint[]) as wanted (job)
  cross join lateral (

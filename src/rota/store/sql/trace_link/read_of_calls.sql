@@ -1,4 +1,4 @@
--- Where the calls of a job were in a trace, of those that this run waited for: tasks, and the last ones of flows.
+-- Return the trace positions of a job's calls that this run waited for: of tasks, and of the final tasks of flows.
 select link.trace
   from (
        select %(run)s::bigint as id

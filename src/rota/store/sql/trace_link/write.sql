@@ -1,4 +1,4 @@
--- Note where jobs that are about to end were in a trace, for each who waits for them: jobs of their run, and the
+-- Write the trace positions of jobs that are about to finish, for each of their successors: jobs of their run, and the
 -- run itself if a job waits for it.
 insert into rota.trace_links (job, trace)
 select child.id, given.trace

@@ -1,7 +1,8 @@
--- Alerts: those that are open, the newest first; or also those that are over, after them. Each with until when somebody
--- has said that he sees to it, and who; and who has closed it, if it was closed by hand.
+-- Return open alerts, newest first; with `include_closed`, closed ones after them. Each with its acknowledgement (end
+-- and operator), and the operator that closed it, if any.
 select listed.id, listed.kind, listed.subject, listed.message, listed.raised, listed.cleared, listed.host, listed.pid,
-       case when listed.acknowledged_until > rota.clock() then listed.acknowledged_until end, case when listed.acknowledged_until > rota.clock() then listed.acknowledged_by end,
+       case when listed.acknowledged_until > rota.clock() then listed.acknowledged_until end,
+       case when listed.acknowledged_until > rota.clock() then listed.acknowledged_by end,
        listed.closed_by
   from ((select alerts.*
            from rota.alerts

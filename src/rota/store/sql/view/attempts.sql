@@ -1,4 +1,4 @@
--- Attempts of a run that were not the last one, the first first.
+-- Return the attempts of a run except the last one, earliest first.
 select attempts.attempt, attempts.state::text, attempts.worker, attempts.at, attempts.seconds, attempts.error
   from rota.attempts
  where attempts.job = %(run)s::bigint

@@ -1,7 +1,8 @@
--- What people did by hand, the last first, before an id; by one of them, of one kind, to one thing where asked.
+-- Return audit rows, latest first, before an id; optionally by operator, action and subject.
 --
--- Each question goes by the index of the narrowest thing it names. It is asked as a range of that index, in its order, so
--- that what statistics say has no part in it: behind `tick/hurry` it is never looked for through all that was ever done.
+-- Each branch uses the index of the most selective condition given. It is written as a range of that index, in its
+-- order, so that the plan does not depend on statistics. With the settings of `tick/set_short_timeouts` the table is
+-- never scanned.
 select found.id, found.at, found.operator, found.action, found.subject, found.detail
   from ((select audit.*
            from rota.audit

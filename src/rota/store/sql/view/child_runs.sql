@@ -1,5 +1,5 @@
--- Runs that jobs of a run, or the job that is the run, have started, and flows that are parts of it: by which
--- job, and what became of them. The first first, at most `limit` of them (null: all).
+-- Return the runs that the jobs of a run (or the job that is the run) have started, and flows that are parts of it,
+-- with the starting job and the state. Earliest first, at most `limit` (null: all).
 select run.id, run.parent, coalesce(run.flow, ''), state.state, cardinality(run.jobs)
   from (select coalesce(max(runs.jobs), '{}') as jobs, max(runs.parent) as parent
           from rota.runs

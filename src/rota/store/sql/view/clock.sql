@@ -1,2 +1,2 @@
--- What time it is, by the one clock that decides.
+-- Return the current time by the clock that all statements use.
 select rota.clock()

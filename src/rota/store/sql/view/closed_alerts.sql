@@ -1,4 +1,4 @@
--- Alerts that are over, the last first, before an id; who has closed each, if it was closed by hand.
+-- Return closed alerts, latest first, before an id, with the operator that closed each, if any.
 select alerts.id, alerts.kind, alerts.subject, alerts.message, alerts.raised, alerts.cleared, alerts.host, alerts.pid,
        null::timestamptz, null::text, alerts.closed_by
   from rota.alerts

@@ -1,4 +1,4 @@
--- How many workers that are there would take a job of this task from this queue.
+-- Count the active workers that serve this queue and have this task.
 select count(*)
   from rota.workers
  where workers.state = 'active'

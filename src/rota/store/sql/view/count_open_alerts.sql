@@ -1,2 +1,2 @@
--- How many alerts are open.
+-- Count the open alerts.
 select count(*) from rota.alerts where alerts.cleared is null

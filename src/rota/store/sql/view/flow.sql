@@ -1,4 +1,4 @@
--- A run of a flow, or of calls a job has made.
+-- Return a run of a flow, or of a job's calls.
 select run.id, coalesce(run.flow, ''), state.state, state.attempt, run.created, state.since, run.key, run.parent,
        run.forked_from, run.input, outcome.at, cardinality(run.jobs)
   from rota.runs as run

@@ -1,6 +1,6 @@
--- Jobs of one task that have not ended, at most `limit`: first those that are under way (running, asleep, in
--- quarantine), then those that wait their turn; among these the oldest first, or the newest.
-with branch_key as materialized (
+-- Return unfinished jobs of one task, at most `limit`: first those in progress (running, sleeping, quarantined), then
+-- those that are queued or waiting; in each group the oldest first, or the newest.
+with place as materialized (
     select either.job, either.state, either.attempt, either.turn,
            case when %(newest_first)s::boolean then -either.job else either.job end as age
       from (select member.job, 'running' as state, member.attempt, 1 as turn
@@ -28,11 +28,11 @@ with branch_key as materialized (
      order by either.turn, age
      limit %(limit)s::int
 )
-select job.id, job.run, job.queue, branch_key.state, branch_key.attempt, job.created, job.args::text, job.options::text,
+select job.id, job.run, job.queue, place.state, place.attempt, job.created, job.args::text, job.options::text,
        job.inputs::text,
        (select checkpoints.state::text from rota.checkpoints where checkpoints.job = job.id),
        exists (select from rota.steps where steps.job = job.id)
-  from branch_key
+  from place
  cross join lateral (
-       select jobs.* from rota.jobs where jobs.id = branch_key.job offset 0) as job
- order by branch_key.turn, branch_key.age
+       select jobs.* from rota.jobs where jobs.id = place.job offset 0) as job
+ order by place.turn, place.age

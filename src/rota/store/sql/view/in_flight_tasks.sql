@@ -1,4 +1,4 @@
--- How many jobs of each task have not ended, and how many of them are in quarantine.
+-- Count the unfinished jobs of each task, and those of them in quarantine.
 select place.task, count(*)::int, count(*) filter (where place.aside)::int
   from (select queued.task, false as aside from rota.queued
          union all

@@ -1,4 +1,4 @@
--- The last iterations of a service, the newest first.
+-- Return the latest iterations of a service, newest first.
 select iterations.number, iterations.term, iterations.host, iterations.pid, iterations.started, iterations.ended,
        iterations.outcome, iterations.error
   from rota.iterations

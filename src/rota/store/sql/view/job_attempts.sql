@@ -1,5 +1,5 @@
--- Attempts at the jobs of a run, or at some of them, that were not the last one, by job, the first first. What went wrong
--- only where asked: it may be long.
+-- Return the attempts at the jobs of a run, or at some of them, except the last one of each; by job, earliest first.
+-- Errors only with `with_errors`, because they may be long.
 select attempts.job, attempts.attempt, attempts.state::text, attempts.worker, attempts.at, attempts.seconds,
        case when %(with_errors)s::boolean then attempts.error end
   from rota.runs as run

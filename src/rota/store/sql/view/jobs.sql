@@ -1,7 +1,6 @@
--- The jobs of a run in the order of its graph, so many of them after the first so many; what went in and came out only
--- where asked.
+-- Return a page of the jobs of a run in the order of its graph; arguments and results only with `with_values`.
 --
--- Not by the view of all jobs' states, which says the same: joined to it, the planner reads all jobs there are.
+-- Does not use the view `job_state`, although it has the same states: joined to it, the planner reads all jobs.
 with members as materialized (
     select member.job, member.number, run.id as run
       from rota.runs as run
@@ -29,7 +28,8 @@ select job.id, job.task, job.queue,
        job.rule::text,
        array(select child.job from unnest(job.successors) as child (job) where child.job <> members.run),
        array(select input.value::bigint from json_each_text(job.inputs) as input),
-       outcome.at, outcome.seconds, outcome.error, nullif(sleeping.wake_at, 'infinity'), sleeping.signals, progress.done,
+       outcome.at, outcome.seconds, outcome.error, nullif(sleeping.wake_at, 'infinity'), sleeping.signals,
+       progress.done,
        progress.total,
        case when %(with_values)s::boolean then job.args end, case when %(with_values)s::boolean then outcome.result end
   from members

@@ -1,7 +1,8 @@
--- Who leads under each name, and whether it is so: by a seat in a session, which must be there, or by a lease, which
--- must not have run out. Of its elections the last few are known: how many of those were within an hour, and whether
--- there may have been more.
-select leaders.name, leaders.term, leaders.instance, leaders.host, leaders.pid, leaders.label, leaders.since, leaders.expires,
+-- Return the leader of each name, and true if its term is valid: its session lock must exist, or its lease must not
+-- have expired. Only the latest elections are stored: returns how many of them were within an hour, and whether there
+-- may have been more.
+select leaders.name, leaders.term, leaders.instance, leaders.host, leaders.pid, leaders.label, leaders.since,
+       leaders.expires,
        case when leaders.instance is null then false
             when leaders.expires is not null then leaders.expires > rota.clock()
             else exists (select

@@ -1,5 +1,5 @@
--- Locks and permits by name, after one and between two names: those that are held, or have run out within an hour instead of
--- being given back; or all that there ever were.
+-- Return locks and permits by name, after one and between two names: those that are held, or expired within the last
+-- hour without a release; or all that exist.
 select found.name, found.slot, found.token, found.instance, found.host, found.pid, found.label, found.acquired,
        found.expires, found.renewals, found.max_held, found.awaited_since,
        found.instance is not null and found.expires > rota.clock() as held

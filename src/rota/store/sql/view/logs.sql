@@ -1,5 +1,4 @@
--- What a job's code had to say: the last so many lines, the last first, with how many there are, as far as that is worth
--- counting.
+-- Return the latest log messages of a job, latest first, with their total number, counted up to `count_limit`.
 select logs.at, logs.attempt, logs.message,
        (select count(*)
           from (select from rota.logs where logs.job = %(job)s::bigint limit %(count_limit)s::int) as few)

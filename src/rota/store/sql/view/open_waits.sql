@@ -1,5 +1,5 @@
--- What the code of a run's jobs, or of one job, waits for: a time, a signal, its next try at a step. Of those that have
--- not ended.
+-- Return the open waits of a run's jobs, or of one job: for a time, a signal, or the retry of a step. Only of
+-- unfinished jobs.
 select steps.job, steps.kind::text, steps.name, steps.number, steps.tries, steps.wake_at
   from (select coalesce(max(runs.jobs), '{}') || %(run)s::bigint as jobs
           from rota.runs

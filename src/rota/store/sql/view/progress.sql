@@ -1,4 +1,4 @@
--- How far a job is, by its own account. No row: it has not said.
+-- Return the progress of a job. No row: it has reported none.
 select progress.at, progress.done, progress.total, progress.note
   from rota.progress
  where progress.job = %(job)s::bigint

@@ -1,5 +1,5 @@
--- Jobs in quarantine after an id, by id; of one task or queue where asked. Each with why: the error of its last attempt
--- where that was lost with its worker, else the one it was put there for.
+-- Return quarantined jobs by id, after an id; optionally of one task or queue. Each with the reason: the error of its
+-- last attempt if that was lost with its worker, otherwise the error it was quarantined for.
 select quarantine.job, coalesce(job.run, job.id) as run, quarantine.task, quarantine.queue, quarantine.attempt,
        case when quarantine.lost < 0 then greatest(-quarantine.lost - 2, 0) else quarantine.lost end as crashes,
        quarantine.at,

@@ -1,4 +1,4 @@
--- How many jobs of a queue are in each state.
+-- Count the jobs of a queue by state.
 select state.state, count(*) as jobs
   from rota.job_state as state
  where state.queue = %(queue)s::text

@@ -1,5 +1,5 @@
--- What waits in each queue, by task: how many, how old the oldest is, whether a worker that is there serves the queue
--- and knows the task; and how many are in quarantine.
+-- Return the queued jobs of each queue and task: the number, the age of the oldest, the live workers that serve the
+-- queue and have the task; and the number of quarantined jobs.
 select coalesce(waits.queue, aside.queue) as queue, coalesce(waits.task, aside.task) as task,
        coalesce(waits.queued, 0) as queued, waits.oldest,
        (select count(*)

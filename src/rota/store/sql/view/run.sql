@@ -1,6 +1,6 @@
--- Everything about one run.
+-- Return all columns of one run.
 --
--- Suspects are looked up among themselves: of all that is ready, they have an index of their own.
+-- Suspects are looked up separately: of the queued jobs, they have an index of their own.
 select state.run, state.task, state.queue, state.state, state.attempt, state.worker, state.since,
        job.created, job.expires, job.priority, job.key, job.args, job.options,
        outcome.at, outcome.seconds, outcome.result, coalesce(outcome.error, quarantine.error),

@@ -1,5 +1,5 @@
--- What happened to a run and its jobs, or to one job, the last first: so many of it. Steps only where there are not too
--- many jobs to tell of each; when an attempt began is known by when it ended and how long it took.
+-- Return the latest events of a run and its jobs, or of one job, latest first. Steps only if there are few enough
+-- jobs. The start of an attempt is computed from its end and its duration.
 with members as materialized (
     select member.job
       from unnest(coalesce((select runs.jobs from rota.runs where runs.id = %(run)s::bigint), '{}') || %(run)s::bigint)
@@ -16,7 +16,8 @@ ended as materialized (
       from members
       join rota.attempts on attempts.job = members.job
 )
-select found.at, found.what, found.job, found.attempt, found.worker, found.seconds, found.name, found.wake_at, found.error
+select found.at, found.what, found.job, found.attempt, found.worker, found.seconds, found.name, found.wake_at,
+       found.error
   from (select coalesce(runs.created, jobs.created), 'created', members.job, null::smallint, null::bigint, null::real,
                null::text, null::timestamptz, null::json
           from members
@@ -24,7 +25,8 @@ select found.at, found.what, found.job, found.attempt, found.worker, found.secon
           left join rota.jobs on jobs.id = members.job
          where members.job = %(run)s::bigint
          union all
-        select ended.at - make_interval(secs => ended.seconds), 'began', ended.job, ended.attempt, ended.worker, null, null,
+        select ended.at - make_interval(secs => ended.seconds), 'began', ended.job, ended.attempt, ended.worker, null,
+               null,
                null, null
           from ended
          where ended.seconds is not null
@@ -37,12 +39,14 @@ select found.at, found.what, found.job, found.attempt, found.worker, found.secon
          cross join lateral unnest(claims.jobs, claims.attempts) as held (job, attempt)
           join members on members.job = held.job
          union all
-        select sleeping.since, 'sleeping', sleeping.job, sleeping.attempt, null, null, array_to_string(sleeping.signals, ', '),
+        select sleeping.since, 'sleeping', sleeping.job, sleeping.attempt, null, null,
+               array_to_string(sleeping.signals, ', '),
                nullif(sleeping.wake_at, 'infinity'), null
           from members
           join rota.sleeping on sleeping.job = members.job
          union all
-        select quarantine.at, 'quarantined', quarantine.job, quarantine.attempt, null, null, null, null, quarantine.error
+        select quarantine.at, 'quarantined', quarantine.job, quarantine.attempt, null, null, null, null,
+               quarantine.error
           from members
           join rota.quarantine on quarantine.job = members.job
          union all

@@ -1,4 +1,4 @@
--- What the code of a run's jobs, or of one job, has done and slept through: so many of it, by job, the first first.
+-- Return the steps and sleeps of a run's jobs, or of one job; by job, earliest first, at most `limit`.
 select steps.job, steps.kind::text, steps.name, steps.at, steps.seconds, steps.wake_at, steps.open
   from unnest(coalesce((select runs.jobs from rota.runs where runs.id = %(run)s::bigint), '{}') || %(run)s::bigint)
        as member (job)

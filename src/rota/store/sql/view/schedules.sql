@@ -1,12 +1,12 @@
--- Schedules by name, one or those after a name and between two others, at most `limit`: how each is defined, how it stands,
--- whether a worker that is there knows what it starts, and what became of its last tick.
+-- Return schedules by name, one or those after a name and between two others, at most `limit`: definition, state,
+-- whether a live worker has the target, and the latest tick.
 with skills as materialized (
     select distinct skill.task
       from rota.workers
      cross join lateral unnest(workers.tasks) as skill (task)
      where workers.state = 'active'
 ),
--- A worker knows a flow by its tasks, which are called after it.
+-- A flow's tasks have its name as prefix, which shows the flows that a worker has.
 flows as materialized (
     select distinct substring(skills.task from '^(.*)\.[^.]*$') as flow from skills
 )
@@ -17,7 +17,8 @@ select schedules.name, schedules.declared, schedules.kind, schedules.target, sch
        schedules.last_success, schedules.last_failure, schedules.failures, schedules.runs, schedules.missed,
        case schedules.kind when 'flow' then exists (select from flows where flows.flow = schedules.target)
                            else exists (select from skills where skills.task = schedules.target) end,
-       schedules.anchor, schedules.next, case when schedules.max_runs is not null then greatest(schedules.max_runs - schedules.runs, 0) end,
+       schedules.anchor, schedules.next,
+       case when schedules.max_runs is not null then greatest(schedules.max_runs - schedules.runs, 0) end,
        last.tick, last.state, last.reason, last.backfilled, last.at, last.host, last.pid, last.run,
        coalesce(outcomes.state, known.outcome)::text, coalesce(outcomes.at, known.ended)
   from rota.schedules
@@ -29,7 +30,7 @@ select schedules.name, schedules.declared, schedules.kind, schedules.target, sch
         order by ticks.number desc, ticks.tick desc
         limit 1) as last on true
   left join rota.outcomes on outcomes.job = last.run
-  -- What a tick remembers is of a run that is removed by now; one that is there may have been begun again.
+  -- The outcome in the tick is used only if the run has been removed; an existing run may have been retried since.
   left join lateral (
        select last.outcome, last.ended
         where not exists (select from rota.jobs where jobs.id = last.run)

@@ -1,5 +1,5 @@
--- Services: who runs each, who stands by, and what became of its last iteration. Also those that an instance knows and
--- nobody has run yet.
+-- Return services: the instance that runs each, the instances ready to take over, and the latest iteration. Includes
+-- services that have never run but that a live instance declares.
 select known.name, services.every, leads.host, leads.pid, leads.since,
        array(select instances.host || ':' || instances.pid
                from rota.instances
@@ -12,7 +12,7 @@ select known.name, services.every, leads.host, leads.pid, leads.since,
        case when last.outcome in ('succeeded', 'failed')
             then greatest(services.started + make_interval(secs => services.every), services.retry_at)
             when last.ended is not null
-            then greatest(last.ended, services.retry_at)  -- what was cut short is made up for at once
+            then greatest(last.ended, services.retry_at)  -- an interrupted iteration is repeated at once
        end as due
   from (select services.name from rota.services
          union

@@ -1,4 +1,4 @@
--- From here to the end of the transaction no statement takes longer than this, and none is compiled: to make machine code of
--- what a page asks takes many times as long as to find it.
+-- Limit each statement of the transaction to this many milliseconds, and disable JIT: compiling the queries of a page
+-- takes much longer than running them.
 select set_config('statement_timeout', %(timeout_ms)s::int::text, true)
  where set_config('jit', 'off', true) is not null

@@ -1,5 +1,5 @@
--- What was said to a run, the first first, and what somebody has waited for and nobody said; at most `limit` of it
--- (null: all). In full only where asked.
+-- Return the signals of a run, earliest first, and those that a job waits for and that were not sent; at most `limit`
+-- (null: all). Full payloads only with `with_values`.
 select signals.name, signals.at, left(signals.payload::text, 200),
        case when %(with_values)s::boolean then signals.payload end, signals.jobs
   from rota.signals

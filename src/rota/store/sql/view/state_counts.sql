@@ -1,4 +1,4 @@
--- How many jobs are in each place.
+-- Count the jobs that are queued, sleeping, quarantined and running.
 select (select count(*) from rota.queued) as queued,
        (select count(*) from rota.sleeping) as sleeping,
        (select count(*) from rota.quarantine) as quarantined,

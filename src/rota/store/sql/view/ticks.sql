@@ -1,5 +1,5 @@
--- The last ticks of a schedule, the last first, with what became of their runs. One that waited for a run to end and does not
--- any more was skipped.
+-- Return the latest ticks of a schedule, latest first, with the outcomes of their runs. A tick that was queued and is
+-- not the queued one any more was skipped.
 select ticks.tick,
        case when ticks.state = 'queued' and ticks.tick is distinct from schedules.queued
             then 'skipped' else ticks.state end,
@@ -8,7 +8,7 @@ select ticks.tick,
   from rota.ticks
   join rota.schedules on schedules.name = ticks.schedule
   left join rota.outcomes on outcomes.job = ticks.run
-  -- What a tick remembers is of a run that is removed by now; one that is there may have been begun again.
+  -- The outcome in the tick is used only if the run has been removed; an existing run may have been retried since.
   left join lateral (
        select ticks.outcome, ticks.ended
         where not exists (select from rota.jobs where jobs.id = ticks.run)

@@ -1,5 +1,5 @@
--- One worker, for how many seconds it has not been heard of, and how many jobs it holds; no row: it is not known, or
--- not any more.
+-- Return one worker, the seconds since its last heartbeat, and the number of jobs it holds. No row: it is unknown or
+-- was deleted.
 select workers.id, workers.host, workers.pid, workers.state::text,
        extract(epoch from rota.clock() - workers.last_beat)::float8 as silent,
        (select coalesce(sum(cardinality(claims.jobs)), 0)

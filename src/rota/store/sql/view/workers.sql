@@ -1,4 +1,4 @@
--- Workers by number: those that are there, or all that are still known, with those that have left or died.
+-- Return workers by id: live ones, or with `include_ended` also stopped and dead ones that are not deleted yet.
 select workers.id, workers.state::text, workers.host, workers.pid, workers.version, workers.engine, workers.queues,
        workers.tasks, workers.capacity, workers.running, round(workers.lag::numeric, 3)::float8 as lag,
        workers.metadata, workers.started, workers.last_beat, workers.drain_requested, workers.ended,

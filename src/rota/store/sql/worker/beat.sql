@@ -1,11 +1,12 @@
--- A worker says it is there, and hears what is asked of it: to drain, to stop jobs that somebody wished to cancel.
--- Answers also the claims it holds by the database's account, and whether ends are left to be passed on. No row: it
--- has been declared dead, and nothing it does counts any more.
+-- Write the heartbeat of a worker. Returns true if a drain is requested, the jobs with a cancel request, the claims
+-- that the worker holds according to the database, and true if there are pending releases. No row: the worker was
+-- declared dead, and its outcomes are refused.
 --
--- One row is updated, in place. Wishes are looked up a job at a time, and not at all where there are none.
+-- One row is updated, in place. Cancel requests are looked up job by job, and not at all if there are none.
 with told as (
     update rota.workers
-       set last_beat = rota.clock(), beats = workers.beats + 1, session_lock = %(session_lock)s::int, running = %(running)s::int, lag = %(lag)s::real
+       set last_beat = rota.clock(), beats = workers.beats + 1, session_lock = %(session_lock)s::int,
+           running = %(running)s::int, lag = %(lag)s::real
      where workers.id = %(worker)s::bigint
        and workers.state in ('active', 'draining')
     returning workers.drain_requested

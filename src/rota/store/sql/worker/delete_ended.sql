@@ -1,4 +1,4 @@
--- Forget workers that ended long ago and hold nothing.
+-- Delete workers that ended long ago and hold no jobs.
 delete from rota.workers
  where workers.ended < rota.clock() - make_interval(secs => %(age)s::float8)
    and workers.state in ('stopped', 'dead')

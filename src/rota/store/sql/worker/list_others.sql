@@ -1,5 +1,5 @@
--- The other workers that should be there: how often each of them has beaten, and whether its connection still holds the
--- lock it took there. Null: it holds none, for it comes through a pooler.
+-- Return the other live workers: the heartbeat counter of each, and true if its connection still holds its session
+-- lock. Null: it has no session lock, because it connects through a pooler.
 select workers.id, workers.beats,
        case when workers.session_lock is not null then
             workers.session_lock in (

@@ -1,8 +1,11 @@
--- Declare workers dead that have not beaten more often than this. Answers those that are
--- dead now; whoever is beating at this moment is not among them, nor is one that has beaten since.
+-- Declare workers dead if their heartbeat counters have not changed. Returns those declared dead. A worker that has
+-- sent a heartbeat since, or is sending one now (its row is locked), is skipped.
 --
--- Of what such a worker held, what killed it, as far as one can tell: the one job it held, or a suspect that ran
--- alone. One that ran alone at first, and for long, may have. Of any others nobody knows.
+-- The jobs that caused the death are recorded as far as they are known:
+--
+--   charged    the only job that the worker held, or a suspect that ran alone
+--   doubtful   a suspect that ran alone at first, but no longer does after a long time
+--   none       all other jobs
 with gone as materialized (
     select workers.id
       from unnest(%(workers)s::bigint[], %(beats)s::bigint[]) as given (worker, beats)

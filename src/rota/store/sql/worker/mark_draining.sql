@@ -1,4 +1,4 @@
--- A worker drains: from here on claiming refuses it.
+-- Mark a worker as draining: it can claim no more jobs.
 update rota.workers
    set state = 'draining'
  where workers.id = %(worker)s::bigint

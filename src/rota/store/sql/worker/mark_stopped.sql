@@ -1,4 +1,4 @@
--- A worker ends. What it still holds, if it could not say so, goes back when somebody looks.
+-- Mark a worker as stopped. Jobs that it still holds are taken back by the reaper.
 with forgotten as (
     delete from rota.worker_tasks where worker_tasks.worker = %(worker)s::bigint
 )

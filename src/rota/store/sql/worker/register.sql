@@ -1,6 +1,6 @@
--- A worker begins: a fresh id per process start, never the host's name or the pid. What it knows is listed
--- where it is asked for with each claim, if it is too much to be sent with each. The others hear of it, so that
--- they have an eye on it.
+-- Register a worker. Every process start gets a new id; host name and pid do not identify a worker. If it has too many
+-- tasks to send with every claim, they are stored in `worker_tasks`. The other workers are notified, so that they
+-- observe it.
 with born as (
     insert into rota.workers (host, pid, version, engine, queues, tasks, schedules, capacity, metadata)
     values (%(host)s, %(pid)s, %(version)s, %(rota_version)s, %(queues)s::text[], %(tasks)s::text[],

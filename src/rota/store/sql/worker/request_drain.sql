@@ -1,2 +1,2 @@
--- Ask a worker to finish what it has and leave. Answers its state; null: there is no such worker.
+-- Request that a worker finishes its jobs and stops. Returns its state; null if there is no such worker.
 select rota.drain(%(worker)s::bigint)

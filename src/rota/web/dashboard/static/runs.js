@@ -9,7 +9,7 @@ import { ask, confirmed, tell } from "./actions.js";
 
 const WORDS = /** @type {const} */ ({
   cancel: { act: "cancel", done: "cancelled", skipped: "were over already" },
-  retry: { act: "retry", done: "tried again", skipped: "had been tried again already" },
+  retry: { act: "retry", done: "queued for a retry", skipped: "had been retried already" },
 });
 
 const card = /** @type {HTMLElement | null} */ (document.querySelector("[data-runs]"));
