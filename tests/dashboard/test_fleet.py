@@ -133,7 +133,7 @@ def test_deeds_are_narrowed_by_who_what_and_whom(desk: Tab, neighbour: Neighbour
     page.get_by_role("link", name="older").click()
     expect(lines).to_have_count(10)
     expect(page.get_by_text("bob")).to_have_count(0)
-    page.get_by_label("To", exact=True).fill("4")
+    page.get_by_label("Object", exact=True).fill("4")
     page.get_by_role("button", name="find").click()
     expect(lines).to_have_count(1)
     lines.get_by_role("link", name="show").click()

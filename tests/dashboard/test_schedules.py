@@ -116,7 +116,7 @@ def test_a_time_that_is_over_is_backfilled_by_the_clock_of_the_schedule(
     page = desk.goto(at(name))
     page.get_by_role("button", name="backfill").click()
     page.get_by_label("From").fill("2026-01-01T01:30")
-    page.get_by_label("Until before").fill("2026-01-03T01:30")
+    page.get_by_label("Until, exclusive").fill("2026-01-03T01:30")
     page.get_by_role("dialog").get_by_role("button", name="backfill").click()
     ticks = page.get_by_role("region", name="Last ticks")
     expect(ticks.get_by_text("backfilled")).to_have_count(2)
@@ -131,7 +131,7 @@ def test_what_the_api_refuses_is_said_in_its_words(desk: Tab, floor: Floor) -> N
     page = desk.goto(at(name))
     page.get_by_role("button", name="backfill").click()
     page.get_by_label("From").fill("2999-01-01T00:00")
-    page.get_by_label("Until before").fill("2999-01-02T00:00")
+    page.get_by_label("Until, exclusive").fill("2999-01-02T00:00")
     page.get_by_role("dialog").get_by_role("button", name="backfill").click()
     expect(page.get_by_text("later ticks start on time")).to_be_visible()
 
@@ -140,7 +140,7 @@ def test_it_is_forgotten_once_that_is_confirmed(desk: Tab, floor: Floor) -> None
     name = make(floor)
     page = desk.goto(at(name))
     page.get_by_role("button", name="delete").click()
-    expect(page.get_by_role("dialog")).to_contain_text(f"Forget {name}")
+    expect(page.get_by_role("dialog")).to_contain_text(f"Delete {name}")
     yes(page)
     expect(page).to_have_url(f"{floor.url}/schedules")
     desk.expected = ["404"]
