@@ -263,7 +263,9 @@ class TestMistakes:
     def test_a_schema_that_is_not_there_is_one_line(self, rota: Terminal) -> None:
         done = rota.run("serve", "orders:api", "--port", "0", "--schema", "elsewhere")
         assert done.code == NO_DATABASE
-        assert done.err.splitlines()[-1].startswith("rota: schema 'elsewhere' has no tables of Rota")
+        assert done.err.splitlines()[-1].startswith(
+            "rota: schema 'elsewhere' has no tables of Rota"
+        )
         assert "Traceback" not in done.err
 
     def test_several_processes_have_no_health_port_in_common(self, rota: Terminal) -> None:
