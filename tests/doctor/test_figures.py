@@ -185,7 +185,7 @@ async def test_the_queue_of_notifications_fills(full: float, level: str) -> None
         (VacuumRow(True, True, 60.0, 1), "ok", "is on"),
         (VacuumRow(False, True, 60.0, 1), "problem", "autovacuum is off"),
         (VacuumRow(True, False, 60.0, 1), "problem", "track_counts is off"),
-        (VacuumRow(True, True, 600.0, 1), "notice", "10.0 min only"),
+        (VacuumRow(True, True, 600.0, 1), "notice", "only every 10.0 min"),
     ],
 )
 async def test_autovacuum_as_it_is_set(sweeping: VacuumRow, level: str, words: str) -> None:

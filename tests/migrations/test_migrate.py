@@ -82,7 +82,7 @@ def test_thirty_two_processes_at_once_all_succeed_and_one_does_it(empty_dsn: str
 
 
 async def test_an_empty_database_is_refused_with_what_to_do(empty: Database) -> None:
-    with pytest.raises(SchemaMissing, match=r"has not got Rota's tables.*rota db migrate"):
+    with pytest.raises(SchemaMissing, match=r"has no tables of Rota.*rota db migrate"):
         await check(empty)
     assert await applied(empty) == {}
 

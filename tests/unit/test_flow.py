@@ -233,7 +233,7 @@ def test_a_result_that_may_be_missing_must_be_provided_for(flow: Flow) -> None:
     @flow.task(when="all_done")
     def total(extract: int) -> int: ...  # type: ignore[empty-body]
 
-    refused(flow, r"say extract: int \| None, or give it a default")
+    refused(flow, r"write extract: int \| None, or give it a default")
 
 
 def test_a_condition_must_provide_for_a_missing_result_also_where_the_task_does(flow: Flow) -> None:
@@ -245,7 +245,7 @@ def test_a_condition_must_provide_for_a_missing_result_also_where_the_task_does(
     @flow.task(when="all_done", skip_if=is_small)
     def total(extract: int = 0) -> int: ...  # type: ignore[empty-body]
 
-    refused(flow, r"say extract: int \| None, or give it a default")
+    refused(flow, r"write extract: int \| None, or give it a default")
 
 
 def test_a_result_that_may_be_missing_is_provided_for_by_none_or_a_default(flow: Flow) -> None:
@@ -276,7 +276,7 @@ def test_a_skip_on_purpose_leaves_a_result_missing_for_whoever_runs_all_the_same
     @flow.task(when="none_failed")
     def c(b: int) -> None: ...
 
-    refused(flow, r"'c'.*say b: int \| None")
+    refused(flow, r"'c'.*write b: int \| None")
 
 
 def test_a_task_without_hints_fits_anything(flow: Flow) -> None:

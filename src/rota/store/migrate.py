@@ -129,7 +129,7 @@ async def check_on(connection: AsyncConnection[Any], schema: str) -> None:
 def _refuse_mismatch(applied: dict[int, str], schema: str) -> None:
     if not applied:
         raise SchemaMissing(
-            f"schema {schema!r} has not got Rota's tables; run `rota db migrate`, "
+            f"schema {schema!r} has no tables of Rota; run `rota db migrate`, "
             "or await app.migrate()"
         )
     _refuse_newer(applied, schema)

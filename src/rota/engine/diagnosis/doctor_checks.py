@@ -32,7 +32,7 @@ async def check_schema(context: CheckContext) -> list[CheckResult]:
     newer = [each for each in applied if each > migrate.newest_version()]
     name = f"schema {context.schema!r}"
     if not applied:
-        message = f"{name} has not got Rota's tables"
+        message = f"{name} has no tables of Rota"
         return [CheckResult("schema", "problem", message, 0, "migrations", "rota db migrate")]
     if newer:
         message = f"{name} was made by a newer Rota: it has migration {max(newer):04d}"
