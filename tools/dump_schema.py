@@ -3,11 +3,14 @@
     python tools/dump_schema.py            # on a private PostgreSQL, or ROTA_TEST_DATABASE_URL
 
 It is read from the catalogue in a fixed order, so that it is identical on every PostgreSQL version and
-after any sequence of migrations. It is meant for reading, although it is SQL.
+after any sequence of migrations. The comments of an object follow its definition. The file is meant for
+reading, although it is SQL.
 """
 
 from __future__ import annotations
 
+import textwrap
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +23,13 @@ ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "src" / "rota" / "store" / "schema.sql"
 
 HEADER = """\
--- What the migrations add up to. Written by `make schema` and compared by a test; not for editing,
--- and not what a database is made from.
+-- Schema of Rota: the result of all migrations, for reading. `make schema` generates it.
+-- Do not edit it. Databases are created from the files in `migrations/`.
 """
 
 SEQUENCES = """
-select format('create sequence %s as %s start %s increment %s minvalue %s maxvalue %s cache %s%s;',
+select class.oid,
+       format('create sequence %s as %s start %s increment %s minvalue %s maxvalue %s cache %s%s;',
               class.oid::regclass, format_type(sequence.seqtypid, null), seqstart, seqincrement,
               seqmin, seqmax, seqcache, case when seqcycle then ' cycle' else '' end)
   from pg_class as class
@@ -37,7 +41,8 @@ select format('create sequence %s as %s start %s increment %s minvalue %s maxval
 """
 
 TYPES = """
-select format('create type %s as enum (%s);', type.oid::regtype,
+select type.oid,
+       format('create type %s as enum (%s);', type.oid::regtype,
               string_agg(quote_literal(enumlabel), ', ' order by enumsortorder))
   from pg_type as type
   join pg_enum on pg_enum.enumtypid = type.oid
@@ -47,7 +52,7 @@ select format('create type %s as enum (%s);', type.oid::regtype,
 """
 
 TABLES = """
-select class.oid::regclass::text, coalesce(array_to_string(class.reloptions, ', '), '')
+select class.oid, class.oid::regclass::text, coalesce(array_to_string(class.reloptions, ', '), '')
   from pg_class as class
  where class.relnamespace = 'rota'::regnamespace and class.relkind = 'r'
  order by class.relname
@@ -90,7 +95,7 @@ select pg_get_indexdef(indexrelid) || ';'
 """
 
 VIEWS = """
-select class.oid::regclass::text,
+select class.oid, class.oid::regclass::text,
        string_agg(attname || ' ' || format_type(atttypid, atttypmod), E',\n    ' order by attnum),
        pg_get_viewdef(class.oid)
   from pg_class as class
@@ -101,7 +106,8 @@ select class.oid::regclass::text,
 """
 
 FUNCTIONS = """
-select format(E'create function %s(%s)%s\nlanguage %s %s parallel %s%s%s\n%s;',
+select proc.oid,
+       format(E'create function %s(%s)%s\nlanguage %s %s parallel %s%s%s\n%s;',
               proc.oid::regproc,
               replace(pg_get_function_arguments(proc.oid), ', ', E',\n    '),
               case when proargmodes is null then ' returns ' || pg_get_function_result(proc.oid)
@@ -120,40 +126,61 @@ select format(E'create function %s(%s)%s\nlanguage %s %s parallel %s%s%s\n%s;',
 """
 
 COMMENTS = """
-select format('comment on %s %s is %L;', type, identity, description)
+select objoid,
+       case when type like '% column' then 'column' else type end,
+       case when type = 'function' then objoid::regproc::text else identity end,
+       description
   from pg_description
  cross join lateral pg_identify_object(classoid, objoid, objsubid)
  where schema = 'rota' or (type = 'schema' and name = 'rota')
- order by 1
+ order by objsubid, 2, 3
 """
+
+WIDTH = 120
+"""Maximum length of a line of a comment."""
 
 
 def dump(dsn: str) -> str:
     """Return everything in schema `rota` of a database as text."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("set search_path = pg_catalog")
-        parts = [
-            HEADER,
-            *_column(connection, SEQUENCES),
-            *_column(connection, TYPES),
+        objects = [
+            *connection.execute(SEQUENCES).fetchall(),
+            *connection.execute(TYPES).fetchall(),
             *(_table(connection, *row) for row in connection.execute(TABLES).fetchall()),
             *(_view(*row) for row in connection.execute(VIEWS).fetchall()),
-            *_column(connection, FUNCTIONS),
-            *_column(connection, COMMENTS),
+            *connection.execute(FUNCTIONS).fetchall(),
         ]
+        comments: defaultdict[int, list[str]] = defaultdict(list)
+        for oid, *comment in connection.execute(COMMENTS).fetchall():
+            comments[oid].append(_comment(*comment))
+    parts = [HEADER]
+    parts += ["\n".join([text.strip(), *comments.pop(oid, [])]) for oid, text in objects]
+    # Comments on anything else, for example on the schema or an index.
+    parts += sorted(line for lines in comments.values() for line in lines)
     lines = "\n\n".join(part.strip() for part in parts).splitlines()
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _table(connection: Connection[Any], name: str, options: str) -> str:
+def _table(connection: Connection[Any], oid: int, name: str, options: str) -> tuple[int, str]:
     inside = [*_column(connection, COLUMNS, name), *_column(connection, CONSTRAINTS, name)]
     body = ",\n    ".join(inside)
     text = f"create table {name} (\n    {body}\n){f' with ({options})' if options else ''};"
-    return "\n".join([text, *_column(connection, INDEXES, name)])
+    return oid, "\n".join([text, *_column(connection, INDEXES, name)])
 
 
-def _view(name: str, columns: str, definition: str) -> str:
-    return f"create view {name} (\n    {columns}\n) as\n{definition.strip()}"
+def _view(oid: int, name: str, columns: str, definition: str) -> tuple[int, str]:
+    return oid, f"create view {name} (\n    {columns}\n) as\n{definition.strip()}"
+
+
+def _comment(kind: str, name: str, text: str) -> str:
+    """Return the statement of a comment, with a long text as several literals that SQL joins."""
+    text = text.replace("'", "''")
+    line = f"comment on {kind} {name} is '{text}';"
+    if len(line) <= WIDTH:
+        return line
+    literals = " '\n    '".join(textwrap.wrap(text, WIDTH - 8, break_on_hyphens=False))
+    return f"comment on {kind} {name} is\n    '{literals}';"
 
 
 def _column(connection: Connection[Any], text: str, *params: str) -> list[str]:

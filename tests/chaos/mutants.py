@@ -200,12 +200,12 @@ _ALL = (
                 (
                     "insert into rota.claims (worker, nonce, jobs, attempts, lost, seqs)\n"
                     "    select %(worker)b::bigint, %(nonce)b::uuid,\n"
-                    "           array_agg(pick.job), array_agg(pick.attempt), "
-                    "array_agg(pick.lost), array_agg(pick.seq)\n"
-                    "      from pick\n"
+                    "           array_agg(picked.job), array_agg(picked.attempt), "
+                    "array_agg(picked.lost), array_agg(picked.seq)\n"
+                    "      from picked\n"
                     "    having count(*) > 0\n"
                     "    returning id",
-                    "select nextval('rota.claims_id_seq') as id from pick\n"
+                    "select nextval('rota.claims_id_seq') as id from picked\n"
                     "     where %(worker)b::bigint > 0 and %(nonce)b::uuid is not null limit 1",
                 ),
             )

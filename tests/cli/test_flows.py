@@ -264,7 +264,7 @@ def test_a_flows_run_is_tried_again_and_a_job_of_it_is_not(rota: Rota, mill: Pro
     refused = rota("retry", job)
 
     assert refused.code == USAGE_ERROR
-    assert refused.complaint == f"job {job} is a part of run {run}; try that one again"
+    assert refused.complaint == f"job {job} is a part of run {run}; retry the run"
     assert rota("retry", run).out == f"run {run} is queued for a retry\n"
     assert rota("show", run, "--json").json()["state"] == "running"
 

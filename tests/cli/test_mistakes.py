@@ -188,7 +188,7 @@ def test_an_empty_database_has_no_schema(rota: Rota, rota_server: DatabaseServer
 
         made = rota("db", "migrate", "--dsn", dsn)
         assert made.code == 0
-        assert "applied 0001_ground" in made.out
+        assert "applied 0001_jobs" in made.out
 
         again = rota("db", "migrate", "--dsn", dsn)
         assert again.out == "schema 'rota' is up to date\n"

@@ -1,4 +1,4 @@
-"""Migration: of many processes at once one migrates, and a failed migration leaves no trace."""
+"""Migration: one of many concurrent processes migrates, and a failed migration is rolled back."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ async def relations(dsn: str) -> list[Any]:
         return await found.fetchall()
 
 
-def test_the_golden_dump_is_what_the_migrations_add_up_to(rota_dsn: str) -> None:
+def test_golden_dump_equals_the_result_of_the_migrations(rota_dsn: str) -> None:
     dump = runpy.run_path(str(ROOT / "tools" / "dump_schema.py"))["dump"]
     golden = ROOT / "src" / "rota" / "store" / "schema.sql"
 
-    assert golden.read_text("utf-8") == dump(rota_dsn), "run `make schema` and read what changed"
+    assert golden.read_text("utf-8") == dump(rota_dsn), "run `make schema` and review the change"
 
 
-def test_migrations_are_numbered_without_a_gap_and_say_whether_they_break() -> None:
+def test_migrations_are_numbered_without_gap_and_marked_breaking_or_not() -> None:
     assert [each.version for each in migrations()] == [*range(1, len(migrations()) + 1)]
     for each in migrations():
         assert each.text.startswith(("-- breaking: yes\n", "-- breaking: no\n")), each.name
 
 
-async def test_migrating_twice_does_nothing_the_second_time(empty: Database) -> None:
+async def test_migrate_twice_applies_nothing_the_second_time(empty: Database) -> None:
     assert await migrate(empty) == list(migrations())
     assert await migrate(empty) == []
 
@@ -74,20 +74,20 @@ async def test_migrating_twice_does_nothing_the_second_time(empty: Database) -> 
     assert await applied(empty) == {each.version: each.name for each in migrations()}
 
 
-def test_thirty_two_processes_at_once_all_succeed_and_one_does_it(empty_dsn: str) -> None:
+def test_migrate_in_32_processes_succeeds_in_all_and_applies_once(empty_dsn: str) -> None:
     answers = race(empty_dsn, 32)
 
     assert [answer.error for answer in answers if answer.error] == []
     assert sorted(answer.applied for answer in answers) == [0] * 31 + [len(migrations())]
 
 
-async def test_an_empty_database_is_refused_with_what_to_do(empty: Database) -> None:
+async def test_check_of_empty_database_raises_schema_missing_with_remedy(empty: Database) -> None:
     with pytest.raises(SchemaMissing, match=r"has no tables of Rota.*rota db migrate"):
         await check(empty)
     assert await applied(empty) == {}
 
 
-async def test_a_schema_that_is_behind_is_refused_with_what_to_do(
+async def test_check_of_older_schema_raises_schema_too_old_with_remedy(
     empty: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await migrate(empty)
@@ -99,7 +99,7 @@ async def test_a_schema_that_is_behind_is_refused_with_what_to_do(
 
 
 @pytest.mark.parametrize("act", [migrate, check], ids=["migrate", "check"])
-async def test_a_schema_a_newer_rota_made_is_refused_and_left_alone(
+async def test_newer_schema_is_refused_and_not_changed(
     empty_dsn: str, empty: Database, act: Any
 ) -> None:
     await migrate(empty)
@@ -113,16 +113,16 @@ async def test_a_schema_a_newer_rota_made_is_refused_and_left_alone(
     assert await relations(empty_dsn) == before
 
 
-async def test_a_worker_refuses_a_schema_a_newer_rota_made(rota_app: Rota, db: Any) -> None:
+async def test_worker_on_newer_schema_is_refused(rota_app: Rota, db: Any) -> None:
     rota_app.task(name="anything")(lambda: None)
     await db.execute("insert into rota.migrations (version, name) values (9999, 'tomorrow')")
 
     with pytest.raises(SchemaTooNew):
         async with rota_app.worker():
-            pytest.fail("it started")
+            pytest.fail("the worker started")
 
 
-async def test_a_migration_that_fails_leaves_nothing_behind(
+async def test_failing_migration_is_rolled_back_with_those_before_it(
     empty_dsn: str, empty: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = await relations(empty_dsn)
@@ -137,27 +137,54 @@ async def test_a_migration_that_fails_leaves_nothing_behind(
     assert await migrate(empty) == list(migrations())
 
 
-async def test_a_worker_in_the_middle_of_a_tick_and_a_migration_both_come_to_their_end(
+@pytest.mark.parametrize("count", range(1, len(migrations())))
+async def test_migrate_of_partial_schema_applies_only_the_missing(
+    empty: Database, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(module, "migrations", lambda: migrations()[:count])
+    assert await migrate(empty) == list(migrations()[:count])
+    monkeypatch.undo()
+    with pytest.raises(SchemaTooOld, match=f"{len(migrations()) - count} migration"):
+        await check(empty)
+
+    assert await migrate(empty) == list(migrations()[count:])
+
+    await check(empty)
+    assert await applied(empty) == {each.version: each.name for each in migrations()}
+
+
+INDEXES = """\
+-- breaking: no
+create index ticks_added on rota.ticks (at);
+create index runs_added on rota.runs (created);
+create index locks_added on rota.locks (expires);
+create index audit_added on rota.audit (at);
+"""
+"""Migration of tables in use. It locks them in the order in which workers do."""
+
+
+async def test_migrate_while_a_worker_handles_a_tick_lets_both_finish(
     empty_dsn: str, empty: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The migration locks tables in the order in which workers do: ticks, then the runs they start."""
-    monkeypatch.setattr(module, "migrations", lambda: migrations()[:7])
+    """The migration waits for the worker's transaction and locks no table that the worker still needs."""
     await migrate(empty)
-    monkeypatch.undo()
+    added = replace(migrations()[0], version=len(migrations()) + 1, name="added", text=INDEXES)
+    monkeypatch.setattr(module, "migrations", lambda: (*migrations(), added))
     async with await AsyncConnection.connect(empty_dsn) as worker:
         await worker.execute("set lock_timeout = '0.5s'")  # the worker is never blocked
         await worker.execute("update rota.ticks set at = at where false")
         migrating = asyncio.create_task(migrate(empty))
-        await until_somebody_waits(empty_dsn)
+        await until_a_session_waits_for_a_table(empty_dsn)
 
         await worker.execute("update rota.runs set id = id where false")
         await worker.execute("update rota.locks set name = name where false")
         await worker.execute("update rota.audit set operator = operator where false")
 
-    assert await migrating == list(migrations()[7:])
+    assert await migrating == [added]
+    assert ("relation", "rota.audit_added") in await relations(empty_dsn)
 
 
-async def until_somebody_waits(dsn: str) -> None:
+async def until_a_session_waits_for_a_table(dsn: str) -> None:
     async with (
         asyncio.timeout(60),
         await AsyncConnection.connect(dsn, autocommit=True) as watch,
@@ -167,49 +194,51 @@ async def until_somebody_waits(dsn: str) -> None:
             await asyncio.sleep(0.005)
 
 
-@pytest.mark.parametrize("code", ["40P01", "55P03"], ids=["a deadlock", "a lock timeout"])
-async def test_one_that_others_were_in_the_way_of_is_tried_again(
+@pytest.mark.parametrize("code", ["40P01", "55P03"], ids=["deadlock", "lock timeout"])
+async def test_migrate_after_contention_is_retried(
     empty_dsn: str, empty: Database, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
-    await thwart(empty_dsn, monkeypatch, code, times=2)
+    await install_failing_migration(empty_dsn, monkeypatch, code, times=2)
 
     assert len(await migrate(empty)) == 2
-    assert await applied(empty) == {1: migrations()[0].name, 2: "thwarted"}
+    assert await applied(empty) == {1: migrations()[0].name, 2: "failing"}
 
 
-async def test_one_that_others_are_always_in_the_way_of_is_given_up(
+async def test_migrate_under_lasting_contention_raises_the_error(
     empty_dsn: str, empty: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "RETRY_SECONDS", 0.001)
-    await thwart(empty_dsn, monkeypatch, "40P01", times=1000)
+    await install_failing_migration(empty_dsn, monkeypatch, "40P01", times=1000)
 
     with pytest.raises(psycopg.errors.DeadlockDetected):
         await migrate(empty)
 
 
-async def test_one_that_is_wrong_in_itself_is_not_tried_again(
+async def test_migrate_with_syntax_error_is_not_retried(
     empty_dsn: str, empty: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await thwart(empty_dsn, monkeypatch, "42601", times=1)
+    await install_failing_migration(empty_dsn, monkeypatch, "42601", times=1)
 
     with pytest.raises(psycopg.errors.SyntaxError):
         await migrate(empty)
 
 
-async def thwart(dsn: str, monkeypatch: pytest.MonkeyPatch, code: str, times: int) -> None:
+async def install_failing_migration(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, code: str, times: int
+) -> None:
     """Install a migration that fails this many times. A sequence counts them: rollback does not reset
     it."""
     async with await AsyncConnection.connect(dsn, autocommit=True) as db:
         await db.execute("create sequence public.tries")
     text = (
         f"do $$ begin if nextval('public.tries') <= {times} then"
-        f" raise exception 'in the way' using errcode = '{code}'; end if; end $$"
+        f" raise exception 'contended' using errcode = '{code}'; end if; end $$"
     )
-    thwarted = replace(migrations()[0], version=2, name="thwarted", text=text)
-    monkeypatch.setattr(module, "migrations", lambda: (migrations()[0], thwarted))
+    failing = replace(migrations()[0], version=2, name="failing", text=text)
+    monkeypatch.setattr(module, "migrations", lambda: (migrations()[0], failing))
 
 
-async def test_a_schema_of_another_name_works_beside_the_first(rota_dsn: str) -> None:
+async def test_second_schema_in_one_database_is_independent(rota_dsn: str) -> None:
     """Each app receives only its own notifications, and neither runs the other app's jobs."""
     async with (
         Rota(rota_dsn, poll_interval=60) as first,

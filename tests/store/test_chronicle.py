@@ -83,7 +83,7 @@ async def test_what_happened_is_told_the_last_first(stage: Stage) -> None:
         *(("good", "began"), ("good", "succeeded"), ("bad", "began"), ("bad", "failed")),
         *(("tried", "began"), ("tried", "failed"), ("tried", "sleeping"), ("skipped", "skipped")),
         *(("napping", "sleeping"), ("napping", "step"), ("napping", "wait")),
-        *(("aside", "quarantined"), ("going", "claimed"), ("going", "unwanted")),
+        *(("aside", "quarantined"), ("going", "claimed"), ("going", "cancel_requested")),
     }
 
 

@@ -34,10 +34,10 @@ NO_LOCK = (
 ASKS_THE_PARENTS = """
 create or replace function rota.release_successors(
     ended bigint[], kinds rota.outcome[] default null, with_runs boolean default false,
-    due bigint[] default null, out queues text[], out runs bigint[], out rest boolean)
+    due bigint[] default null, out queues text[], out runs bigint[], out has_pending boolean)
 language plpgsql as $$
 begin
-    queues := '{}'; runs := '{}'; rest := false;
+    queues := '{}'; runs := '{}'; has_pending := false;
     with through as (
         delete from rota.waiting
          where waiting.job in (select unnest(successors) from rota.jobs where id =

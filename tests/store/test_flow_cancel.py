@@ -311,7 +311,7 @@ async def test_a_cancel_that_has_locked_what_waits_does_not_wait_for_a_claim(
     await stage.waits(stage.engine, canceller)
     await stage.sql("select pg_advisory_unlock(4711)", on=gate)
 
-    with pytest.raises(SerializationFailure, match="is moving; try again"):
+    with pytest.raises(SerializationFailure, match="is changing its state; try again"):
         await cancelling
     await ending
     assert await cancel(stage, run.run) == "failed"

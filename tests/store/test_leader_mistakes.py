@@ -19,7 +19,7 @@ Check = Callable[[Polls], Awaitable[Any]]
 MISTAKES: list[tuple[str, str, str, Check]] = [
     (
         "leader/elect",
-        "and (select seated.seated from seated)\n       and (leaders",
+        "and (select session_lock.acquired from session_lock)\n       and (leaders",
         "and (leaders",
         test_leaders.test_without_a_seat_nobody_is_elected_to_one,
     ),
@@ -80,8 +80,8 @@ MISTAKES: list[tuple[str, str, str, Check]] = [
     ),
     (
         "leader/unlock_session",
-        "pg_advisory_unlock(%(namespace)s::int, seat)",
-        "seat",
+        "pg_advisory_unlock(%(namespace)s::int, session_lock)",
+        "session_lock",
         test_leaders.test_a_resigned_term_stays_the_last_one,
     ),
 ]

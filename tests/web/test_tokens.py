@@ -73,7 +73,7 @@ def test_a_token_is_shown_once_and_alone_on_stdout(rota: Run, sql: psycopg.Conne
     listed = rota("tokens")
     assert (token.id in listed.out, "grafana" in listed.out) == (True, True)
     [line] = rota("tokens", "list", "--json").json()
-    assert (line["name"], line["role"], line["state"]) == ("grafana", "viewer", "good")
+    assert (line["name"], line["role"], line["state"]) == ("grafana", "viewer", "active")
     assert token.text not in listed.out + str(line)
     [[digest, days]] = sql.execute(
         "select digest, extract(day from expires - created)::int from rota.access_tokens"

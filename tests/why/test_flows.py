@@ -45,7 +45,7 @@ async def test_a_job_waits_for_its_parents_and_is_led_to_what_holds_them_up(aski
 
     why = await asking.why(last)
 
-    assert [each.code for each in why.reasons] == ["retry", "parents"]
+    assert [each.code for each in why.reasons] == ["retry", "predecessors"]
     blocker, parents = why.reasons
     assert blocker.job == root
     assert f"attempt 1 of job {root} (etl.extract) failed with ValueError" in blocker.message
@@ -101,7 +101,7 @@ async def test_alike_jobs_are_one_reason_and_many_are_not_all_looked_at(asking: 
         assert codes["full"].jobs + codes["running"].jobs + why.omitted_jobs == 70
         assert why.omitted_jobs == 20
         assert f"job {codes['full'].job} (part) is queued" in codes["full"].message
-        assert why.reasons[-1].code == "calls"
+        assert why.reasons[-1].code == "children"
         asking.gate.set()
         await run.result(timeout=60)
 
@@ -143,7 +143,7 @@ async def test_a_job_waits_for_what_it_has_called_however_deep(asking: Asking) -
         why = await asking.why(run)
         assert reason.subject == "nobody"
         assert "(bottom)" in reason.message
-        assert [each.code for each in why.reasons] == ["queue_unserved", "calls", "calls"]
+        assert [each.code for each in why.reasons] == ["queue_unserved", "children", "children"]
         assert why.status == "stuck"
         [[called]] = await asking.sql("select id from rota.runs where parent = %s", run.id)
         assert (await asking.first(called)).code == "queue_unserved"
@@ -211,7 +211,7 @@ async def test_its_jobs_have_ended_and_nobody_has_passed_that_on(asking: Asking)
     assert (await asking.first(run)).code == "moving"
     await asking.sql("insert into rota.pending_releases (job, kind) values (%s, 'succeeded')", job)
 
-    assert (await asking.first(run)).code == "settling"
+    assert (await asking.first(run)).code == "releasing"
 
 
 async def test_a_run_that_is_to_stop_says_which_job_does_not(asking: Asking) -> None:

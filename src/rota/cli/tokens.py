@@ -159,11 +159,11 @@ def _print(found: list[TokenRow], now: datetime) -> None:
 
 
 def _style(token: TokenRow) -> str:
-    return "" if token.state == "good" else "dim"
+    return "" if token.state == "active" else "dim"
 
 
 def _expires(token: TokenRow, now: datetime) -> str:
-    if token.state != "good":
+    if token.state != "active":
         return token.state
     return NEVER if token.expires is None else f"in {output.format_age(now, token.expires)}"
 

@@ -38,13 +38,13 @@ ReasonCode = Literal[
     "next",
     "cancelling",
     "lock",
-    "settling",
+    "releasing",
     "moving",
     "running",
     # Waits for another job or run.
     "limit",
-    "calls",
-    "parents",
+    "children",
+    "predecessors",
     "ended",
 ]
 """Ordered from the most specific and urgent codes to codes that only refer to another job."""
@@ -56,6 +56,8 @@ _RANKS = {code: rank for rank, code in enumerate(get_args(ReasonCode))}
 
 
 class ExplanationReason(msgspec.Struct, frozen=True, kw_only=True):
+    """Reason why a run or job does not run, with its cause and remedy."""
+
     code: ReasonCode
     message: str
     kind: SubjectKind
@@ -83,6 +85,8 @@ class ExplanationReason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Status of a run or job, and the reasons why it does not run."""
+
     id: int
     run: int
     name: str

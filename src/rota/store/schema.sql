@@ -1,19 +1,41 @@
--- What the migrations add up to. Written by `make schema` and compared by a test; not for editing,
--- and not what a database is made from.
+-- Schema of Rota: the result of all migrations, for reading. `make schema` generates it.
+-- Do not edit it. Databases are created from the files in `migrations/`.
 
 create sequence rota.ids as bigint start 1 increment 1 minvalue 1 maxvalue 9223372036854775807 cache 1;
+comment on sequence rota.ids is
+    'Ids of jobs and runs, and positions in the queue. A job that is queued at creation has its own id as position. A '
+    'job that returns to the queue gets the next number.';
 
 create sequence rota.tokens as bigint start 1 increment 1 minvalue 1 maxvalue 9223372036854775807 cache 1;
+comment on sequence rota.tokens is
+    'Fencing tokens of locks and of calls made once. Each token is larger than all before it, for every kind of '
+    'lease.';
 
 create type rota.entry_kind as enum ('step', 'sleep', 'wait', 'value', 'version');
+comment on type rota.entry_kind is
+    'Kind of a journal entry. step: a call with a stored result. sleep: a pause. wait: a wait for a signal. value: a '
+    'value that must be the same in every attempt, such as a time or a random number. version: a version of the code '
+    'that the job has chosen.';
 
 create type rota.outcome as enum ('succeeded', 'failed', 'cancelled', 'expired', 'skipped');
+comment on type rota.outcome is
+    'Final state of a job, a run or an attempt. A skipped job with an error was skipped because of a failure or a '
+    'cancellation; without an error, by its rule.';
 
 create type rota.rule as enum ('all_succeeded', 'none_failed', 'all_done', 'any_failed');
+comment on type rota.rule is
+    'Condition on the outcomes of the predecessors under which a job runs. If it is not satisfied, the job is '
+    'skipped.';
 
 create type rota.schedule_state as enum ('active', 'paused', 'disabled', 'ended');
+comment on type rota.schedule_state is
+    'State of a schedule. active: starts runs. paused: starts none until it is resumed. disabled: the code does not '
+    'declare it any more. ended: it has no next tick.';
 
 create type rota.worker_state as enum ('active', 'draining', 'stopped', 'dead');
+comment on type rota.worker_state is
+    'State of a worker. active: claims jobs. draining: finishes its jobs and claims no more. stopped: shut down in '
+    'order. dead: its heartbeat stopped and another worker declared it dead.';
 
 create table rota.access_tokens (
     id text not null,
@@ -30,6 +52,19 @@ create table rota.access_tokens (
     constraint access_tokens_name_check CHECK (((length(name) >= 1) AND (length(name) <= 200))),
     constraint access_tokens_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'operator'::text, 'admin'::text])))
 );
+comment on table rota.access_tokens is
+    'Tokens for HTTP access. Only a digest and an id that is not secret are stored, so reading the table gives no '
+    'access.';
+comment on column rota.access_tokens.id is 'Id of the token. It is a part of the token and not secret.';
+comment on column rota.access_tokens.name is 'Name of the token for operators.';
+comment on column rota.access_tokens.role is 'Role: viewer, operator or admin.';
+comment on column rota.access_tokens.digest is 'SHA-256 digest of the token.';
+comment on column rota.access_tokens.created_by is 'Operator that created the token.';
+comment on column rota.access_tokens.created is 'Time at which the token was created.';
+comment on column rota.access_tokens.expires is 'Time at which the token expires; null: never.';
+comment on column rota.access_tokens.revoked is 'Time at which the token was revoked; null: not revoked.';
+comment on column rota.access_tokens.last_used is
+    'Time of the latest use, recorded at most once a minute; null: never used.';
 
 create table rota.alert_rounds (
     name text collate "C" not null,
@@ -38,6 +73,11 @@ create table rota.alert_rounds (
     state json,
     constraint alert_rounds_pkey PRIMARY KEY (name)
 );
+comment on table rota.alert_rounds is 'Rounds of periodic checks that one instance makes for all instances.';
+comment on column rota.alert_rounds.name is 'Name of the check.';
+comment on column rota.alert_rounds.number is 'Number of the latest round.';
+comment on column rota.alert_rounds.at is 'Time at which the latest round began.';
+comment on column rota.alert_rounds.state is 'State that the latest round has stored for the next one, a JSON value.';
 
 create table rota.alerts (
     id bigint not null generated always as identity,
@@ -63,6 +103,28 @@ CREATE INDEX alerts_acknowledged ON rota.alerts USING btree (kind, subject, clea
 CREATE INDEX alerts_cleared ON rota.alerts USING btree (cleared) WHERE (cleared IS NOT NULL);
 CREATE INDEX alerts_deliver_at ON rota.alerts USING btree (deliver_at) WHERE (deliver_at IS NOT NULL);
 CREATE UNIQUE INDEX alerts_open ON rota.alerts USING btree (kind, subject) WHERE (cleared IS NULL);
+comment on table rota.alerts is
+    'Alerts with the state of their delivery. At most one that is not cleared exists per kind and subject.';
+comment on column rota.alerts.id is 'Id of the alert.';
+comment on column rota.alerts.kind is 'Kind of the alert, such as `worker dead`.';
+comment on column rota.alerts.subject is 'Object of the alert, such as a host, a queue or a lock.';
+comment on column rota.alerts.message is 'Message for operators.';
+comment on column rota.alerts.token is 'Token of the lease that the alert is about; null: not about a lease.';
+comment on column rota.alerts.raised is 'Time at which the alert was raised.';
+comment on column rota.alerts.cleared is 'Time at which the alert was closed; null: open.';
+comment on column rota.alerts.host is 'Host of the process that raised the alert.';
+comment on column rota.alerts.pid is 'Process id of the process that raised the alert.';
+comment on column rota.alerts.calm_since is
+    'Time from which the condition of the alert no longer holds, while it may recur; null: it holds.';
+comment on column rota.alerts.acknowledged is 'Time of the acknowledgement; null: not acknowledged.';
+comment on column rota.alerts.acknowledged_until is 'Time at which the acknowledgement ends.';
+comment on column rota.alerts.acknowledged_by is 'Operator that acknowledged the alert.';
+comment on column rota.alerts.closed_by is
+    'Operator that closed the alert; null: open, or closed because the condition no longer holds.';
+comment on column rota.alerts.delivered_to is
+    'Deliveries made so far: `raised` or `cleared`, a space and the name of the receiver.';
+comment on column rota.alerts.delivery_attempts is 'Number of attempts at the next delivery.';
+comment on column rota.alerts.deliver_at is 'Time of the next delivery attempt; null: nothing to deliver.';
 
 create table rota.attempts (
     job bigint not null,
@@ -76,6 +138,16 @@ create table rota.attempts (
     error json
 );
 CREATE INDEX attempts_job ON rota.attempts USING btree (job, attempt);
+comment on table rota.attempts is 'Attempts that were not the last one of their job or run.';
+comment on column rota.attempts.job is 'Id of the job or run.';
+comment on column rota.attempts.claim is 'Claim under which the attempt ran; null: unknown, or the worker was lost.';
+comment on column rota.attempts.worker is 'Id of the worker that ran the attempt.';
+comment on column rota.attempts.at is 'Time at which the attempt ended.';
+comment on column rota.attempts.seconds is 'Duration of the attempt, in seconds.';
+comment on column rota.attempts.state is 'Outcome of the attempt.';
+comment on column rota.attempts.attempt is 'Number of the attempt, from 1.';
+comment on column rota.attempts.result is 'Result of the attempt; null: none.';
+comment on column rota.attempts.error is 'Error of the attempt, a JSON object; null: none.';
 
 create table rota.audit (
     id bigint not null generated always as identity,
@@ -89,12 +161,24 @@ create table rota.audit (
 CREATE INDEX audit_action ON rota.audit USING btree (action, id);
 CREATE INDEX audit_operator ON rota.audit USING btree ("left"(operator, 200), id);
 CREATE INDEX audit_subject ON rota.audit USING btree ("left"(subject, 200), id);
+comment on table rota.audit is 'Actions of operators, one row each.';
+comment on column rota.audit.id is 'Id of the row.';
+comment on column rota.audit.at is 'Time of the action.';
+comment on column rota.audit.operator is 'Name of the operator.';
+comment on column rota.audit.action is 'Action, such as `release lock`.';
+comment on column rota.audit.subject is 'Object of the action, such as the name of a lock or the id of a run.';
+comment on column rota.audit.detail is 'Further facts, a JSON object.';
 
 create table rota.cancels (
     job bigint not null,
     at timestamp with time zone not null default rota.clock(),
     constraint cancels_pkey PRIMARY KEY (job)
 );
+comment on table rota.cancels is
+    'Requests to cancel a job that a worker holds or that is being moved. The next transaction that moves the job '
+    'cancels it.';
+comment on column rota.cancels.job is 'Id of the job or run.';
+comment on column rota.cancels.at is 'Time of the request.';
 
 create table rota.checkpoints (
     job bigint not null,
@@ -102,6 +186,11 @@ create table rota.checkpoints (
     state json not null,
     constraint checkpoints_pkey PRIMARY KEY (job)
 );
+comment on table rota.checkpoints is
+    'Checkpoints of jobs, one row each: the state from which a job continues after a retry or a return to the queue.';
+comment on column rota.checkpoints.job is 'Id of the job.';
+comment on column rota.checkpoints.at is 'Time at which the checkpoint was saved.';
+comment on column rota.checkpoints.state is 'State that the job''s code has saved.';
 
 create table rota.claims (
     id bigint not null generated always as identity,
@@ -116,6 +205,21 @@ create table rota.claims (
     seqs bigint[] not null storage external,
     constraint claims_pkey PRIMARY KEY (id)
 ) with (fillfactor=50, autovacuum_vacuum_scale_factor=0.0, autovacuum_vacuum_threshold=500, autovacuum_vacuum_cost_delay=0);
+comment on table rota.claims is 'Batches of jobs that workers hold, one row each. The id of the row is the fence.';
+comment on column rota.claims.id is
+    'Id of the claim. It only rises. An outcome under a claim that no longer holds the job is refused.';
+comment on column rota.claims.worker is 'Id of the worker that holds the jobs.';
+comment on column rota.claims.nonce is
+    'Number generated by the client, to find the claim if the answer to its request was lost.';
+comment on column rota.claims.at is 'Time of the claim.';
+comment on column rota.claims.expires is
+    'Time at which the claim expires, even if the worker is alive; null: it expires with the worker.';
+comment on column rota.claims.exclusive is
+    'For a running suspect, true if it runs alone on its worker; null: not a running suspect.';
+comment on column rota.claims.jobs is 'Ids of the jobs. The arrays `attempts`, `lost` and `seqs` run parallel to it.';
+comment on column rota.claims.attempts is 'Number of the attempt of each job.';
+comment on column rota.claims.lost is 'Number of crashes of each job; negative: a suspect. Coded as in `queued.lost`.';
+comment on column rota.claims.seqs is 'Position that each job had in its lane. A job that is taken back returns to it.';
 
 create table rota.instances (
     id uuid not null,
@@ -130,6 +234,17 @@ create table rota.instances (
     running text[] not null default '{}'::text[],
     constraint instances_pkey PRIMARY KEY (id)
 ) with (fillfactor=50);
+comment on table rota.instances is 'Instances that run services, or can take them over.';
+comment on column rota.instances.id is 'Id of the instance.';
+comment on column rota.instances.host is 'Host of the instance.';
+comment on column rota.instances.pid is 'Process id of the instance.';
+comment on column rota.instances.label is 'Name of the instance for operators.';
+comment on column rota.instances.version is 'Version of the application, as configured by the user.';
+comment on column rota.instances.started is 'Time at which the instance was started.';
+comment on column rota.instances.last_seen is 'Time of the last heartbeat.';
+comment on column rota.instances.expires is 'Time at which the instance counts as lost without a further heartbeat.';
+comment on column rota.instances.services is 'Services that the instance can run.';
+comment on column rota.instances.running is 'Services that the instance runs.';
 
 create table rota.iterations (
     service text collate "C" not null,
@@ -144,6 +259,17 @@ create table rota.iterations (
     error json,
     constraint iterations_pkey PRIMARY KEY (service, number)
 );
+comment on table rota.iterations is 'Iterations of services, the latest thousand of each.';
+comment on column rota.iterations.service is 'Name of the service.';
+comment on column rota.iterations.number is 'Number of the iteration, from 1.';
+comment on column rota.iterations.term is 'Term of the service''s leader under which it ran.';
+comment on column rota.iterations.instance is 'Instance that ran it.';
+comment on column rota.iterations.host is 'Host of the instance.';
+comment on column rota.iterations.pid is 'Process id of the instance.';
+comment on column rota.iterations.started is 'Time at which the iteration started.';
+comment on column rota.iterations.ended is 'Time at which the iteration ended, or was marked as lost; null: open.';
+comment on column rota.iterations.outcome is 'succeeded, failed, stopped or lost; null: open.';
+comment on column rota.iterations.error is 'Error, a JSON object; null: none.';
 
 create table rota.jobs (
     id bigint not null default nextval('rota.ids'::regclass),
@@ -164,6 +290,23 @@ create table rota.jobs (
     constraint jobs_pkey PRIMARY KEY (id),
     constraint jobs_priority_check CHECK (((priority >= 0) AND (priority <= 9)))
 );
+comment on table rota.jobs is 'Jobs, one row each, written once: the task, its arguments, queue, priority and policy.';
+comment on column rota.jobs.id is 'Id of the job.';
+comment on column rota.jobs.run is
+    'Run that the job belongs to; null: the job was started alone, and its run has the same id.';
+comment on column rota.jobs.created is 'Time at which the job was created.';
+comment on column rota.jobs.expires is 'Time after which the job is not started any more; null: never.';
+comment on column rota.jobs.priority is 'Priority from 0 to 9. Jobs of priority 9 are claimed first.';
+comment on column rota.jobs.task is 'Name of the task.';
+comment on column rota.jobs.queue is 'Name of the queue.';
+comment on column rota.jobs.key is 'Idempotency key; null: none.';
+comment on column rota.jobs.args is 'Arguments of the task by name, a JSON object.';
+comment on column rota.jobs.options is 'Options set for this job by `options(…)`, beyond the policy of its task.';
+comment on column rota.jobs.rule is 'Condition on the outcomes of the predecessors; null: the job was started alone.';
+comment on column rota.jobs.successors is 'Jobs of the same run that depend on this job, or the run itself.';
+comment on column rota.jobs.inputs is 'JSON object: name of an argument → id of the job whose result is its value.';
+comment on column rota.jobs.forked_from is 'Run that this job was forked from; null: not forked.';
+comment on column rota.jobs.trace is 'Position of the start in a trace, as a W3C traceparent.';
 
 create table rota.keys (
     task text collate "C" not null,
@@ -173,6 +316,13 @@ create table rota.keys (
     while_open boolean not null default false,
     constraint keys_pkey PRIMARY KEY (task, key)
 );
+comment on table rota.keys is
+    'Runs by idempotency key. A second start with the same task and key returns the run that has the key.';
+comment on column rota.keys.task is 'Name of the task or flow.';
+comment on column rota.keys.key is 'Idempotency key.';
+comment on column rota.keys.run is 'Run that has the key.';
+comment on column rota.keys.expires is 'Time at which the key becomes free; null: never.';
+comment on column rota.keys.while_open is 'True if the key becomes free when its run has finished.';
 
 create table rota.leaders (
     name text collate "C" not null,
@@ -187,6 +337,20 @@ create table rota.leaders (
     elections timestamp with time zone[] not null default '{}'::timestamp with time zone[],
     constraint leaders_pkey PRIMARY KEY (name)
 ) with (fillfactor=50);
+comment on table rota.leaders is
+    'Leaders and their terms. If `expires` is null, an advisory lock of a database session holds the term; the term '
+    'ends with the session.';
+comment on column rota.leaders.name is 'Name of the leadership.';
+comment on column rota.leaders.term is 'Number of the term. It rises by one with every election.';
+comment on column rota.leaders.instance is 'Instance that leads; null: vacant.';
+comment on column rota.leaders.host is 'Host of the leader.';
+comment on column rota.leaders.pid is 'Process id of the leader.';
+comment on column rota.leaders.label is 'Name of the leader for operators.';
+comment on column rota.leaders.since is 'Time at which the term began.';
+comment on column rota.leaders.expires is
+    'Time at which the lease of the term expires unless it is renewed; null: a session holds the term.';
+comment on column rota.leaders.session_lock is 'Second key of the advisory lock.';
+comment on column rota.leaders.elections is 'Times of the latest elections.';
 
 create table rota.locks (
     name text collate "C" not null,
@@ -205,6 +369,25 @@ create table rota.locks (
     constraint locks_pkey PRIMARY KEY (name, slot)
 ) with (fillfactor=50);
 CREATE INDEX locks_held ON rota.locks USING btree (name, slot) WHERE (instance IS NOT NULL);
+comment on table rota.locks is
+    'Leases on names. A lock is slot 0 of its name; the permits of a semaphore are the slots from 1. Rows are kept: a '
+    'free one has no instance.';
+comment on column rota.locks.name is 'Name of the lock or semaphore.';
+comment on column rota.locks.slot is '0 for a lock; from 1 for the permits of a semaphore.';
+comment on column rota.locks.token is 'Fencing token, replaced with every acquisition.';
+comment on column rota.locks.instance is 'Instance that holds the lease; null: free.';
+comment on column rota.locks.nonce is
+    'Number of the call that acquired the lease. The call recognizes its own lease by it if it has to resend its '
+    'request.';
+comment on column rota.locks.host is 'Host of the holder.';
+comment on column rota.locks.pid is 'Process id of the holder.';
+comment on column rota.locks.label is 'Name of the holder for operators.';
+comment on column rota.locks.acquired is 'Time of the acquisition.';
+comment on column rota.locks.expires is 'Time at which the lease expires unless it is renewed.';
+comment on column rota.locks.renewals is 'Number of renewals since the acquisition.';
+comment on column rota.locks.max_held is 'Seconds after which an alert is raised; null: never.';
+comment on column rota.locks.awaited_since is
+    'Time at which a waiting client requested a notification of the release; null: no client waits.';
 
 create table rota.logs (
     job bigint not null,
@@ -213,6 +396,11 @@ create table rota.logs (
     message text not null
 );
 CREATE INDEX logs_job ON rota.logs USING btree (job, at);
+comment on table rota.logs is 'Log messages of jobs.';
+comment on column rota.logs.job is 'Id of the job.';
+comment on column rota.logs.at is 'Time of the message.';
+comment on column rota.logs.attempt is 'Number of the attempt that logged the message.';
+comment on column rota.logs.message is 'Text of the message.';
 
 create table rota.migrations (
     version integer not null,
@@ -220,6 +408,10 @@ create table rota.migrations (
     at timestamp with time zone not null default now(),
     constraint migrations_pkey PRIMARY KEY (version)
 );
+comment on table rota.migrations is 'Migrations applied to this schema, one row each.';
+comment on column rota.migrations.version is 'Number of the migration: the first four digits of its file name.';
+comment on column rota.migrations.name is 'Name of the migration: its file name without the number.';
+comment on column rota.migrations.at is 'Time at which the migration was applied.';
 
 create table rota.minute_stats (
     minute timestamp with time zone not null,
@@ -245,6 +437,27 @@ create table rota.minute_stats (
     constraint minute_stats_pkey PRIMARY KEY (minute, queue, task, worker)
 ) with (fillfactor=70);
 CREATE INDEX minute_stats_unfolded ON rota.minute_stats USING btree (minute) WHERE (worker <> 0);
+comment on table rota.minute_stats is 'Statistics of jobs per minute, queue, task and worker.';
+comment on column rota.minute_stats.minute is 'Beginning of the minute.';
+comment on column rota.minute_stats.queue is 'Name of the queue.';
+comment on column rota.minute_stats.task is 'Name of the task.';
+comment on column rota.minute_stats.worker is 'Id of the worker; 0: all workers, compacted.';
+comment on column rota.minute_stats.claimed is 'Number of jobs claimed.';
+comment on column rota.minute_stats.returned is 'Number of jobs returned to the queue without an attempt.';
+comment on column rota.minute_stats.succeeded is 'Number of jobs that succeeded.';
+comment on column rota.minute_stats.failed is 'Number of jobs that failed.';
+comment on column rota.minute_stats.cancelled is 'Number of jobs that were cancelled.';
+comment on column rota.minute_stats.expired is 'Number of jobs that expired.';
+comment on column rota.minute_stats.skipped is 'Number of jobs that were skipped.';
+comment on column rota.minute_stats.quarantined is 'Number of jobs that were quarantined.';
+comment on column rota.minute_stats.retried is 'Number of attempts that failed and are followed by another.';
+comment on column rota.minute_stats.suspended is 'Number of attempts that were suspended to sleep or wait.';
+comment on column rota.minute_stats.attempts is 'Number of attempts that ran and ended.';
+comment on column rota.minute_stats.seconds is 'Total duration of these attempts, in seconds.';
+comment on column rota.minute_stats.max_seconds is 'Longest duration of an attempt, in seconds.';
+comment on column rota.minute_stats.wait_count is 'Number of claimed jobs that were queued at creation.';
+comment on column rota.minute_stats.wait_seconds is 'Total time that these jobs were queued, in seconds.';
+comment on column rota.minute_stats.max_wait_seconds is 'Longest time that such a job was queued, in seconds.';
 
 create table rota.once_calls (
     key text collate "C" not null,
@@ -263,6 +476,25 @@ create table rota.once_calls (
     constraint once_calls_pkey PRIMARY KEY (key)
 ) with (fillfactor=70);
 CREATE INDEX once_calls_retained_until ON rota.once_calls USING btree (retained_until);
+comment on table rota.once_calls is 'Calls that are made once per key, and their results.';
+comment on column rota.once_calls.key is 'Key of the call.';
+comment on column rota.once_calls.token is 'Fencing token.';
+comment on column rota.once_calls.instance is 'Instance that makes the call, or made it.';
+comment on column rota.once_calls.nonce is
+    'Number of the request that began the call. The caller recognizes its own call by it if it has to resend its '
+    'request.';
+comment on column rota.once_calls.host is 'Host of the caller.';
+comment on column rota.once_calls.pid is 'Process id of the caller.';
+comment on column rota.once_calls.label is 'Name of the caller for operators.';
+comment on column rota.once_calls.started is 'Time at which the call began.';
+comment on column rota.once_calls.expires is
+    'Time at which the lease expires unless it is renewed. Another instance may then make the call.';
+comment on column rota.once_calls.finished is 'Time at which the result was stored; null: the call is being made.';
+comment on column rota.once_calls.retained_until is
+    'Time until which the result is valid. The row may be deleted afterwards.';
+comment on column rota.once_calls.result is 'Result of the call.';
+comment on column rota.once_calls.awaited_since is
+    'Time at which a waiting client requested a notification of the result; null: no client waits.';
 
 create table rota.outcomes (
     job bigint not null,
@@ -277,6 +509,17 @@ create table rota.outcomes (
     constraint outcomes_pkey PRIMARY KEY (job)
 );
 CREATE INDEX outcomes_bad ON rota.outcomes USING btree (state, job) WHERE (state = ANY (ARRAY['failed'::rota.outcome, 'cancelled'::rota.outcome, 'expired'::rota.outcome]));
+comment on table rota.outcomes is 'Outcomes of jobs and runs, one permanent row each.';
+comment on column rota.outcomes.job is 'Id of the job or run.';
+comment on column rota.outcomes.claim is
+    'Claim under which the outcome was recorded; null: the job never ran or was lost, or the row is a run.';
+comment on column rota.outcomes.worker is 'Id of the worker that ran the last attempt.';
+comment on column rota.outcomes.at is 'Time at which the outcome was recorded.';
+comment on column rota.outcomes.seconds is 'Duration of the last attempt, in seconds.';
+comment on column rota.outcomes.state is 'Final state.';
+comment on column rota.outcomes.attempt is 'Number of the last attempt.';
+comment on column rota.outcomes.result is 'Result of the task; null: none.';
+comment on column rota.outcomes.error is 'Error of the last attempt, a JSON object; null: none.';
 
 create table rota.pauses (
     queue text collate "C" not null,
@@ -285,12 +528,22 @@ create table rota.pauses (
     reason text not null default ''::text,
     constraint pauses_pkey PRIMARY KEY (queue)
 );
+comment on table rota.pauses is 'Paused queues: no job is claimed from them.';
+comment on column rota.pauses.queue is 'Name of the queue.';
+comment on column rota.pauses.at is 'Time at which the queue was paused.';
+comment on column rota.pauses.operator is 'Operator that paused the queue.';
+comment on column rota.pauses.reason is 'Reason that the operator gave; empty: none.';
 
 create table rota.pending_releases (
     job bigint not null,
     kind rota.outcome not null,
     constraint pending_releases_pkey PRIMARY KEY (job)
 );
+comment on table rota.pending_releases is
+    'Finished jobs and runs whose successors are not released yet: another transaction had locked the rows of the '
+    'successors.';
+comment on column rota.pending_releases.job is 'Id of the finished job or run.';
+comment on column rota.pending_releases.kind is 'Outcome that counts for the successors.';
 
 create table rota.progress (
     job bigint not null,
@@ -301,6 +554,14 @@ create table rota.progress (
     note text,
     constraint progress_pkey PRIMARY KEY (job)
 ) with (fillfactor=50);
+comment on table rota.progress is 'Latest progress that a job''s code has reported.';
+comment on column rota.progress.job is 'Id of the job.';
+comment on column rota.progress.claim is
+    'Claim under which it was reported. A claim with a lower id does not overwrite it.';
+comment on column rota.progress.at is 'Time of the report.';
+comment on column rota.progress.done is 'Amount of work done, in units of the job''s code.';
+comment on column rota.progress.total is 'Amount of work in all, in the same units; null: unknown.';
+comment on column rota.progress.note is 'Text that describes the current work; null: none.';
 
 create table rota.quarantine (
     job bigint not null,
@@ -313,6 +574,16 @@ create table rota.quarantine (
     error json,
     constraint quarantine_pkey PRIMARY KEY (job)
 );
+comment on table rota.quarantine is
+    'Jobs that were lost with their workers too often to be retried. An operator releases or cancels them.';
+comment on column rota.quarantine.job is 'Id of the job.';
+comment on column rota.quarantine.priority is 'Priority from 0 to 9.';
+comment on column rota.quarantine.attempt is 'Number of the attempt that begins after a release.';
+comment on column rota.quarantine.lost is 'Number of crashes; negative: a suspect. Coded as in `queued.lost`.';
+comment on column rota.quarantine.queue is 'Name of the queue.';
+comment on column rota.quarantine.task is 'Name of the task.';
+comment on column rota.quarantine.at is 'Time at which the job was quarantined.';
+comment on column rota.quarantine.error is 'Error that describes the last loss, a JSON object.';
 
 create table rota.queue_samples (
     minute timestamp with time zone not null,
@@ -323,6 +594,14 @@ create table rota.queue_samples (
     constraint queue_samples_pkey PRIMARY KEY (queue, minute)
 );
 CREATE INDEX queue_samples_minute ON rota.queue_samples USING btree (minute);
+comment on table rota.queue_samples is
+    'Number of queued jobs at the beginning of a minute, only for queues that were not empty, and once when a queue '
+    'has become empty.';
+comment on column rota.queue_samples.minute is 'Beginning of the minute.';
+comment on column rota.queue_samples.queue is 'Name of the queue.';
+comment on column rota.queue_samples.queued is 'Number of queued jobs.';
+comment on column rota.queue_samples.oldest_seconds is 'Seconds that the oldest job has been queued.';
+comment on column rota.queue_samples.seq is 'Highest number of `rota.ids` assigned by then.';
 
 create table rota.queued (
     seq bigint not null,
@@ -335,6 +614,19 @@ create table rota.queued (
 ) with (autovacuum_vacuum_scale_factor=0.0, autovacuum_vacuum_threshold=20000, autovacuum_vacuum_cost_delay=0, autovacuum_analyze_scale_factor=0.5);
 CREATE INDEX queued_order ON rota.queued USING btree (queue, priority, seq);
 CREATE INDEX queued_suspects ON rota.queued USING btree (priority DESC, seq) WHERE (lost < 0);
+comment on table rota.queued is 'Jobs that can be claimed now, in order. Claiming deletes the row.';
+comment on column rota.queued.seq is 'Position in the lane: the lowest number is claimed first.';
+comment on column rota.queued.job is 'Id of the job.';
+comment on column rota.queued.priority is 'Priority from 0 to 9. Jobs of priority 9 are claimed first.';
+comment on column rota.queued.attempt is 'Number of the attempt that a claim begins, from 1.';
+comment on column rota.queued.lost is
+    'Number of workers that the job has crashed, as far as is known. A negative number marks a suspect: a job that '
+    'was running when its worker was lost. A suspect is alone in its claim. -1: lost once, together with other jobs. '
+    '-2: lost again, together with other jobs. -n - 2, with n of at least 1: n workers crashed because of it. '
+    'Suspects with -1 and -3 run like any other job. All other suspects are grave: only jobs that have already run '
+    'for a while may run beside them.';
+comment on column rota.queued.queue is 'Name of the queue.';
+comment on column rota.queued.task is 'Name of the task.';
 
 create table rota.rate_limits (
     name text collate "C" not null,
@@ -343,6 +635,12 @@ create table rota.rate_limits (
     last_used timestamp with time zone not null,
     constraint rate_limits_pkey PRIMARY KEY (name)
 ) with (fillfactor=50);
+comment on table rota.rate_limits is 'Rate limits, one row per name.';
+comment on column rota.rate_limits.name is 'Name of the rate limit.';
+comment on column rota.rate_limits.refilled_at is
+    'Time at which all permits are available again. Each permit used moves it forward by `interval_seconds`.';
+comment on column rota.rate_limits.interval_seconds is 'Seconds between permits, at the latest use.';
+comment on column rota.rate_limits.last_used is 'Time of the latest use. It detects a clock that was set back.';
 
 create table rota.refused_outcomes (
     at timestamp with time zone not null default rota.clock(),
@@ -351,6 +649,11 @@ create table rota.refused_outcomes (
     jobs integer not null
 );
 CREATE INDEX refused_outcomes_at ON rota.refused_outcomes USING btree (at);
+comment on table rota.refused_outcomes is 'Outcomes that were refused because the worker no longer held the job.';
+comment on column rota.refused_outcomes.at is 'Time of the refusal.';
+comment on column rota.refused_outcomes.host is 'Host of the worker.';
+comment on column rota.refused_outcomes.pid is 'Process id of the worker.';
+comment on column rota.refused_outcomes.jobs is 'Number of refused outcomes.';
 
 create table rota.runs (
     id bigint not null default nextval('rota.ids'::regclass),
@@ -367,6 +670,20 @@ create table rota.runs (
 );
 CREATE INDEX runs_flow ON rota.runs USING btree (flow, id) WHERE ((flow IS NOT NULL) AND (parent IS NULL));
 CREATE UNIQUE INDEX runs_parent ON rota.runs USING btree (parent, number) WHERE (parent IS NOT NULL);
+comment on table rota.runs is
+    'Runs of more than one job: of a flow, or of the calls that a job makes at once. A job started alone has no row '
+    'here. A run waits and finishes as a job does: a row in `waiting`, then a row in `outcomes`.';
+comment on column rota.runs.id is 'Id of the run.';
+comment on column rota.runs.created is 'Time at which the run was started.';
+comment on column rota.runs.flow is 'Name of the flow; null: the run consists of the calls of a job.';
+comment on column rota.runs.key is 'Idempotency key; null: none.';
+comment on column rota.runs.parent is 'Job that started this run; null: not started by a job.';
+comment on column rota.runs.number is
+    'Number of the call in the parent job; null: not started by a job, or detached because that job runs again.';
+comment on column rota.runs.forked_from is 'Run that this run was forked from; null: not forked.';
+comment on column rota.runs.input is 'Arguments of the flow by name, a JSON object.';
+comment on column rota.runs.jobs is 'Ids of the jobs of this run.';
+comment on column rota.runs.successors is 'Run that this run is a part of, as an array of one id; null: none.';
 
 create table rota.schedules (
     name text collate "C" not null,
@@ -413,6 +730,51 @@ CREATE INDEX schedules_ended ON rota.schedules USING btree (COALESCE(last, creat
 CREATE INDEX schedules_failing ON rota.schedules USING btree (failures) WHERE (failures > 0);
 CREATE INDEX schedules_postponed ON rota.schedules USING btree (next) WHERE ((state = 'active'::rota.schedule_state) AND (reason IS NOT NULL));
 CREATE INDEX schedules_stopped ON rota.schedules USING btree (name) WHERE ((state = 'paused'::rota.schedule_state) AND (failures > 0));
+comment on table rota.schedules is 'Schedules: rules that start runs by the clock.';
+comment on column rota.schedules.name is 'Name of the schedule.';
+comment on column rota.schedules.declared is
+    'True if the schedule is declared in code; otherwise it was created at run time.';
+comment on column rota.schedules.kind is 'Kind of the target: task, flow or action.';
+comment on column rota.schedules.target is 'Name of the task, flow or action.';
+comment on column rota.schedules.input is 'Arguments by name, a JSON object.';
+comment on column rota.schedules.tenant is 'Tenant that the schedule belongs to; null: none.';
+comment on column rota.schedules.cron is 'Cron expression; null: the schedule has `every` or `at`.';
+comment on column rota.schedules.tz is 'Time zone of the cron expression.';
+comment on column rota.schedules.every is 'Seconds between ticks; null: the schedule has `cron` or `at`.';
+comment on column rota.schedules.at is 'Time of the only tick; null: the schedule has `cron` or `every`.';
+comment on column rota.schedules.overlap is
+    'Policy if a previous run is still open: skip, queue_one, cancel_running or allow.';
+comment on column rota.schedules.catch_up is 'Policy for missed ticks: none, latest or all.';
+comment on column rota.schedules.at_most is 'Maximum number of runs that are started for missed ticks.';
+comment on column rota.schedules.grace is
+    'Seconds after which a tick is too late to be started; null: no limit of its own.';
+comment on column rota.schedules.jitter is 'Maximum random delay of a tick, in seconds.';
+comment on column rota.schedules.starts is 'Time before which there are no ticks; null: no limit.';
+comment on column rota.schedules.ends is 'Time after which there are no ticks; null: no limit.';
+comment on column rota.schedules.max_runs is 'Number of runs after which the schedule has ended; null: no limit.';
+comment on column rota.schedules.pause_after is 'Number of consecutive failures that pause the schedule; null: never.';
+comment on column rota.schedules.queue is 'Queue of the runs; null: the queue of the target.';
+comment on column rota.schedules.state is 'State of the schedule.';
+comment on column rota.schedules.reason is
+    'Reason why the schedule is not active, or why its latest tick was postponed.';
+comment on column rota.schedules.paused_reason is
+    'Reason why the schedule was paused before it was disabled. It is restored when the schedule is declared again.';
+comment on column rota.schedules.created is 'Time at which the schedule was created.';
+comment on column rota.schedules.anchor is 'Time from which `every` is counted.';
+comment on column rota.schedules.next is
+    'Nominal time of the next tick, computed from the tick before; null: there is no next tick.';
+comment on column rota.schedules.due is
+    'Time at which a scheduler must process the schedule: at `next`, a little later with jitter, or soon if a tick '
+    'waits for a run to end.';
+comment on column rota.schedules.queued is 'Tick that waits for the previous run to end; null: none.';
+comment on column rota.schedules.ticks is 'Number of ticks so far.';
+comment on column rota.schedules.runs is 'Number of runs so far.';
+comment on column rota.schedules.missed is 'Number of missed ticks so far.';
+comment on column rota.schedules.last is 'Time of the latest tick.';
+comment on column rota.schedules.run is 'Latest run.';
+comment on column rota.schedules.failures is 'Number of consecutive failures.';
+comment on column rota.schedules.last_success is 'Time of the latest success.';
+comment on column rota.schedules.last_failure is 'Time of the latest failure.';
 
 create table rota.services (
     name text collate "C" not null,
@@ -423,6 +785,14 @@ create table rota.services (
     retry_at timestamp with time zone,
     constraint services_pkey PRIMARY KEY (name)
 ) with (fillfactor=50);
+comment on table rota.services is 'Services: loops that run on one instance at a time.';
+comment on column rota.services.name is 'Name of the service.';
+comment on column rota.services.every is
+    'Seconds from the start of an iteration to the start of the next; null: one endless call.';
+comment on column rota.services.iteration is 'Number of the latest iteration.';
+comment on column rota.services.started is 'Time at which the latest iteration started.';
+comment on column rota.services.failures is 'Number of consecutive failures.';
+comment on column rota.services.retry_at is 'Earliest start of the next iteration after a failure; null: no delay.';
 
 create table rota.signals (
     run bigint not null,
@@ -432,6 +802,14 @@ create table rota.signals (
     jobs bigint[] not null default '{}'::bigint[],
     constraint signals_pkey PRIMARY KEY (run, name)
 );
+comment on table rota.signals is
+    'Signals of runs: one payload per name; the first one sent is kept. A row without a time is a signal that a job '
+    'waits for.';
+comment on column rota.signals.run is 'Id of the run.';
+comment on column rota.signals.name is 'Name of the signal.';
+comment on column rota.signals.at is 'Time at which the signal was sent; null: not sent yet.';
+comment on column rota.signals.payload is 'Payload of the signal.';
+comment on column rota.signals.jobs is 'Jobs that have waited for the signal.';
 
 create table rota.sleeping (
     job bigint not null,
@@ -446,6 +824,17 @@ create table rota.sleeping (
     constraint sleeping_pkey PRIMARY KEY (job)
 );
 CREATE INDEX sleeping_wake_at ON rota.sleeping USING btree (wake_at);
+comment on table rota.sleeping is 'Jobs that wait for a time or a signal: a delay, a retry, a sleep.';
+comment on column rota.sleeping.job is 'Id of the job.';
+comment on column rota.sleeping.wake_at is 'Time at which the job is queued.';
+comment on column rota.sleeping.priority is 'Priority from 0 to 9.';
+comment on column rota.sleeping.attempt is 'Number of the attempt that begins or continues after waking, from 1.';
+comment on column rota.sleeping.lost is 'Number of crashes; negative: a suspect. Coded as in `queued.lost`.';
+comment on column rota.sleeping.queue is 'Name of the queue.';
+comment on column rota.sleeping.task is 'Name of the task.';
+comment on column rota.sleeping.signals is
+    'Names of signals. The first one sent wakes the job before `wake_at`; null: none.';
+comment on column rota.sleeping.since is 'Time at which the job began to sleep.';
 
 create table rota.steps (
     job bigint not null,
@@ -464,6 +853,27 @@ create table rota.steps (
     error json,
     constraint steps_pkey PRIMARY KEY (job, kind, name, number)
 );
+comment on table rota.steps is
+    'Journal of a job: steps, sleeps, waits, values and versions, in the order in which the code reached them. An '
+    'entry is inserted once; an open entry is updated when it has a result. The next attempt reads the result here '
+    'instead of running the step again.';
+comment on column rota.steps.job is 'Id of the job.';
+comment on column rota.steps.kind is 'Kind of the entry.';
+comment on column rota.steps.name is 'Name of the step, signal, value or version.';
+comment on column rota.steps.number is 'Number among the entries of this kind and name, from 1.';
+comment on column rota.steps."position" is
+    'Number among all entries of the job, in the order in which the code reached them.';
+comment on column rota.steps.main_branch is
+    'True if the entry is in the main code of the job, not in a concurrent branch.';
+comment on column rota.steps.branch_key is 'Count within the branch, such as 2.1.3; empty: equal to `number`.';
+comment on column rota.steps.open is 'True if the entry has no result yet.';
+comment on column rota.steps.tries is 'Number of tries so far.';
+comment on column rota.steps.at is 'Time at which the entry was last written.';
+comment on column rota.steps.seconds is 'Duration, in seconds.';
+comment on column rota.steps.wake_at is
+    'Time at which a sleep ends, a wait times out or a step is retried; null: none.';
+comment on column rota.steps.result is 'Result; null: none.';
+comment on column rota.steps.error is 'Error, a JSON object; null: none.';
 
 create table rota.ticks (
     schedule text collate "C" not null,
@@ -483,18 +893,40 @@ create table rota.ticks (
 CREATE INDEX ticks_lost ON rota.ticks USING btree (at) WHERE (state = ANY (ARRAY['missed'::text, 'refused'::text]));
 CREATE INDEX ticks_number ON rota.ticks USING btree (schedule, number);
 CREATE INDEX ticks_open ON rota.ticks USING btree (schedule) WHERE ((run IS NOT NULL) AND (ended IS NULL));
+comment on table rota.ticks is
+    'Ticks, one row each: the decision, the process that made it, and the run it started. The latest thousand of each '
+    'schedule are kept, and those whose run is still open.';
+comment on column rota.ticks.schedule is 'Name of the schedule.';
+comment on column rota.ticks.tick is 'Nominal time of the tick.';
+comment on column rota.ticks.number is
+    'Number within the schedule. A backfilled tick has the number of the latest one.';
+comment on column rota.ticks.state is 'started, queued, skipped, missed or refused.';
+comment on column rota.ticks.reason is 'Reason of the state, for example why the tick started no run; null: none.';
+comment on column rota.ticks.backfilled is 'True if an operator started the tick for a time in the past.';
+comment on column rota.ticks.at is 'Time at which the tick was handled.';
+comment on column rota.ticks.host is 'Host of the process that handled the tick.';
+comment on column rota.ticks.pid is 'Process id of the process that handled the tick.';
+comment on column rota.ticks.run is 'Run that the tick started; null: none.';
+comment on column rota.ticks.outcome is 'Outcome of the run; null: no run, or still open.';
+comment on column rota.ticks.ended is 'Time at which the run ended; null: no run, or still open.';
 
 create table rota.trace_links (
     job bigint not null,
     trace text not null
 );
 CREATE INDEX trace_links_job ON rota.trace_links USING btree (job);
+comment on table rota.trace_links is 'Spans of the attempts that finished before a job or run that waited for them.';
+comment on column rota.trace_links.job is 'Id of the job or run that waited.';
+comment on column rota.trace_links.trace is 'Position of the attempt in its trace, as a W3C traceparent.';
 
 create table rota.waiters (
     job bigint not null,
     listener text not null,
     constraint waiters_pkey PRIMARY KEY (job, listener)
 );
+comment on table rota.waiters is 'Listeners that wait for the outcome of a job or run.';
+comment on column rota.waiters.job is 'Id of the job or run.';
+comment on column rota.waiters.listener is 'Notification channel of the listener.';
 
 create table rota.waiting (
     job bigint not null,
@@ -511,6 +943,18 @@ create table rota.waiting (
     constraint waiting_pkey PRIMARY KEY (job),
     constraint waiting_open_check CHECK ((open > 0))
 ) with (fillfactor=50, autovacuum_vacuum_scale_factor=0.0, autovacuum_vacuum_threshold=20000, autovacuum_vacuum_cost_delay=0);
+comment on table rota.waiting is 'Jobs and runs that wait for their predecessors to finish.';
+comment on column rota.waiting.job is 'Id of the job or run.';
+comment on column rota.waiting.open is 'Number of predecessors that have not finished.';
+comment on column rota.waiting.failed is 'Number of predecessors that failed, or were skipped because of a failure.';
+comment on column rota.waiting.cancelled is 'Number of predecessors that were cancelled.';
+comment on column rota.waiting.skipped is 'Number of predecessors that were skipped by their rule.';
+comment on column rota.waiting.attempt is 'Number of the next attempt, from 1.';
+comment on column rota.waiting.rule is 'Condition on the outcomes of the predecessors; null: the row is a run.';
+comment on column rota.waiting.priority is 'Priority from 0 to 9; null: the row is a run.';
+comment on column rota.waiting.queue is 'Name of the queue; null: the row is a run.';
+comment on column rota.waiting.task is 'Name of the task; null: the row is a run.';
+comment on column rota.waiting.since is 'Time at which the job or run began to wait.';
 
 create table rota.worker_tasks (
     worker bigint not null,
@@ -518,6 +962,11 @@ create table rota.worker_tasks (
     prefetchable boolean not null,
     constraint worker_tasks_pkey PRIMARY KEY (worker, task)
 );
+comment on table rota.worker_tasks is 'Tasks of a worker that has too many to send with every claim.';
+comment on column rota.worker_tasks.worker is 'Id of the worker.';
+comment on column rota.worker_tasks.task is 'Name of the task.';
+comment on column rota.worker_tasks.prefetchable is
+    'True if the worker may claim a job of this task before a slot is free. The task has more than one attempt.';
 
 create table rota.workers (
     id bigint not null generated always as identity,
@@ -543,6 +992,31 @@ create table rota.workers (
     doubtful_jobs bigint[],
     constraint workers_pkey PRIMARY KEY (id)
 ) with (fillfactor=50);
+comment on table rota.workers is 'Registered workers, including those that ended recently.';
+comment on column rota.workers.id is 'Id of the worker.';
+comment on column rota.workers.host is 'Name of the host that the worker runs on.';
+comment on column rota.workers.pid is 'Process id of the worker.';
+comment on column rota.workers.version is 'Version of the application, as configured by the user.';
+comment on column rota.workers.engine is 'Version of Rota.';
+comment on column rota.workers.queues is 'Queues that the worker claims from.';
+comment on column rota.workers.tasks is 'Tasks that the worker can run.';
+comment on column rota.workers.schedules is 'Schedules that the worker''s code declares.';
+comment on column rota.workers.capacity is 'Number of job slots: jobs that the worker runs at once.';
+comment on column rota.workers.metadata is 'JSON object set by the user.';
+comment on column rota.workers.session_lock is 'Advisory lock that the heartbeat connection holds; null: none.';
+comment on column rota.workers.state is 'State of the worker.';
+comment on column rota.workers.running is 'Number of jobs running at the last heartbeat.';
+comment on column rota.workers.lag is 'Delay of the worker''s event loop at the last heartbeat, in seconds.';
+comment on column rota.workers.started is 'Time at which the worker was registered.';
+comment on column rota.workers.last_beat is 'Time of the last heartbeat.';
+comment on column rota.workers.beats is
+    'Number of heartbeats. Observers compare this number instead of times: it rises even if the clock stops.';
+comment on column rota.workers.drain_requested is 'Time at which an operator requested a drain; null: not requested.';
+comment on column rota.workers.ended is 'Time at which the worker stopped or was declared dead.';
+comment on column rota.workers.charged_jobs is
+    'Jobs that the worker held when it died and that caused the death: its only job, or a suspect that ran alone.';
+comment on column rota.workers.doubtful_jobs is
+    'Jobs that the worker held when it died and that may have caused the death: suspects that ran alone at first.';
 
 create view rota.job_state (
     job bigint,
@@ -584,6 +1058,17 @@ SELECT job.id AS job,
             claims.at
            FROM (rota.claims
              CROSS JOIN LATERAL UNNEST(claims.jobs, claims.attempts) member(job, attempt))) held ON ((held.job = job.id)));
+comment on view rota.job_state is
+    'State of every job: waiting, queued, sleeping, running, quarantined, succeeded, failed, cancelled, expired or '
+    'skipped. Public and stable.';
+comment on column rota.job_state.job is 'Id of the job.';
+comment on column rota.job_state.run is 'Run that the job belongs to.';
+comment on column rota.job_state.task is 'Name of the task.';
+comment on column rota.job_state.queue is 'Name of the queue.';
+comment on column rota.job_state.state is 'State of the job, as a word.';
+comment on column rota.job_state.attempt is 'Number of the current or last attempt.';
+comment on column rota.job_state.worker is 'Id of the worker that holds the job or ran it last; null: none.';
+comment on column rota.job_state.since is 'Time at which the job entered its state.';
 
 create view rota.run_state (
     run bigint,
@@ -624,6 +1109,19 @@ UNION ALL
    FROM ((rota.runs run
      LEFT JOIN rota.outcomes outcome ON ((outcome.job = run.id)))
      LEFT JOIN rota.waiting ON ((waiting.job = run.id)));
+comment on view rota.run_state is
+    'State of every run, of a flow or of a task started alone. A run of a flow is running, succeeded, failed or '
+    'cancelled; a run of a task has the state of its job. Public and stable.';
+comment on column rota.run_state.run is 'Id of the run.';
+comment on column rota.run_state.name is 'Name of the flow or task; empty: the calls of a job.';
+comment on column rota.run_state.is_flow is 'True if the run has more than one job: a flow, or the calls of a job.';
+comment on column rota.run_state.queue is 'Name of the queue; null: a flow.';
+comment on column rota.run_state.state is 'State of the run, as a word.';
+comment on column rota.run_state.attempt is 'Number of the current or last attempt.';
+comment on column rota.run_state.created is 'Time at which the run was started.';
+comment on column rota.run_state.since is 'Time at which the run entered its state.';
+comment on column rota.run_state.key is 'Idempotency key; null: none.';
+comment on column rota.run_state.parent is 'Job that started the run; null: not started by a job.';
 
 create function rota.assert_claim(job bigint,
     claim bigint) returns void
@@ -641,6 +1139,10 @@ begin
     end if;
 end
 $$;
+comment on function rota.assert_claim is
+    'Assert that this claim still holds the job. A job''s code calls it in its own transaction; until that '
+    'transaction ends, the job cannot be taken back. Raises RT002 if the job was taken back already, which rolls the '
+    'transaction back. Public and stable.';
 
 create function rota.assert_lock(name text,
     token bigint) returns void
@@ -660,6 +1162,10 @@ begin
     end if;
 end
 $$;
+comment on function rota.assert_lock is
+    'Assert that the lock, or the permit, is held under this token. Until the caller''s transaction ends, no other '
+    'instance can acquire it. Raises RT004 if it is no longer held under this token, which rolls the transaction '
+    'back. Public and stable.';
 
 create function rota.assert_term(name text,
     term bigint) returns void
@@ -679,6 +1185,10 @@ begin
     end if;
 end
 $$;
+comment on function rota.assert_term is
+    'Assert that this is the current term of a leader. Until the caller''s transaction ends, no other term can begin. '
+    'Raises RT005 if another term has begun or this one has expired, which rolls the transaction back. Public and '
+    'stable.';
 
 create function rota.autoscale(target double precision DEFAULT 60,
     min_workers integer DEFAULT 0,
@@ -787,6 +1297,12 @@ as $$
            select figures.queue = any(array(select pauses.queue from rota.pauses)) as on) as pause
      order by figures.queue
 $$;
+comment on function rota.autoscale is
+    'Return the desired number of workers of each queue, or of one, with the figures behind it: `arrival_rate`, jobs '
+    'per second over the last five minutes (claimed jobs and growth of the backlog); `mean_seconds`, the mean '
+    'duration of an attempt; queued jobs; running jobs. `target` is the number of seconds in which a backlog is to be '
+    'cleared. `concurrency` is the number of job slots of one worker; if null, the mean of the queue''s active '
+    'workers, that of its latest worker, or 100.';
 
 create function rota.cancel(run bigint) returns text
 language plpgsql volatile parallel unsafe
@@ -820,36 +1336,36 @@ begin
 
     for look in 1..1000 loop
         missing := array(
-            select wish.job
-              from unnest(wanted) as wish (job)
-             where not exists (select from rota.outcomes where outcomes.job = wish.job)
+            select request.job
+              from unnest(wanted) as request (job)
+             where not exists (select from rota.outcomes where outcomes.job = request.job)
              except all
             select each.job from unnest(bound) as each (job)
              order by 1);
         exit when missing = '{}' and look > 1;
         insert into rota.cancels (job)
-        select wish.job from unnest(missing || tree) as wish (job) order by wish.job
+        select request.job from unnest(missing || tree) as request (job) order by request.job
         on conflict do nothing;
 
         -- First search `queued` by the number that the job had at its start. If that fails, the job has another
         -- number: read the whole lane.
         if deep then
-            with gone as (
+            with removed as (
                 delete from rota.queued
-                 using unnest(missing) as wish (job)
-                 where queued.job = wish.job
+                 using unnest(missing) as request (job)
+                 where queued.job = request.job
                    and (queued.queue, queued.priority) in (
                        select distinct jobs.queue, jobs.priority from rota.jobs where jobs.id = any(missing))
                 returning queued.job, queued.attempt
             ),
             ended as (
                 insert into rota.outcomes (job, state, attempt)
-                select gone.job, 'cancelled', gone.attempt from gone
+                select removed.job, 'cancelled', removed.attempt from removed
                 returning outcomes.job
             )
             select stopped || array(select ended.job from ended) into stopped;
         else
-            with gone as (
+            with removed as (
                 delete from rota.queued
                  using rota.jobs as job
                  where job.id = any(missing)
@@ -859,13 +1375,13 @@ begin
             ),
             ended as (
                 insert into rota.outcomes (job, state, attempt)
-                select gone.job, 'cancelled', gone.attempt from gone
+                select removed.job, 'cancelled', removed.attempt from removed
                 returning outcomes.job
             )
             select stopped || array(select ended.job from ended) into stopped;
         end if;
         perform from rota.quarantine where quarantine.job = any(missing) order by quarantine.job for update;
-        with gone as (
+        with removed as (
             delete from rota.sleeping where sleeping.job = any(missing) returning sleeping.job, sleeping.attempt
         ),
         freed as (
@@ -876,7 +1392,7 @@ begin
         ended as (
             insert into rota.outcomes (job, state, attempt)
             select found.job, 'cancelled', found.attempt
-              from (select gone.job, gone.attempt from gone
+              from (select removed.job, removed.attempt from removed
                      union all
                     select freed.job, freed.attempt from freed) as found
             returning outcomes.job
@@ -890,21 +1406,21 @@ begin
             select distinct claims.id
               from rota.claims
              cross join lateral unnest(claims.jobs) as member (job)
-              join unnest(missing) as wish (job) on wish.job = member.job);
+              join unnest(missing) as request (job) on request.job = member.job);
         if waits then
             perform from rota.claims where claims.id = any(here) order by claims.id for no key update;
         else
             perform from rota.claims where claims.id = any(here) for no key update skip locked;
             get diagnostics locked = row_count;
             if locked < cardinality(here) then
-                raise exception 'run % is moving; try again', cancel.run using errcode = '40001';
+                raise exception 'run % is changing its state; try again', cancel.run using errcode = '40001';
             end if;
         end if;
         here := array(
             select member.job
               from rota.claims
              cross join lateral unnest(claims.jobs) as member (job)
-              join unnest(missing) as wish (job) on wish.job = member.job
+              join unnest(missing) as request (job) on request.job = member.job
              where claims.id = any(here));
         held := held or here <> '{}';
         bound := bound || here;
@@ -934,7 +1450,7 @@ begin
 
         deep := true;
         if look = 1000 then
-            raise exception 'run % kept moving; try again', cancel.run using errcode = '40001';
+            raise exception 'run % kept changing its state; try again', cancel.run using errcode = '40001';
         end if;
     end loop;
 
@@ -947,7 +1463,7 @@ begin
        from rota.waiters
       where waiters.job = any(wanted || tree || passed.runs)
         and exists (select from rota.outcomes where outcomes.job = waiters.job);
-    perform pg_notify('rota.wake', news.queue) from unnest(passed.queues) as news (queue);
+    perform pg_notify('rota.wake', changed.queue) from unnest(passed.queues) as changed (queue);
     if held then
         perform pg_notify('rota.wake', '!cancel');
     end if;
@@ -962,10 +1478,16 @@ begin
     return coalesce((select outcomes.state::text from rota.outcomes where outcomes.job = cancel.run), 'requested');
 end
 $$;
+comment on function rota.cancel is
+    'Cancel a run, or one job of a run, from any language. Runs that its jobs have started are cancelled, too. '
+    'Returns `cancelled` if all of it has finished; `requested` if a worker holds a part of it and was asked to stop; '
+    'the outcome if it had one already; null if there is no such run. Public and stable.';
 
 create function rota.clock() returns timestamp with time zone
 language sql stable parallel safe
 RETURN statement_timestamp();
+comment on function rota.clock is
+    'Return the current time. Statements of Rota compare and set times by this clock only; tests replace it.';
 
 create function rota.desired_workers(queue text,
     target double precision DEFAULT 60,
@@ -978,6 +1500,9 @@ as $$
     select scaled.desired
       from rota.autoscale(target, min_workers, max_workers, concurrency, desired_workers.queue) as scaled
 $$;
+comment on function rota.desired_workers is
+    'Return the desired number of workers of a queue: one number, for KEDA and other autoscalers that run a query. '
+    'Public and stable.';
 
 create function rota.drain(worker bigint) returns text
 language plpgsql volatile parallel unsafe
@@ -997,6 +1522,9 @@ begin
     return answer;
 end
 $$;
+comment on function rota.drain is
+    'Request that a worker finishes its jobs and stops. Returns its state; null if there is no such worker. Public '
+    'and stable.';
 
 create function rota.fork(run bigint,
     task text,
@@ -1007,9 +1535,9 @@ language plpgsql volatile parallel unsafe
 set search_path=pg_catalog, pg_temp
 as $$
 declare
-    old  bigint[];
-    new  bigint[];
-    anew bigint[];
+    old       bigint[];
+    new       bigint[];
+    restarted bigint[];
 begin
     -- Prevents retention from removing the run before the copy is complete.
     select runs.jobs into old from rota.runs where runs.id = fork.run for key share;
@@ -1065,11 +1593,15 @@ begin
           join rota.outcomes as outcome on outcome.job = pair.old
          where not pair.open
     )
-    select array_agg(pair.new) into anew from pair where pair.open;
+    select array_agg(pair.new) into restarted from pair where pair.open;
 
-    select laid.queues into queues from rota.place_job(forked, anew, 1::smallint) as laid;
+    select placed.queues into queues from rota.place_job(forked, restarted, 1::smallint) as placed;
 end
 $$;
+comment on function rota.fork is
+    'Start a new run of a flow that repeats an old run from one of its tasks on. The task, its direct and indirect '
+    'successors, and all jobs that have not succeeded run again; the outcomes of the other jobs are copied. Returns '
+    'the new run and the queues that received jobs; null if there is no such run, or no such task in it.';
 
 create function rota.fork_job(run bigint,
     step text,
@@ -1128,20 +1660,24 @@ begin
     select jobs.id, jobs.id, jobs.priority, jobs.queue, jobs.task from rota.jobs where jobs.id = forked;
 end
 $$;
+comment on function rota.fork_job is
+    'Run a task''s job again from one of its steps on, in a new run. The entries before that step are copied. With '
+    '`args`, the new job has these arguments. Returns the new run and its queue; null if there is no such run, or no '
+    'such step in it.';
 
 create function rota.place_job(run bigint,
-    anew bigint[],
+    restarted bigint[],
     attempt smallint,
     OUT queues text[],
     OUT runs bigint[],
-    OUT rest boolean)
+    OUT has_pending boolean)
 language plpgsql volatile parallel unsafe
 set search_path=pg_catalog, pg_temp
 as $$
 begin
     with member as materialized (
         select job.id, job.run, job.rule, job.priority, job.queue, job.task, job.successors,
-               job.id = any(place_job.anew) as open
+               job.id = any(place_job.restarted) as open
           from rota.jobs as job
          where job.id = any((select runs.jobs from rota.runs where runs.id = place_job.run)::bigint[])
     ),
@@ -1173,9 +1709,14 @@ begin
       from link
      where link.job = place_job.run;
 
-    select passed.* into queues, runs, rest from rota.release_successors(null, due => place_job.anew) as passed;
+    select passed.* into queues, runs, has_pending
+      from rota.release_successors(null, due => place_job.restarted) as passed;
 end
 $$;
+comment on function rota.place_job is
+    'Insert jobs of a run into `waiting`. None of them may have an outcome or be in another table. Jobs without open '
+    'predecessors are released at once. The run waits for all of them. Returns the same columns as '
+    '`rota.release_successors`.';
 
 create function rota.queue_depths(only_queue text DEFAULT NULL::text,
     OUT queue text,
@@ -1253,13 +1794,17 @@ begin
     end loop;
 end
 $$;
+comment on function rota.queue_depths is
+    'Return the number of queued jobs of each queue, or of one, and the seconds that the oldest has been queued. At '
+    'most 20,000 jobs of a queue are counted, so the cost is bounded. Above that, `exact` is false and the number is '
+    'estimated from a sample of the table''s pages.';
 
 create function rota.reap(claim bigint,
     which bigint[] DEFAULT NULL::bigint[],
     OUT jobs bigint[],
     OUT queues text[],
     OUT runs bigint[],
-    OUT rest boolean)
+    OUT has_pending boolean)
 language plpgsql volatile parallel unsafe
 set enable_bitmapscan=off
 set enable_mergejoin=off
@@ -1268,16 +1813,16 @@ set jit=off
 set search_path=pg_catalog, pg_temp
 as $$
 declare
-    held     record;
-    owner    record;
-    story    text;
-    unwanted bigint[];
-    news     text[];
+    held       record;
+    owner      record;
+    story      text;
+    to_cancel  bigint[];
+    new_queues text[];
 begin
     jobs := '{}';
     queues := '{}';
     runs := '{}';
-    rest := false;
+    has_pending := false;
     -- Skip a locked claim: it is being completed, or a transaction of the user's code pins it.
     select claims.* into held from rota.claims where claims.id = reap.claim for update skip locked;
     if not found then
@@ -1300,7 +1845,7 @@ begin
         select member.job, member.attempt, member.lost, member.seq,
                held.expires is not null or coalesce(member.job = any(owner.charged_jobs), false) as charged,
                coalesce(member.job = any(owner.doubtful_jobs), false) as doubtful,
-               exists (select from rota.cancels where cancels.job = member.job) as unwanted
+               exists (select from rota.cancels where cancels.job = member.job) as to_cancel
           from unnest(held.jobs, held.attempts, held.lost, held.seqs) as member (job, attempt, lost, seq)
          where reap.which is null or member.job = any(reap.which)
     ),
@@ -1308,12 +1853,12 @@ begin
         insert into rota.outcomes (job, worker, state, attempt)
         select member.job, held.worker, 'cancelled', member.attempt
           from member
-         where member.unwanted
+         where member.to_cancel
         on conflict (job) do nothing
     ),
-    obeyed as (
+    cleared as (
         delete from rota.cancels
-         where cancels.job = any(array(select member.job from member where member.unwanted))
+         where cancels.job = any(array(select member.job from member where member.to_cancel))
     ),
     kept as (
         insert into rota.attempts (job, worker, state, attempt, error)
@@ -1321,9 +1866,9 @@ begin
                json_build_object('type', 'rota.errors.WorkerLost', 'message', story, 'traceback', '',
                                  'attempt', member.attempt)
           from member
-         where (member.charged or member.doubtful) and not member.unwanted
+         where (member.charged or member.doubtful) and not member.to_cancel
     ),
-    put as (
+    enqueued as (
         insert into rota.queued (seq, job, priority, attempt, lost, queue, task)
         select member.seq, member.job, job.priority,
                case when member.charged or member.doubtful then member.attempt + 1 else member.attempt end,
@@ -1341,17 +1886,17 @@ begin
          cross join lateral (
                select jobs.priority, jobs.queue, jobs.task from rota.jobs where jobs.id = member.job offset 0
                ) as job
-         where not member.unwanted
+         where not member.to_cancel
         returning queued.queue
     )
-    select array(select member.job from member), array(select member.job from member where member.unwanted),
-           array(select distinct put.queue from put)
-      into reap.jobs, unwanted, news;
+    select array(select member.job from member), array(select member.job from member where member.to_cancel),
+           array(select distinct enqueued.queue from enqueued)
+      into reap.jobs, to_cancel, new_queues;
 
     if reap.which is null then
         delete from rota.claims where claims.id = held.id;
     else
-        with rest as (
+        with remaining as (
             select array_agg(member.job order by member.number) as jobs,
                    array_agg(member.attempt order by member.number) as attempts,
                    array_agg(member.lost order by member.number) as lost,
@@ -1361,19 +1906,25 @@ begin
              where member.job <> all(reap.jobs)
         ),
         emptied as (
-            delete from rota.claims using rest where claims.id = held.id and rest.jobs is null
+            delete from rota.claims using remaining where claims.id = held.id and remaining.jobs is null
         )
         update rota.claims
-           set jobs = rest.jobs, attempts = rest.attempts, lost = rest.lost, seqs = rest.seqs
-          from rest
-         where claims.id = held.id and rest.jobs is not null;
+           set jobs = remaining.jobs, attempts = remaining.attempts, lost = remaining.lost, seqs = remaining.seqs
+          from remaining
+         where claims.id = held.id and remaining.jobs is not null;
     end if;
 
-    select news || passed.queues, passed.runs, passed.rest into queues, runs, rest
-      from rota.release_successors(unwanted, array_fill('cancelled'::rota.outcome,
-                                                        array[cardinality(unwanted)])) as passed;
+    select new_queues || passed.queues, passed.runs, passed.has_pending into queues, runs, has_pending
+      from rota.release_successors(to_cancel, array_fill('cancelled'::rota.outcome,
+                                                        array[cardinality(to_cancel)])) as passed;
 end
 $$;
+comment on function rota.reap is
+    'Take back the jobs of a claim if its worker is lost or the claim has expired. With `which`, only these jobs are '
+    'taken back: if one job cannot be moved, the caller moves the remaining jobs this way. Returns the jobs taken '
+    'back, the queues that received jobs, the runs that finished, and `has_pending`: true if releases are left in '
+    '`pending_releases`. No jobs: there was nothing to do, or another transaction holds the lock of the claim and the '
+    'caller retries.';
 
 create function rota.release(run bigint) returns integer
 language plpgsql volatile parallel unsafe
@@ -1385,25 +1936,28 @@ declare
 begin
     -- In the order of ids, as `rota.cancel` locks them.
     perform from rota.quarantine where quarantine.job = any(members) order by quarantine.job for update;
-    with gone as (
+    with freed as (
         delete from rota.quarantine
          where quarantine.job = any(members)
         returning quarantine.*
     ),
-    put as (
+    enqueued as (
         insert into rota.queued (seq, job, priority, attempt, queue, task)
-        select nextval('rota.ids'), gone.job, gone.priority, gone.attempt, gone.queue, gone.task
-          from (select gone.* from gone order by gone.job) as gone
+        select nextval('rota.ids'), freed.job, freed.priority, freed.attempt, freed.queue, freed.task
+          from (select freed.* from freed order by freed.job) as freed
         returning queued.queue
     ),
-    told as (
-        select pg_notify('rota.wake', news.queue)
-          from (select distinct put.queue from put) as news
+    notified as (
+        select pg_notify('rota.wake', changed.queue)
+          from (select distinct enqueued.queue from enqueued) as changed
     )
-    select (select count(*) from put) + 0 * (select count(*) from told) into released;
+    select (select count(*) from enqueued) + 0 * (select count(*) from notified) into released;
     return released;
 end
 $$;
+comment on function rota.release is
+    'Release the jobs of a run from quarantine, or one job: each gets one more attempt. Returns the number of jobs. '
+    'Public and stable.';
 
 create function rota.release_lock(name text,
     slot integer,
@@ -1441,11 +1995,15 @@ begin
     return holder;
 end
 $$;
+comment on function rota.release_lock is
+    'Release a lock, or a permit, by force. A new token is drawn, so the old token of the holder is refused from then '
+    'on. The action is written to `audit`. Returns the holder; null if the lock is free. Waits at most two seconds '
+    'for a transaction that has asserted the lock.';
 
 create function rota.release_pending(most integer,
     OUT queues text[],
     OUT runs bigint[],
-    OUT rest boolean)
+    OUT has_pending boolean)
 language plpgsql volatile parallel unsafe
 set enable_bitmapscan=off
 set enable_mergejoin=off
@@ -1471,12 +2029,16 @@ begin
     if ended is null then
         queues := '{}';
         runs := '{}';
-        rest := false;
+        has_pending := false;
         return;
     end if;
-    select passed.* into queues, runs, rest from rota.release_successors(ended, kinds, with_runs => true) as passed;
+    select passed.* into queues, runs, has_pending
+      from rota.release_successors(ended, kinds, with_runs => true) as passed;
 end
 $$;
+comment on function rota.release_pending is
+    'Release the successors of up to `most` entries of `pending_releases`. Returns the same columns as '
+    '`rota.release_successors`.';
 
 create function rota.release_successors(ended bigint[],
     kinds rota.outcome[] DEFAULT NULL::rota.outcome[],
@@ -1484,29 +2046,29 @@ create function rota.release_successors(ended bigint[],
     due bigint[] DEFAULT NULL::bigint[],
     OUT queues text[],
     OUT runs bigint[],
-    OUT rest boolean)
+    OUT has_pending boolean)
 language plpgsql volatile parallel unsafe
 set search_path=pg_catalog, pg_temp
 as $$
 declare
-    waits   boolean := true;                            -- first round: wait for locks
-    there   integer;
-    others  integer;                                    -- upper bound of targets that keep open predecessors
-    whom    bigint[];                                   -- successors of this round; the arrays below run parallel to it
-    parents integer[];
-    faults  integer[];
-    stops   integer[];
-    skips   integer[];
-    news    text[];
-    over    bigint[];
+    waits       boolean := true;                        -- first round: wait for locks
+    present     integer;
+    max_blocked integer;                                -- upper bound of targets that keep open predecessors
+    targets     bigint[];                               -- successors of this round, parallel to the arrays below
+    parents     integer[];
+    faults      integer[];
+    stops       integer[];
+    skips       integer[];
+    new_queues  text[];
+    over        bigint[];
 begin
     queues := '{}';
     runs := '{}';
-    rest := false;
+    has_pending := false;
     loop
         if release_successors.due is not null then
             select array_agg(each.job order by each.job), array_agg(1), array_agg(0), array_agg(0), array_agg(0)
-              into whom, parents, faults, stops, skips
+              into targets, parents, faults, stops, skips
               from unnest(release_successors.due) as each (job);
             release_successors.due := null;
         else
@@ -1543,33 +2105,33 @@ begin
             )
             select array_agg(total.job), array_agg(total.parents), array_agg(total.faults),
                    array_agg(total.stops), array_agg(total.skips)
-              into whom, parents, faults, stops, skips
+              into targets, parents, faults, stops, skips
               from total;
         end if;
-        exit when whom is null;
+        exit when targets is null;
 
         -- Lock in the order of ids. The statement after this one sees counts and cancel requests as of these locks.
         if waits then
-            select count(*) filter (where row.open > due.parents) into others
+            select count(*) filter (where row.open > due.parents) into max_blocked
               from (select due.job, due.parents
-                      from unnest(whom, parents) as due (job, parents) order by due.job) as due
+                      from unnest(targets, parents) as due (job, parents) order by due.job) as due
              cross join lateral (
                    select waiting.open from rota.waiting where waiting.job = due.job for update offset 0) as row;
         else
-            select count(*) into there from rota.waiting where waiting.job = any(whom);
-            perform from rota.waiting where waiting.job = any(whom) for update skip locked;
-            get diagnostics others = row_count;
-            if others < there then
+            select count(*) into present from rota.waiting where waiting.job = any(targets);
+            perform from rota.waiting where waiting.job = any(targets) for update skip locked;
+            get diagnostics max_blocked = row_count;
+            if max_blocked < present then
                 insert into rota.pending_releases (job, kind)
                 select each.job, each.kind from unnest(release_successors.ended,
                                                        release_successors.kinds) as each (job, kind);
-                rest := true;
+                has_pending := true;
                 exit;
             end if;
         end if;
 
         with due as (
-            select * from unnest(whom, parents, faults, stops, skips)
+            select * from unnest(targets, parents, faults, stops, skips)
                        as due (job, parents, faults, stops, skips)
         ),
         counted as (
@@ -1577,7 +2139,7 @@ begin
                set open = waiting.open - due.parents, failed = waiting.failed + due.faults,
                    cancelled = waiting.cancelled + due.stops, skipped = waiting.skipped + due.skips
               from due
-             where others > 0
+             where max_blocked > 0
                and waiting.job = due.job
                and waiting.open > due.parents
         ),
@@ -1590,31 +2152,31 @@ begin
                       waiting.failed + due.faults as failed, waiting.cancelled + due.stops as cancelled,
                       waiting.skipped + due.skips as skipped
         ),
-        wished as (
+        requested as (
             select through.*,
                    (select exists (select from rota.cancels))
-                       and exists (select from rota.cancels where cancels.job = through.job) as unwanted
+                       and exists (select from rota.cancels where cancels.job = through.job) as to_cancel
               from through
         ),
         judged as materialized (
-            select wished.*,
-                   not unwanted
-                   and case wished.rule
+            select requested.*,
+                   not to_cancel
+                   and case requested.rule
                             when 'all_succeeded' then failed + cancelled + skipped = 0
                             when 'none_failed' then failed + cancelled = 0
                             when 'all_done' then true
                             when 'any_failed' then failed > 0
                        end as goes,
                    -- How it counts for its own successors. Only a run has no rule.
-                   case when wished.rule is not null and unwanted then 'cancelled'
+                   case when requested.rule is not null and to_cancel then 'cancelled'
                         when failed > 0 then 'failed'
                         when cancelled > 0 then 'cancelled'
-                        when wished.rule is null then 'succeeded'
+                        when requested.rule is null then 'succeeded'
                         else 'skipped'
                    end::rota.outcome as kind
-              from wished
+              from requested
         ),
-        put as (
+        enqueued as (
             insert into rota.queued (seq, job, priority, attempt, queue, task)
             select nextval('rota.ids'), judged.job, judged.priority, judged.attempt, judged.queue, judged.task
               from (select judged.* from judged where judged.goes order by judged.job) as judged
@@ -1622,9 +2184,9 @@ begin
         ),
         skipped as (
             insert into rota.outcomes (job, state, attempt, error)
-            select judged.job, case when judged.unwanted then 'cancelled' else 'skipped' end::rota.outcome,
+            select judged.job, case when judged.to_cancel then 'cancelled' else 'skipped' end::rota.outcome,
                    judged.attempt,
-                   case when judged.kind <> 'skipped' and not judged.unwanted then
+                   case when judged.kind <> 'skipped' and not judged.to_cancel then
                         json_build_object(
                             'type', 'Skipped', 'message', 'a job it waits for ' ||
                              case judged.kind when 'failed' then 'failed' else 'was cancelled' end,
@@ -1636,23 +2198,23 @@ begin
             insert into rota.outcomes (job, state, attempt)
             select judged.job,
                    -- A run that failed after a cancel request is recorded as cancelled.
-                   case when judged.kind = 'failed' and judged.unwanted then 'cancelled' else judged.kind end,
+                   case when judged.kind = 'failed' and judged.to_cancel then 'cancelled' else judged.kind end,
                    judged.attempt
               from judged
              where judged.rule is null
         ),
-        obeyed as (
+        cleared as (
             delete from rota.cancels
-             where cancels.job = any(array(select judged.job from judged where judged.unwanted))
+             where cancels.job = any(array(select judged.job from judged where judged.to_cancel))
         )
-        select array(select distinct put.queue from put),
+        select array(select distinct enqueued.queue from enqueued),
                array_agg(judged.job) filter (where judged.rule is null),
                array_agg(judged.job), array_agg(judged.kind)
-          into news, over, release_successors.ended, release_successors.kinds
+          into new_queues, over, release_successors.ended, release_successors.kinds
           from judged
          where judged.rule is null or not judged.goes;
 
-        queues := queues || news;
+        queues := queues || new_queues;
         runs := runs || over;
         exit when release_successors.ended is null;
         waits := false;
@@ -1660,6 +2222,10 @@ begin
     end loop;
 end
 $$;
+comment on function rota.release_successors is
+    'Release the successors of jobs and runs that have finished. The caller records the outcomes in the same '
+    'transaction. Returns the queues that received jobs, the runs that finished, and `has_pending`: true if releases '
+    'are left in `pending_releases`, for `rota.release_pending`.';
 
 create function rota.reserve_key(task text,
     key text,
@@ -1700,6 +2266,9 @@ begin
     end loop;
 end
 $$;
+comment on function rota.reserve_key is
+    'Reserve an idempotency key for a run. Returns the id of the run that has the key: the given one, or the one that '
+    'reserved it before. Raises RT001 if an open transaction holds the key for more than two seconds.';
 
 create function rota.retry(run bigint,
     attempt smallint DEFAULT NULL::smallint) returns text[]
@@ -1712,16 +2281,16 @@ set lock_timeout=2s
 set search_path=pg_catalog, pg_temp
 as $$
 declare
-    ended   record;
-    members bigint[];
-    calls   boolean;
-    whole   bigint;
-    anew    bigint[];
-    answer  text[];
+    ended     record;
+    members   bigint[];
+    calls     boolean;
+    whole     bigint;
+    restarted bigint[];
+    answer    text[];
 begin
     select jobs.run into whole from rota.jobs where jobs.id = retry.run;
     if whole is not null then
-        raise exception 'job % is a part of run %; try that one again', retry.run, whole
+        raise exception 'job % is a part of run %; retry the run', retry.run, whole
             using errcode = 'RT003';
     end if;
     select waiting.job into whole
@@ -1729,7 +2298,7 @@ begin
       join rota.waiting on waiting.job = any(runs.successors)
      where runs.id = retry.run;
     if found then
-        raise exception 'run % is a part of run %, which is still open; try that one again when it has ended',
+        raise exception 'run % is a part of run %, which is still open; retry that run when it has ended',
             retry.run, whole using errcode = 'RT003';
     end if;
     -- A second, concurrent retry waits here and then finds no outcome.
@@ -1741,7 +2310,7 @@ begin
 
     select runs.jobs, runs.flow is null into members, calls from rota.runs where runs.id = retry.run;
     if not found then
-        anew := array[retry.run];
+        restarted := array[retry.run];
     else
         with recursive undone (job) as (
             select outcomes.job
@@ -1756,7 +2325,7 @@ begin
              cross join lateral unnest(job.successors) as child (job)
              where not calls and child.job <> retry.run
         )
-        select array_agg(undone.job) into anew from undone;
+        select array_agg(undone.job) into restarted from undone;
 
         -- The inputs of the direct successors may change, so these make their calls and run their steps again.
         if not calls then
@@ -1766,41 +2335,41 @@ begin
                    select child.job
                      from rota.jobs as job
                     cross join lateral unnest(job.successors) as child (job)
-                    where job.id = any(anew)))
+                    where job.id = any(restarted)))
                and runs.number is not null;
             delete from rota.steps
              where steps.job = any(array(
                    select child.job
                      from rota.jobs as job
                     cross join lateral unnest(job.successors) as child (job)
-                    where job.id = any(anew) and child.job <> retry.run));
+                    where job.id = any(restarted) and child.job <> retry.run));
         end if;
     end if;
 
-    with gone as (
+    with deleted as (
         delete from rota.outcomes
-         where outcomes.job = any(anew) or outcomes.job = retry.run
+         where outcomes.job = any(restarted) or outcomes.job = retry.run
         returning outcomes.*
     ),
     kept as (
         insert into rota.attempts (job, claim, worker, at, seconds, state, attempt, result, error)
-        select gone.job, gone.claim, gone.worker, gone.at, gone.seconds, gone.state, gone.attempt, gone.result,
-               gone.error
-          from gone
-         where gone.state <> 'skipped'
+        select deleted.job, deleted.claim, deleted.worker, deleted.at, deleted.seconds, deleted.state,
+               deleted.attempt, deleted.result, deleted.error
+          from deleted
+         where deleted.state <> 'skipped'
     )
-    delete from rota.cancels where cancels.job = any(array(select gone.job from gone));
+    delete from rota.cancels where cancels.job = any(array(select deleted.job from deleted));
 
     if members is not null then
         -- Flows that are parts of this run have runs of their own.
-        select array_agg(news.queue) into answer
+        select array_agg(changed.queue) into answer
           from rota.runs as whole
           join rota.runs as part on part.parent = whole.parent and part.successors = array[whole.id]
-         cross join lateral unnest(rota.retry(part.id)) as news (queue)
+         cross join lateral unnest(rota.retry(part.id)) as changed (queue)
          where whole.id = retry.run;
-        select answer || laid.queues into answer from rota.place_job(
-               retry.run, coalesce(anew, '{}'),
-               coalesce(retry.attempt, (ended.attempt + 1)::smallint)) as laid;
+        select answer || placed.queues into answer from rota.place_job(
+               retry.run, coalesce(restarted, '{}'),
+               coalesce(retry.attempt, (ended.attempt + 1)::smallint)) as placed;
         return answer;
     end if;
     insert into rota.queued (seq, job, priority, attempt, queue, task)
@@ -1813,6 +2382,10 @@ begin
     return answer;
 end
 $$;
+comment on function rota.retry is
+    'Retry a run that failed, expired or was cancelled. Returns the queues that received jobs; null if the run has '
+    'not finished, has succeeded or does not exist. The new attempt of the run has the number `attempt`, or the next '
+    'one. Raises RT003 for a part of another run. Public and stable.';
 
 create function rota.signal(run bigint,
     name text,
@@ -1838,7 +2411,7 @@ begin
         end if;
     end if;
     if signal.name is null or signal.name = '' or length(signal.name) > 200 then
-        raise exception 'a signal''s name has 1 to 200 letters' using errcode = 'RT003';
+        raise exception 'the name of a signal has 1 to 200 letters' using errcode = 'RT003';
     end if;
     if exists (select from rota.outcomes where outcomes.job = whole) then
         return 'ended';
@@ -1860,22 +2433,26 @@ begin
       where sleeping.job = any(waiting) and signal.name = any(sleeping.signals)
       order by sleeping.job
         for update;
-    with gone as (
+    with woken as (
         delete from rota.sleeping
          where sleeping.job = any(waiting) and signal.name = any(sleeping.signals)
         returning sleeping.*
     ),
-    put as (
+    enqueued as (
         insert into rota.queued (seq, job, priority, attempt, lost, queue, task)
-        select nextval('rota.ids'), gone.job, gone.priority, gone.attempt, gone.lost, gone.queue, gone.task
-          from (select gone.* from gone order by gone.job) as gone
+        select nextval('rota.ids'), woken.job, woken.priority, woken.attempt, woken.lost, woken.queue, woken.task
+          from (select woken.* from woken order by woken.job) as woken
         returning queued.queue
     )
-    select array_agg(distinct put.queue) into queues from put;
-    perform pg_notify('rota.wake', news.queue) from unnest(queues) as news (queue);
+    select array_agg(distinct enqueued.queue) into queues from enqueued;
+    perform pg_notify('rota.wake', changed.queue) from unnest(queues) as changed (queue);
     return 'sent';
 end
 $$;
+comment on function rota.signal is
+    'Send a signal to a run, from any language. The id of a job is accepted for its run. Returns `sent`; `known` if '
+    'the run already has a signal of this name, which is kept; `ended` if the run has finished; null if there is no '
+    'such run. Raises RT003 for an invalid name. Public and stable.';
 
 create function rota.start(task text,
     args json DEFAULT '{}'::json,
@@ -1943,6 +2520,10 @@ begin
     end if;
 end
 $$;
+comment on function rota.start is
+    'Start a task from any language, in the caller''s own transaction. Returns the run, and `created`: true if this '
+    'call created it, false if another run has the key. If an open transaction holds the key, the call fails with '
+    'RT001 after two seconds. Raises RT003 for invalid arguments. Public and stable.';
 
 create function rota.workers_needed(arrival_rate double precision,
     mean_seconds double precision,
@@ -1954,9 +2535,6 @@ create function rota.workers_needed(arrival_rate double precision,
     max_workers integer) returns integer
 language sql immutable parallel safe
 RETURN LEAST(GREATEST((ceil((LEAST(((GREATEST((GREATEST(arrival_rate, (0.0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000001)::double precision) * GREATEST(mean_seconds, (0.0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000001)::double precision)), running) + (backlog * LEAST((1)::double precision, (GREATEST(mean_seconds, (0.0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000001)::double precision) / GREATEST(target, (0.001)::double precision))))) / GREATEST(concurrency, (1)::double precision)), ('1000000000'::numeric)::double precision) - (0.000000001)::double precision)))::integer, CASE WHEN ((backlog > (0)::double precision) OR (running > (0)::double precision)) THEN 1 ELSE 0 END, min_workers), max_workers);
-
-comment on function rota.desired_workers(pg_catalog.text,double precision,integer,integer,integer) is 'How many workers a queue wants: one number, for KEDA and the like. Public and stable.';
-
-comment on view rota.job_state is 'Where each job is: waiting, queued, sleeping, running, quarantined, succeeded, failed, cancelled, expired or skipped. Public and stable.';
-
-comment on view rota.run_state is 'Every run: its flow''s or task''s name, and running, succeeded, failed or cancelled for a flow, the state of its job for a task. Public and stable.';
+comment on function rota.workers_needed is
+    'Return the number of workers that a load requires: for the arrivals or the jobs already running, and to clear '
+    'the backlog within `target` seconds.';

@@ -127,7 +127,7 @@ class TokenAuthenticator:
         if not hmac.compare_digest(digest, token.digest) or stored is None:
             self._known.pop(token.digest, None)
             return None
-        if stored.state != "good":
+        if stored.state != "active":
             self._known.pop(token.digest, None)
             # Only a caller with the full secret learns the reason.
             raise _unauthenticated(

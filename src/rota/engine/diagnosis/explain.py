@@ -115,7 +115,7 @@ class _Explainer:
             message += f" and {direct[0].total - MAX_NAMED_JOBS:,} more"
         self.found.append(
             ExplanationReason(
-                code="limit" if job_row.is_child else "parents",
+                code="limit" if job_row.is_child else "predecessors",
                 message=f"it is a child run of a job that limits its concurrency, and "
                 f"waits for {message}"
                 if job_row.is_child
@@ -188,7 +188,7 @@ class _Explainer:
             else ""
         )
         return ExplanationReason(
-            code="calls",
+            code="children",
             message=f"{name} is on worker {job.worker} and waits for its child runs: {named}{more}",
             kind="run",
             subject=str(children[0].run),
@@ -206,7 +206,7 @@ class _Explainer:
         )
         id = self._subject.id
         return ExplanationReason(
-            code="settling" if pending_releases else "moving",
+            code="releasing" if pending_releases else "moving",
             message=message,
             kind="run" if self._subject.is_flow else "job",
             subject=str(id),
@@ -264,7 +264,7 @@ def _merge_same(found: Sequence[ExplanationReason]) -> list[ExplanationReason]:
     """Merge the same reason of several jobs into one, with the first job as the example."""
     first: dict[tuple[object, ...], ExplanationReason] = {}
     for each in found:
-        is_job_specific = each.kind == "job" and each.code not in ("parents", "limit", "ended")
+        is_job_specific = each.kind == "job" and each.code not in ("predecessors", "limit", "ended")
         about = "" if is_job_specific else each.subject
         key = (each.code, each.kind, about, each.is_stuck)
         known = first.get(key)

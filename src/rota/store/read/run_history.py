@@ -17,7 +17,7 @@ class RunEventRow(msgspec.Struct, frozen=True):
     kind: str
     """Kind of event.
 
-    `created`, `began`, `claimed`, `sleeping`, `quarantined`, `unwanted` (cancel requested), `signal`, a
+    `created`, `began`, `claimed`, `sleeping`, `quarantined`, `cancel_requested`, `signal`, a
     kind of entry (`step`, `sleep`, `wait`, `value`, `version`), or the outcome of an attempt.
     """
     job: int | None

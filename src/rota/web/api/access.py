@@ -49,9 +49,7 @@ async def whoami(context: RequestContext) -> CallerDocument:
 class StartableDocument(msgspec.Struct, frozen=True):
     name: str
     kind: Literal["task", "flow", "action"]
-    queue: (
-        Annotated[str, Meta(description="null for a flow: each of its tasks has its own.")] | None
-    )
+    queue: Annotated[str, Meta(description="Queue of the task; null for a flow.")] | None
 
 
 class Catalog(msgspec.Struct, frozen=True):
@@ -87,8 +85,8 @@ class TokenDocument(msgspec.Struct, frozen=True):
     created: datetime
     expires: datetime | None
     revoked: datetime | None
-    last_used: Annotated[datetime, Meta(description="To the minute.")] | None
-    state: Annotated[str, Meta(description="good, expired or revoked.")]
+    last_used: Annotated[datetime, Meta(description="Time of the last use, to the minute.")] | None
+    state: Annotated[str, Meta(description="active, expired or revoked.")]
 
 
 class TokenListQuery(msgspec.Struct, forbid_unknown_fields=True):

@@ -8,8 +8,8 @@ select late.name, late.target, extract(epoch from rota.clock() - late.due)::floa
                   and (late.target = any(workers.tasks)
                        -- The tasks of a flow are named `flow.task`.
                        or late.kind = 'flow' and exists (select
-                                                           from unnest(workers.tasks) as skill (task)
-                                                          where starts_with(skill.task, late.target || '.')))),
+                                                           from unnest(workers.tasks) as known (task)
+                                                          where starts_with(known.task, late.target || '.')))),
        late.reason
   from ((select schedules.name, schedules.kind, schedules.target, schedules.due, schedules.reason
            from rota.schedules

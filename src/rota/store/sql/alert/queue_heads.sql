@@ -24,7 +24,7 @@ with recursive place as (
 )
 select place.queue, place.priority, head.seq, head.job, head.task,
        extract(epoch from rota.clock() - since.created)::float8,
-       crew.serving, crew.knowing, crew.running, crew.capacity,
+       worker_count.serving, worker_count.knowing, worker_count.running, worker_count.capacity,
        place.queue = any(array(select pauses.queue from rota.pauses))
   from place
  cross join lateral (
@@ -51,4 +51,4 @@ select place.queue, place.priority, head.seq, head.job, head.task,
          from rota.workers
         where workers.state = 'active'
           and place.queue = any(workers.queues)
-       ) as crew
+       ) as worker_count

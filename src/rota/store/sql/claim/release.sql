@@ -1,7 +1,7 @@
 -- Remove jobs from claims. Delete a claim that has none left.
 --
 -- An earlier statement of the transaction has locked the claims.
-with rest as materialized (
+with remaining as materialized (
     select claims.id,
            count(member.job) as open,
            array_agg(member.job order by member.number) as jobs,
@@ -21,10 +21,10 @@ with rest as materialized (
 ),
 emptied as (
     delete from rota.claims
-     where claims.id = any(array(select rest.id from rest where rest.open = 0))
+     where claims.id = any(array(select remaining.id from remaining where remaining.open = 0))
 )
 update rota.claims
-   set jobs = rest.jobs, attempts = rest.attempts, lost = rest.lost, seqs = rest.seqs
-  from rest
- where claims.id = rest.id
-   and rest.open > 0
+   set jobs = remaining.jobs, attempts = remaining.attempts, lost = remaining.lost, seqs = remaining.seqs
+  from remaining
+ where claims.id = remaining.id
+   and remaining.open > 0

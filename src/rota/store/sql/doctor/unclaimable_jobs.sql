@@ -20,14 +20,14 @@ front as materialized (
             limit %(jobs_per_lane)s::int) as head
      group by head.queue, head.task
 )
-select front.queue, front.task, front.jobs, front.job, crew.serving
+select front.queue, front.task, front.jobs, front.job, worker_count.serving
   from front
  cross join lateral (
        select count(*)::int as serving,
               (count(*) filter (where front.task = any(workers.tasks)))::int as knowing
          from rota.workers
         where workers.state = 'active'
-          and front.queue = any(workers.queues)) as crew
- where crew.knowing = 0
+          and front.queue = any(workers.queues)) as worker_count
+ where worker_count.knowing = 0
  order by front.jobs desc, front.queue, front.task
  limit 20

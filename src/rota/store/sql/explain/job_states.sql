@@ -26,7 +26,7 @@ select job.id, coalesce(job.run, job.id) as run, run.id is not null and run.flow
             (select coalesce(sum(cardinality(claims.jobs)), 0)
                from rota.claims
               where claims.worker = held.worker) end::int as together,
-       progress.done, progress.total, progress.note, progress.at as heard, wish.at as unwanted,
+       progress.done, progress.total, progress.note, progress.at as progress_at, request.at as cancel_requested,
        coalesce(quarantine.error, last.error) as error, pause.at as paused, pause.operator, pause.reason
   from rota.jobs as job
   left join rota.runs as run on run.id = job.run
@@ -38,7 +38,7 @@ select job.id, coalesce(job.run, job.id) as run, run.id is not null and run.flow
   left join rota.queued as suspect on suspect.lost < 0 and suspect.job = job.id
   left join rota.workers as worker on worker.id = held.worker
   left join rota.progress on progress.job = job.id
-  left join rota.cancels as wish on wish.job = job.id
+  left join rota.cancels as request on request.job = job.id
   left join rota.pauses as pause on pause.queue = job.queue
   left join lateral (
        select attempts.error

@@ -91,7 +91,7 @@ listed as (
            job.rule::rota.rule, job.ids, job.inputs, job.trace
       from job
 ),
-laid as (
+blocked as (
     insert into rota.waiting (job, open, attempt, rule, priority, queue, task)
     select job.id, job.parents, 1, job.rule::rota.rule, job.priority, job.queue, job.task
       from job
@@ -107,7 +107,7 @@ late as (
       from job
      where job.parents = 0 and job.wake_at > rota.clock()
 ),
-put as (
+enqueued as (
     insert into rota.queued (seq, job, priority, queue, task)
     select job.id, job.id, job.priority, job.queue, job.task
       from job
@@ -118,5 +118,5 @@ select run.holder, run.holder = run.id
   from run
  -- Always true. With `notify`, each queue's notification is sent at commit.
  where (select count(case when %(notify)s::boolean then pg_notify('rota.wake', news.queue)::text end) >= 0
-          from (select distinct put.queue from put) as news)
+          from (select distinct enqueued.queue from enqueued) as news)
  order by run.number

@@ -33,13 +33,13 @@ heads as materialized (
            ) as head
      group by place.queue, head.task
 ),
-crew as materialized (
+active as materialized (
     select workers.queues, workers.tasks from rota.workers where workers.state = 'active'
 )
 select heads.queue, heads.task, heads.jobs, coalesce(job.run, heads.first), job.created,
-       (select count(*) from crew where heads.queue = any(crew.queues))
+       (select count(*) from active where heads.queue = any(active.queues))
   from heads
   left join lateral (select jobs.run, jobs.created from rota.jobs where jobs.id = heads.first offset 0) as job on true
- where not exists (select from crew where heads.queue = any(crew.queues) and heads.task = any(crew.tasks))
+ where not exists (select from active where heads.queue = any(active.queues) and heads.task = any(active.tasks))
  order by heads.queue, heads.task
  limit 200

@@ -4,10 +4,10 @@
 -- rows.
 with forgotten as (
     delete from rota.instances
-     where instances.id in (select gone.id
-                              from rota.instances as gone
-                             where gone.expires < rota.clock() - interval '1 hour'
-                               and gone.id <> %(instance)s::uuid
+     where instances.id in (select expired.id
+                              from rota.instances as expired
+                             where expired.expires < rota.clock() - interval '1 hour'
+                               and expired.id <> %(instance)s::uuid
                                for update skip locked)
 ),
 mine as (

@@ -10,22 +10,22 @@
 --
 -- The last column is the number of seconds the job was queued. It is known only for jobs that were queued at creation,
 -- which have their id as `seq`; for all other jobs it is -1.
-with pick as materialized (
-    select found.spot, found.seq, found.job, found.attempt, found.lost, lane.number as lane
+with picked as materialized (
+    select found.tuple, found.seq, found.job, found.attempt, found.lost, lane.number as lane
       from unnest(%(queues)b::text[], %(priorities)s::smallint[], %(cursors)s::bigint[])
            with ordinality as lane (queue, priority, cursor, number)
      cross join lateral (
-           select queued.ctid as spot, queued.seq, queued.job, queued.attempt, queued.lost
+           select queued.ctid as tuple, queued.seq, queued.job, queued.attempt, queued.lost
              from rota.queued
             where queued.queue = lane.queue
               and queued.priority = lane.priority
               and queued.seq >= lane.cursor
               and queued.lost >= 0
               and (queued.task = any(%(tasks)s::text[])
-                   or (select skill.prefetchable or not %(prefetch_only)b::boolean
-                         from rota.worker_tasks as skill
-                        where skill.worker = %(worker)b::bigint
-                          and skill.task = queued.task))
+                   or (select listed.prefetchable or not %(prefetch_only)b::boolean
+                         from rota.worker_tasks as listed
+                        where listed.worker = %(worker)b::bigint
+                          and listed.task = queued.task))
             order by queued.seq
             limit %(limit)b::int
               for update skip locked
@@ -34,33 +34,33 @@ with pick as materialized (
        and lane.queue <> all(array(select pauses.queue from rota.pauses))
      limit %(limit)b::int
 ),
-gone as (
-    delete from rota.queued where queued.ctid = any(array(select pick.spot from pick))
+dequeued as (
+    delete from rota.queued where queued.ctid = any(array(select picked.tuple from picked))
 ),
 claimed as (
     insert into rota.claims (worker, nonce, jobs, attempts, lost, seqs)
     select %(worker)b::bigint, %(nonce)b::uuid,
-           array_agg(pick.job), array_agg(pick.attempt), array_agg(pick.lost), array_agg(pick.seq)
-      from pick
+           array_agg(picked.job), array_agg(picked.attempt), array_agg(picked.lost), array_agg(picked.seq)
+      from picked
     having count(*) > 0
     returning id
 )
-select claimed.id, pick.job, pick.attempt, pick.lost, pick.lane::int, pick.seq,
+select claimed.id, picked.job, picked.attempt, picked.lost, picked.lane::int, picked.seq,
        job.task, job.queue, job.args::text, job.options::text, job.expires <= rota.clock(),
        job.run, job.inputs::text,
        case when (select exists (select from rota.checkpoints)) then
-            (select checkpoints.state::text from rota.checkpoints where checkpoints.job = pick.job) end,
+            (select checkpoints.state::text from rota.checkpoints where checkpoints.job = picked.job) end,
        case when (select exists (select from rota.steps)) then
-            (select true from rota.steps where steps.job = pick.job limit 1) end,
-       job.trace, case when pick.seq = pick.job then date_part('epoch', rota.clock() - job.created) else -1 end
+            (select true from rota.steps where steps.job = picked.job limit 1) end,
+       job.trace, case when picked.seq = picked.job then date_part('epoch', rota.clock() - job.created) else -1 end
   from claimed
- cross join pick
+ cross join picked
  -- `offset 0` forces one index look-up per job, independent of the table's statistics.
  cross join lateral (
        select jobs.task, jobs.queue, jobs.args, jobs.options, jobs.expires, jobs.run, jobs.inputs, jobs.trace,
               jobs.created
          from rota.jobs
-        where jobs.id = pick.job
+        where jobs.id = picked.job
        offset 0
        ) as job
  where (select set_config('synchronous_commit', 'off', true)) is not null

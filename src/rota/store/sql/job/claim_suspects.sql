@@ -5,7 +5,7 @@
 --
 -- Reads the index of suspects. `is true` keeps the planner from using the index of queues, which contains all jobs.
 with mild as materialized (
-    select queued.ctid as spot, queued.seq, queued.job, queued.attempt, queued.lost
+    select queued.ctid as tuple, queued.seq, queued.job, queued.attempt, queued.lost
       from rota.queued
      where queued.lost < 0
        and queued.lost in (-1, -3)
@@ -13,16 +13,16 @@ with mild as materialized (
        and (queued.queue <> all(array(select pauses.queue from rota.pauses))) is true
        and (queued.task = any(%(tasks)s::text[])
             or (select true
-                  from rota.worker_tasks as skill
-                 where skill.worker = %(worker)b::bigint
-                   and skill.task = queued.task))
+                  from rota.worker_tasks as listed
+                 where listed.worker = %(worker)b::bigint
+                   and listed.task = queued.task))
        and (select workers.state = 'active' from rota.workers where workers.id = %(worker)b::bigint)
      order by queued.priority desc, queued.seq
      limit %(limit)b::int
        for update skip locked
 ),
 grave as materialized (
-    select queued.ctid as spot, queued.seq, queued.job, queued.attempt, queued.lost
+    select queued.ctid as tuple, queued.seq, queued.job, queued.attempt, queued.lost
       from rota.queued
      where %(grave)b::boolean
        and not exists (select from mild)
@@ -32,41 +32,41 @@ grave as materialized (
        and (queued.queue <> all(array(select pauses.queue from rota.pauses))) is true
        and (queued.task = any(%(tasks)s::text[])
             or (select true
-                  from rota.worker_tasks as skill
-                 where skill.worker = %(worker)b::bigint
-                   and skill.task = queued.task))
+                  from rota.worker_tasks as listed
+                 where listed.worker = %(worker)b::bigint
+                   and listed.task = queued.task))
        and (select workers.state = 'active' from rota.workers where workers.id = %(worker)b::bigint)
      order by queued.priority desc, queued.seq
      limit 1
        for update skip locked
 ),
-pick as materialized (
+picked as materialized (
     select mild.* from mild
      union all
     select grave.* from grave
 ),
-gone as (
-    delete from rota.queued where queued.ctid = any(array(select pick.spot from pick))
+dequeued as (
+    delete from rota.queued where queued.ctid = any(array(select picked.tuple from picked))
 ),
 claimed as (
     insert into rota.claims (worker, nonce, jobs, attempts, lost, seqs)
     select %(worker)b::bigint, %(nonce)b::uuid,
-           array[pick.job], array[pick.attempt], array[pick.lost], array[pick.seq]
-      from pick
+           array[picked.job], array[picked.attempt], array[picked.lost], array[picked.seq]
+      from picked
     returning claims.id, claims.jobs[1] as job
 )
-select claimed.id, pick.job, pick.attempt, pick.lost, 0, pick.seq,
+select claimed.id, picked.job, picked.attempt, picked.lost, 0, picked.seq,
        job.task, job.queue, job.args::text, job.options::text, job.expires <= rota.clock(),
        job.run, job.inputs::text,
-       (select checkpoints.state::text from rota.checkpoints where checkpoints.job = pick.job),
-       (select true from rota.steps where steps.job = pick.job limit 1),
+       (select checkpoints.state::text from rota.checkpoints where checkpoints.job = picked.job),
+       (select true from rota.steps where steps.job = picked.job limit 1),
        job.trace, -1::float8
   from claimed
-  join pick on pick.job = claimed.job
+  join picked on picked.job = claimed.job
  cross join lateral (
        select jobs.task, jobs.queue, jobs.args, jobs.options, jobs.expires, jobs.run, jobs.inputs, jobs.trace
          from rota.jobs
-        where jobs.id = pick.job
+        where jobs.id = picked.job
        offset 0
        ) as job
- order by pick.lost desc, pick.seq
+ order by picked.lost desc, picked.seq

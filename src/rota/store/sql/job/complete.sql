@@ -35,7 +35,7 @@ recorded as (
       from member
      where member.finished
 ),
-rest as materialized (
+remaining as materialized (
     select member.claim,
            count(*) filter (where not member.finished) as open,
            array_agg(member.job order by member.number) filter (where not member.finished) as jobs,
@@ -47,19 +47,19 @@ rest as materialized (
 ),
 emptied as (
     delete from rota.claims
-     where claims.id = any(array(select rest.claim from rest where rest.open = 0))
+     where claims.id = any(array(select remaining.claim from remaining where remaining.open = 0))
 ),
 shrunk as (
     update rota.claims
-       set jobs = rest.jobs, attempts = rest.attempts, lost = rest.lost, seqs = rest.seqs
-      from rest
-     where claims.id = rest.claim
-       and rest.open > 0
+       set jobs = remaining.jobs, attempts = remaining.attempts, lost = remaining.lost, seqs = remaining.seqs
+      from remaining
+     where claims.id = remaining.claim
+       and remaining.open > 0
 )
 select array(
        select given.job
          from given
         where not exists (
               select from member where member.job = given.job and member.claim = given.claim)),
-       passed.queues, passed.runs, passed.rest
+       passed.queues, passed.runs, passed.has_pending
   from rota.release_successors(array(select member.job from member where member.in_run)) as passed

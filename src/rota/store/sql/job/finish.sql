@@ -15,10 +15,10 @@ with recorded as (
     on conflict (job) do nothing
     returning outcomes.job, outcomes.state
 ),
-obeyed as (
+cleared as (
     delete from rota.cancels where cancels.job = any(array(select recorded.job from recorded))
 )
-select array(select recorded.job from recorded), passed.queues, passed.runs, passed.rest
+select array(select recorded.job from recorded), passed.queues, passed.runs, passed.has_pending
   from rota.release_successors(
        array(select recorded.job from recorded),
        array(select case recorded.state when 'expired' then 'failed' else recorded.state end

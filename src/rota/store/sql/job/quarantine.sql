@@ -6,7 +6,7 @@ with member as materialized (
     select given.job, given.error::json as error, claims.id as claim,
            claims.attempts[array_position(claims.jobs, given.job)] as attempt,
            claims.lost[array_position(claims.jobs, given.job)] as lost,
-           exists (select from rota.cancels where cancels.job = given.job) as unwanted
+           exists (select from rota.cancels where cancels.job = given.job) as to_cancel
       from unnest(%(claims)s::bigint[], %(jobs)s::bigint[], %(errors)b::text[]) as given (claim, job, error)
       join rota.claims on claims.id = given.claim
                       and claims.worker = %(worker)b::bigint
@@ -16,23 +16,23 @@ ended as (
     insert into rota.outcomes (job, claim, worker, state, attempt, error)
     select member.job, member.claim, %(worker)b::bigint, 'cancelled', member.attempt, member.error
       from member
-     where member.unwanted
+     where member.to_cancel
     on conflict (job) do nothing
 ),
-obeyed as (
+cleared as (
     delete from rota.cancels
-     where cancels.job = any(array(select member.job from member where member.unwanted))
+     where cancels.job = any(array(select member.job from member where member.to_cancel))
 ),
-put as (
+quarantined as (
     insert into rota.quarantine (job, priority, attempt, lost, queue, task, error)
     select member.job, job.priority, member.attempt, member.lost, job.queue, job.task, member.error
       from member
      cross join lateral (
            select jobs.priority, jobs.queue, jobs.task from rota.jobs where jobs.id = member.job offset 0
            ) as job
-     where not member.unwanted
+     where not member.to_cancel
 )
-select array(select member.job from member), passed.queues, passed.runs, passed.rest
+select array(select member.job from member), passed.queues, passed.runs, passed.has_pending
   from rota.release_successors(
-       array(select member.job from member where member.unwanted),
-       array(select 'cancelled'::rota.outcome from member where member.unwanted)) as passed
+       array(select member.job from member where member.to_cancel),
+       array(select 'cancelled'::rota.outcome from member where member.to_cancel)) as passed

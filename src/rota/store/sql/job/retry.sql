@@ -6,7 +6,7 @@ with accepted as materialized (
     select given.job, given.delay, given.error, given.seconds, claims.id as claim,
            claims.attempts[array_position(claims.jobs, given.job)] as attempt,
            claims.lost[array_position(claims.jobs, given.job)] as lost,
-           exists (select from rota.cancels where cancels.job = given.job) as unwanted
+           exists (select from rota.cancels where cancels.job = given.job) as to_cancel
       from unnest(%(claims)s::bigint[], %(jobs)s::bigint[], %(delays)b::float8[],
                   %(errors)b::text[], %(durations)s::bigint[]) as given (claim, job, delay, error, seconds)
       join rota.claims on claims.id = given.claim
@@ -18,21 +18,21 @@ kept as (
     select accepted.job, accepted.claim, %(worker)b::bigint, accepted.seconds::float8 / 1e6, 'failed',
            accepted.attempt, accepted.error::json
       from accepted
-     where not accepted.unwanted
+     where not accepted.to_cancel
 ),
 ended as (
     insert into rota.outcomes (job, claim, worker, seconds, state, attempt, error)
     select accepted.job, accepted.claim, %(worker)b::bigint, accepted.seconds::float8 / 1e6, 'cancelled',
            accepted.attempt, accepted.error::json
       from accepted
-     where accepted.unwanted
+     where accepted.to_cancel
     on conflict (job) do nothing
 ),
-obeyed as (
+cleared as (
     delete from rota.cancels
-     where cancels.job = any(array(select accepted.job from accepted where accepted.unwanted))
+     where cancels.job = any(array(select accepted.job from accepted where accepted.to_cancel))
 ),
-laid as (
+slept as (
     insert into rota.sleeping (job, wake_at, priority, attempt, lost, queue, task)
     select accepted.job, rota.clock() + make_interval(secs => accepted.delay), job.priority,
            accepted.attempt + 1,
@@ -42,9 +42,9 @@ laid as (
      cross join lateral (
            select jobs.priority, jobs.queue, jobs.task from rota.jobs where jobs.id = accepted.job offset 0
            ) as job
-     where not accepted.unwanted
+     where not accepted.to_cancel
 )
-select array(select accepted.job from accepted), passed.queues, passed.runs, passed.rest
+select array(select accepted.job from accepted), passed.queues, passed.runs, passed.has_pending
   from rota.release_successors(
-       array(select accepted.job from accepted where accepted.unwanted),
-       array(select 'cancelled'::rota.outcome from accepted where accepted.unwanted)) as passed
+       array(select accepted.job from accepted where accepted.to_cancel),
+       array(select 'cancelled'::rota.outcome from accepted where accepted.to_cancel)) as passed

@@ -18,13 +18,13 @@ timed as materialized (
            coalesce(given.at, rota.clock() + make_interval(secs => given.delay)) as wake_at
       from given
 ),
-laid as (
+slept as (
     insert into rota.sleeping (job, wake_at, priority, queue, task)
     select timed.id, timed.wake_at, timed.priority, timed.queue, timed.task
       from timed
      where timed.wake_at > rota.clock()
 ),
-put as (
+enqueued as (
     insert into rota.queued (seq, job, priority, queue, task)
     select timed.id, timed.id, timed.priority, timed.queue, timed.task
       from timed

@@ -31,7 +31,7 @@ accepted as materialized (
     select given.job, claims.id as claim,
            claims.attempts[array_position(claims.jobs, given.job)] as attempt,
            claims.lost[array_position(claims.jobs, given.job)] as lost,
-           exists (select from rota.cancels where cancels.job = given.job) as unwanted
+           exists (select from rota.cancels where cancels.job = given.job) as to_cancel
       from unnest(%(claims)s::bigint[], %(jobs)s::bigint[]) as given (claim, job)
       join rota.claims on claims.id = given.claim
                       and claims.worker = %(worker)b::bigint
@@ -41,18 +41,18 @@ ended as (
     insert into rota.outcomes (job, claim, worker, state, attempt)
     select accepted.job, accepted.claim, %(worker)b::bigint, 'cancelled', accepted.attempt
       from accepted
-     where accepted.unwanted
+     where accepted.to_cancel
     on conflict (job) do nothing
 ),
-obeyed as (
+cleared as (
     delete from rota.cancels
-     where cancels.job = any(array(select accepted.job from accepted where accepted.unwanted))
+     where cancels.job = any(array(select accepted.job from accepted where accepted.to_cancel))
 ),
 -- Grouped instead of joined: without row estimates, the planner could choose a quadratic nested loop.
 together as materialized (
-    select each.job, max(each.attempt) as attempt, max(each.lost) as lost, bool_or(each.unwanted) as unwanted,
+    select each.job, max(each.attempt) as attempt, max(each.lost) as lost, bool_or(each.to_cancel) as to_cancel,
            max(each.wake_at) as wake_at, max(each.signals) as signals, bool_or(each.over) as over
-      from (select accepted.job, accepted.attempt, accepted.lost, accepted.unwanted,
+      from (select accepted.job, accepted.attempt, accepted.lost, accepted.to_cancel,
                    null::timestamptz as wake_at, null::text[] as signals, null::boolean as over
               from accepted
              union all
@@ -61,7 +61,7 @@ together as materialized (
      group by each.job
     having count(each.attempt) > 0
 ),
-laid as materialized (
+placed as materialized (
     select accepted.job, accepted.attempt,
            -- The code ran and returned, so the job is no longer a suspect.
            case when accepted.lost < 0 then greatest(-accepted.lost - 2, 0) else accepted.lost end as lost,
@@ -70,23 +70,24 @@ laid as materialized (
      cross join lateral (
            select jobs.priority, jobs.queue, jobs.task from rota.jobs where jobs.id = accepted.job offset 0
            ) as job
-     where not accepted.unwanted
+     where not accepted.to_cancel
 ),
 slept as (
     insert into rota.sleeping (job, wake_at, priority, attempt, lost, queue, task, signals)
-    select laid.job, laid.wake_at, laid.priority, laid.attempt, laid.lost, laid.queue, laid.task, laid.signals
-      from laid
-     where not laid.over
+    select placed.job, placed.wake_at, placed.priority, placed.attempt, placed.lost, placed.queue, placed.task,
+           placed.signals
+      from placed
+     where not placed.over
 ),
-put as (
+enqueued as (
     insert into rota.queued (seq, job, priority, attempt, lost, queue, task)
-    select nextval('rota.ids'), laid.job, laid.priority, laid.attempt, laid.lost, laid.queue, laid.task
-      from laid
-     where laid.over
+    select nextval('rota.ids'), placed.job, placed.priority, placed.attempt, placed.lost, placed.queue, placed.task
+      from placed
+     where placed.over
     returning queued.queue
 )
 select array(select accepted.job from accepted),
-       array(select distinct put.queue from put) || passed.queues, passed.runs, passed.rest
+       array(select distinct enqueued.queue from enqueued) || passed.queues, passed.runs, passed.has_pending
   from rota.release_successors(
-       array(select accepted.job from accepted where accepted.unwanted),
-       array(select 'cancelled'::rota.outcome from accepted where accepted.unwanted)) as passed
+       array(select accepted.job from accepted where accepted.to_cancel),
+       array(select 'cancelled'::rota.outcome from accepted where accepted.to_cancel)) as passed

@@ -7,7 +7,7 @@
 --
 -- A lease that has not expired prevents both. So an instance that connects through a pooler and one that connects
 -- directly never lead at the same time.
-with seated as materialized (
+with session_lock as materialized (
     select case when %(lease)s::float8 is not null
                 then pg_try_advisory_xact_lock(%(namespace)s::int, %(session_lock)s::int)
                 else exists (select
@@ -18,13 +18,13 @@ with seated as materialized (
                                 and held.objsubid = 2
                                 and held.granted
                                 and held.pid = pg_backend_pid())
-           end as seated
+           end as acquired
 ),
 vacant as materialized (
     select leaders.name
       from rota.leaders
      where leaders.name = %(name)s::text
-       and (select seated.seated from seated)
+       and (select session_lock.acquired from session_lock)
        and (leaders.instance is null or leaders.expires is null or leaders.expires <= rota.clock())
        for update skip locked
 ),
@@ -42,7 +42,7 @@ first as (
     insert into rota.leaders (name, term, instance, host, pid, label, since, expires, session_lock, elections)
     select %(name)s, 1, %(instance)s::uuid, %(host)s, %(pid)s, %(label)s, rota.clock(),
            rota.clock() + make_interval(secs => %(lease)s::float8), %(session_lock)s::int, array[rota.clock()]
-     where (select seated.seated from seated)
+     where (select session_lock.acquired from session_lock)
        and not exists (select from rota.leaders where leaders.name = %(name)s::text)
     on conflict do nothing
     returning leaders.term, leaders.elections

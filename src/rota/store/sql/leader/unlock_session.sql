@@ -1,2 +1,2 @@
 -- Release those of these session locks that this session holds.
-select count(pg_advisory_unlock(%(namespace)s::int, seat)) from unnest(%(session_locks)s::int[]) as seat
+select count(pg_advisory_unlock(%(namespace)s::int, session_lock)) from unnest(%(session_locks)s::int[]) as session_lock

@@ -14,7 +14,7 @@ with old as materialized (
      limit 10
        for update skip locked
 ),
-gone as (
+deleted as (
     delete from rota.once_calls
      using old
      where once_calls.key = old.key

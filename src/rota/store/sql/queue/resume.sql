@@ -1,5 +1,5 @@
 -- Resume a queue. Returns true if it was paused.
-with gone as (
+with deleted as (
     delete from rota.pauses where pauses.queue = %(queue)s::text returning pauses.queue
 )
-select exists (select from gone)
+select exists (select from deleted)

@@ -6,8 +6,8 @@
 -- run or that job, forks it, or starts it again by its key has locked one of them, and so keeps the run. A transaction
 -- that arrives later waits for these locks and then finds the run removed.
 with held as materialized (
-    select given.run as id, ended.state, key.spot, run.id is not null as large, run.jobs, job.queue,
-           job.spot as job
+    select given.run as id, ended.state, key.tuple, run.id is not null as large, run.jobs, job.queue,
+           job.tuple as job
       from unnest(%(runs)s::bigint[], %(ended)s::timestamptz[]) as given (run, at)
      cross join lateral (
            select outcomes.state
@@ -17,7 +17,7 @@ with held as materialized (
               for update skip locked
            ) as ended
       left join lateral (
-           select jobs.ctid as spot, jobs.task, jobs.key, jobs.queue
+           select jobs.ctid as tuple, jobs.task, jobs.key, jobs.queue
              from rota.jobs
             where jobs.id = given.run
               and jobs.run is null
@@ -26,12 +26,12 @@ with held as materialized (
       left join lateral (
            select runs.id, runs.flow, runs.key, runs.parent, runs.jobs
              from rota.runs
-            where job.spot is null
+            where job.tuple is null
               and runs.id = given.run
               for update skip locked
            ) as run on true
       left join lateral (
-           select keys.ctid as spot
+           select keys.ctid as tuple
              from rota.keys
             where keys.task = coalesce(run.flow, job.task)
               and keys.key = coalesce(run.key, job.key)
@@ -44,9 +44,9 @@ with held as materialized (
             where outcomes.job = run.parent
               for key share skip locked
            ) as parent on true
-     where (run.id is not null or job.spot is not null)
+     where (run.id is not null or job.tuple is not null)
        and (coalesce(run.key, job.key) is null
-            or key.spot is not null
+            or key.tuple is not null
             or (select keys.run
                   from rota.keys
                  where keys.task = coalesce(run.flow, job.task)
@@ -57,17 +57,17 @@ with held as materialized (
             or (select jobs.id from rota.jobs where jobs.id = run.parent) is null)
 ),
 member as materialized (
-    select held.id as run, held.state, held.id as job, held.queue, held.job as spot
+    select held.id as run, held.state, held.id as job, held.queue, held.job as tuple
       from held
      where not held.large
      union all
-    select held.id, held.state, job.id, job.queue, job.spot
+    select held.id, held.state, job.id, job.queue, job.tuple
       from held
       left join lateral (
-           select job.id, job.queue, job.spot
+           select job.id, job.queue, job.tuple
              from unnest(held.jobs) as listed (job)
             cross join lateral (
-                  select jobs.id, jobs.queue, jobs.ctid as spot
+                  select jobs.id, jobs.queue, jobs.ctid as tuple
                     from rota.jobs
                    where jobs.id = listed.job
                      and jobs.run = held.id
@@ -76,74 +76,74 @@ member as materialized (
            ) as job on true
      where held.large
 ),
-gone as materialized (
+deleted as materialized (
     select member.job as id from member
      union all
     select held.id from held where held.large
 ),
 gone_jobs as (
-    delete from rota.jobs where jobs.ctid = any(array(select member.spot from member))
+    delete from rota.jobs where jobs.ctid = any(array(select member.tuple from member))
 ),
 gone_runs as (
     delete from rota.runs where runs.id = any(array(select held.id from held where held.large))
 ),
 gone_outcomes as (
-    delete from rota.outcomes where outcomes.job = any(array(select gone.id from gone))
+    delete from rota.outcomes where outcomes.job = any(array(select deleted.id from deleted))
 ),
 gone_attempts as (
-    delete from rota.attempts where attempts.job = any(array(select gone.id from gone))
+    delete from rota.attempts where attempts.job = any(array(select deleted.id from deleted))
 ),
 gone_checkpoints as (
     delete from rota.checkpoints
      where exists (select from rota.checkpoints)
-       and checkpoints.job = any(array(select gone.id from gone))
+       and checkpoints.job = any(array(select deleted.id from deleted))
 ),
 gone_steps as (
     delete from rota.steps
      where exists (select from rota.steps)
-       and steps.job = any(array(select gone.id from gone))
+       and steps.job = any(array(select deleted.id from deleted))
 ),
 gone_signals as (
     delete from rota.signals
      where exists (select from rota.signals)
        and signals.ctid = any(array(
-           select stale.spot
-             from gone
+           select stale.tuple
+             from deleted
             cross join lateral (
-                  select signals.ctid as spot
+                  select signals.ctid as tuple
                     from rota.signals
-                   where signals.run = gone.id
+                   where signals.run = deleted.id
                      for update skip locked
                   ) as stale))
 ),
 gone_progress as (
     delete from rota.progress
      where exists (select from rota.progress)
-       and progress.job = any(array(select gone.id from gone))
+       and progress.job = any(array(select deleted.id from deleted))
 ),
 gone_logs as (
     delete from rota.logs
      where exists (select from rota.logs)
-       and logs.job = any(array(select gone.id from gone))
+       and logs.job = any(array(select deleted.id from deleted))
 ),
 gone_links as (
     delete from rota.trace_links
      where exists (select from rota.trace_links)
-       and trace_links.job = any(array(select gone.id from gone))
+       and trace_links.job = any(array(select deleted.id from deleted))
 ),
 gone_keys as (
-    delete from rota.keys where keys.ctid = any(array(select held.spot from held))
+    delete from rota.keys where keys.ctid = any(array(select held.tuple from held))
 ),
 gone_waiters as (
     delete from rota.waiters
      where exists (select from rota.waiters)
        and waiters.ctid = any(array(
-           select stale.spot
-             from gone
+           select stale.tuple
+             from deleted
             cross join lateral (
-                  select waiters.ctid as spot
+                  select waiters.ctid as tuple
                     from rota.waiters
-                   where waiters.job = gone.id
+                   where waiters.job = deleted.id
                      for update skip locked
                   ) as stale))
 ),
@@ -151,12 +151,12 @@ gone_cancels as (
     delete from rota.cancels
      where exists (select from rota.cancels)
        and cancels.ctid = any(array(
-           select stale.spot
-             from gone
+           select stale.tuple
+             from deleted
             cross join lateral (
-                  select cancels.ctid as spot
+                  select cancels.ctid as tuple
                     from rota.cancels
-                   where cancels.job = gone.id
+                   where cancels.job = deleted.id
                      for update skip locked
                   ) as stale))
 )

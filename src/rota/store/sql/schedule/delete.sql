@@ -1,9 +1,9 @@
 -- Delete a schedule and its ticks; its runs are kept. An earlier statement has locked it. Returns true if it existed.
-with gone as (
+with deleted as (
     delete from rota.schedules where schedules.name = %(name)s::text
     returning schedules.name
 ),
 ticks as (
-    delete from rota.ticks using gone where ticks.schedule = gone.name
+    delete from rota.ticks using deleted where ticks.schedule = deleted.name
 )
-select exists (select from gone)
+select exists (select from deleted)

@@ -8,9 +8,9 @@ select schedules.name, schedules.kind, schedules.target
    and not exists (
        select
          from rota.workers
-        cross join lateral unnest(workers.tasks) as skill (task)
+        cross join lateral unnest(workers.tasks) as known (task)
         where workers.state = 'active'
-          and schedules.target = case schedules.kind when 'flow' then substring(skill.task from '^(.*)\.[^.]*$')
-                                                     else skill.task end)
+          and schedules.target = case schedules.kind when 'flow' then substring(known.task from '^(.*)\.[^.]*$')
+                                                     else known.task end)
  order by schedules.due
  limit 100

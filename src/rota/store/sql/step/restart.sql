@@ -5,25 +5,25 @@
 with accepted as materialized (
     select given.job, given.args, claims.id as claim,
            claims.attempts[array_position(claims.jobs, given.job)] as attempt,
-           exists (select from rota.cancels where cancels.job = given.job) as unwanted
+           exists (select from rota.cancels where cancels.job = given.job) as to_cancel
       from unnest(%(claims)s::bigint[], %(jobs)s::bigint[], %(args)s::json[]) as given (claim, job, args)
       join rota.claims on claims.id = given.claim
                       and claims.worker = %(worker)b::bigint
                       and given.job = any(claims.jobs)
 ),
 anew as materialized (
-    select accepted.job, accepted.args from accepted where not accepted.unwanted
+    select accepted.job, accepted.args from accepted where not accepted.to_cancel
 ),
 ended as (
     insert into rota.outcomes (job, claim, worker, state, attempt)
     select accepted.job, accepted.claim, %(worker)b::bigint, 'cancelled', accepted.attempt
       from accepted
-     where accepted.unwanted
+     where accepted.to_cancel
     on conflict (job) do nothing
 ),
-obeyed as (
+cleared as (
     delete from rota.cancels
-     where cancels.job = any(array(select accepted.job from accepted where accepted.unwanted))
+     where cancels.job = any(array(select accepted.job from accepted where accepted.to_cancel))
 ),
 heard as (
     delete from rota.signals
@@ -55,13 +55,13 @@ written as (
     update rota.jobs set args = anew.args, inputs = null, expires = null from anew where jobs.id = anew.job
     returning jobs.id, jobs.priority, jobs.queue, jobs.task
 ),
-put as (
+enqueued as (
     insert into rota.queued (seq, job, priority, queue, task)
     select nextval('rota.ids'), written.id, written.priority, written.queue, written.task from written
     returning queued.queue
 )
 select array(select accepted.job from accepted),
-       array(select distinct put.queue from put) || passed.queues, passed.runs, passed.rest
+       array(select distinct enqueued.queue from enqueued) || passed.queues, passed.runs, passed.has_pending
   from rota.release_successors(
-       array(select accepted.job from accepted where accepted.unwanted),
-       array(select 'cancelled'::rota.outcome from accepted where accepted.unwanted)) as passed
+       array(select accepted.job from accepted where accepted.to_cancel),
+       array(select 'cancelled'::rota.outcome from accepted where accepted.to_cancel)) as passed

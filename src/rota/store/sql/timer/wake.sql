@@ -8,18 +8,18 @@ with due as materialized (
      limit %(limit)b::int
        for update skip locked
 ),
-gone as (
+woken as (
     delete from rota.sleeping where sleeping.job = any(array(select due.job from due))
     returning sleeping.*
 ),
-put as (
+enqueued as (
     insert into rota.queued (seq, job, priority, attempt, lost, queue, task)
-    select nextval('rota.ids'), gone.job, gone.priority, gone.attempt, gone.lost, gone.queue, gone.task
-      from (select gone.* from gone order by gone.wake_at) as gone
+    select nextval('rota.ids'), woken.job, woken.priority, woken.attempt, woken.lost, woken.queue, woken.task
+      from (select woken.* from woken order by woken.wake_at) as woken
     returning queued.queue
 )
-select (select count(*) from put)::int,
-       array(select distinct put.queue from put),
+select (select count(*) from enqueued)::int,
+       array(select distinct enqueued.queue from enqueued),
        (select extract(epoch from next.wake_at - rota.clock())::float8
           from rota.sleeping as next
          where next.wake_at > rota.clock()

@@ -10,5 +10,6 @@ with made as (
            json_build_object('name', made.name, 'role', made.role, 'expires', made.expires)
       from made
 )
-select made.id, made.name, made.role, made.created_by, made.created, made.expires, made.revoked, made.last_used, 'good'
+select made.id, made.name, made.role, made.created_by, made.created, made.expires, made.revoked, made.last_used,
+       'active'
   from made

@@ -1,5 +1,5 @@
 -- Revoke an access token and write an audit row. Returns the token; no row if it does not exist or was revoked before.
-with gone as (
+with token as (
     update rota.access_tokens
        set revoked = rota.clock()
      where id = %(id)s::text
@@ -7,9 +7,9 @@ with gone as (
     returning id, name, role, created_by, created, expires, revoked, last_used
 ), noted as (
     insert into rota.audit (operator, action, subject, detail)
-    select %(operator)s::text, 'revoke token', gone.id, json_build_object('name', gone.name, 'role', gone.role)
-      from gone
+    select %(operator)s::text, 'revoke token', token.id, json_build_object('name', token.name, 'role', token.role)
+      from token
 )
-select gone.id, gone.name, gone.role, gone.created_by, gone.created, gone.expires, gone.revoked, gone.last_used,
+select token.id, token.name, token.role, token.created_by, token.created, token.expires, token.revoked, token.last_used,
        'revoked'
-  from gone
+  from token

@@ -50,7 +50,7 @@ select found.at, found.what, found.job, found.attempt, found.worker, found.secon
           from members
           join rota.quarantine on quarantine.job = members.job
          union all
-        select cancels.at, 'unwanted', cancels.job, null, null, null, null, null, null
+        select cancels.at, 'cancel_requested', cancels.job, null, null, null, null, null, null
           from members
           join rota.cancels on cancels.job = members.job
          union all

@@ -1,14 +1,14 @@
 -- Return schedules by name, one or those after a name and between two others, at most `limit`: definition, state,
 -- whether a live worker has the target, and the latest tick.
-with skills as materialized (
-    select distinct skill.task
+with known_tasks as materialized (
+    select distinct entry.task
       from rota.workers
-     cross join lateral unnest(workers.tasks) as skill (task)
+     cross join lateral unnest(workers.tasks) as entry (task)
      where workers.state = 'active'
 ),
 -- A flow's tasks have its name as prefix, which shows the flows that a worker has.
 flows as materialized (
-    select distinct substring(skills.task from '^(.*)\.[^.]*$') as flow from skills
+    select distinct substring(known_tasks.task from '^(.*)\.[^.]*$') as flow from known_tasks
 )
 select schedules.name, schedules.declared, schedules.kind, schedules.target, schedules.input, schedules.tenant,
        schedules.cron, schedules.tz, schedules.every, schedules.at, schedules.overlap, schedules.catch_up,
@@ -16,7 +16,7 @@ select schedules.name, schedules.declared, schedules.kind, schedules.target, sch
        schedules.pause_after, schedules.queue, schedules.state::text, schedules.reason, schedules.created,
        schedules.last_success, schedules.last_failure, schedules.failures, schedules.runs, schedules.missed,
        case schedules.kind when 'flow' then exists (select from flows where flows.flow = schedules.target)
-                           else exists (select from skills where skills.task = schedules.target) end,
+                           else exists (select from known_tasks where known_tasks.task = schedules.target) end,
        schedules.anchor, schedules.next,
        case when schedules.max_runs is not null then greatest(schedules.max_runs - schedules.runs, 0) end,
        last.tick, last.state, last.reason, last.backfilled, last.at, last.host, last.pid, last.run,

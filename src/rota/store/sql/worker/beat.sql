@@ -18,7 +18,7 @@ select told.drain_requested is not null,
        array(select member.job
                from held
               cross join lateral unnest(held.jobs) as member (job)
-              cross join lateral (select from rota.cancels where cancels.job = member.job offset 0) as wish
+              cross join lateral (select from rota.cancels where cancels.job = member.job offset 0) as request
               where (select exists (select from rota.cancels))),
        array(select held.id from held order by held.id),
        array(select held.nonce::text from held order by held.id),

@@ -6,7 +6,7 @@
 --   charged    the only job that the worker held, or a suspect that ran alone
 --   doubtful   a suspect that ran alone at first, but no longer does after a long time
 --   none       all other jobs
-with gone as materialized (
+with silent as materialized (
     select workers.id
       from unnest(%(workers)s::bigint[], %(beats)s::bigint[]) as given (worker, beats)
       join rota.workers on workers.id = given.worker
@@ -16,9 +16,9 @@ with gone as materialized (
        for update of workers skip locked
 ),
 held as materialized (
-    select gone.id as worker, member.job, claims.exclusive
-      from gone
-      join rota.claims on claims.worker = gone.id and claims.expires is null
+    select silent.id as worker, member.job, claims.exclusive
+      from silent
+      join rota.claims on claims.worker = silent.id and claims.expires is null
      cross join lateral unnest(claims.jobs) as member (job)
 ),
 blame as (
@@ -30,11 +30,11 @@ blame as (
      group by held.worker
 ),
 forgotten as (
-    delete from rota.worker_tasks where worker_tasks.worker = any(array(select gone.id from gone))
+    delete from rota.worker_tasks where worker_tasks.worker = any(array(select silent.id from silent))
 )
 update rota.workers
    set state = 'dead', ended = rota.clock(),
        charged_jobs = (select blame.charged_jobs from blame where blame.worker = workers.id),
        doubtful_jobs = (select blame.doubtful_jobs from blame where blame.worker = workers.id)
- where workers.id = any(array(select gone.id from gone))
+ where workers.id = any(array(select silent.id from silent))
 returning workers.id, workers.host, workers.pid

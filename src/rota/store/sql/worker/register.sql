@@ -9,9 +9,9 @@ with born as (
 ),
 listed as (
     insert into rota.worker_tasks (worker, task, prefetchable)
-    select born.id, skill.task, skill.task <> all(%(no_prefetch)s::text[])
+    select born.id, entry.task, entry.task <> all(%(no_prefetch)s::text[])
       from born
-     cross join unnest(%(listed_tasks)s::text[]) as skill (task)
+     cross join unnest(%(listed_tasks)s::text[]) as entry (task)
 )
 select born.id
   from born

@@ -90,7 +90,7 @@ def _describe(each: RunEventRow) -> tuple[str, str, str]:
         case "sleeping":
             text = f"waits for {each.name}" if each.name else "sleeps"
             return "job", "sleeping", text
-        case "unwanted":
+        case "cancel_requested":
             return "job", "", "was asked to stop"
         case "quarantined":
             return "job", "quarantined", "put in quarantine"
