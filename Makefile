@@ -1,25 +1,25 @@
-# Every habit is one word; `make` alone lists them.
-# Needs Python 3.11 or newer with venv, and make. Nothing else: PostgreSQL comes with the set-up.
+# All targets for development; `make` alone lists them.
+# Needs Python 3.11 or newer with venv, and make. The set-up installs PostgreSQL.
 
 PY    ?= python3
 VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 
-# pip obeys whatever registry the machine is set up for; PYTHONPATH of the caller must not leak in.
+# pip uses the registry that the machine is configured for. The caller's PYTHONPATH must not have an effect.
 unexport PYTHONPATH
 unexport PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-fast proofs chaos bench bench-guard demo docs docs-live schema lock ci clean
+.PHONY: help setup check format test test-fast proofs chaos bench bench-guard demo docs docs-live schema lock release ci clean
 
-help: ## list every word
+help: ## list all targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## create .venv and install what is needed (under a second when nothing changed)
+setup: $(STAMP) ## create .venv and install the dependencies (under a second if nothing changed)
 
 $(STAMP): requirements-dev.txt pyproject.toml
-	@$(PY) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Rota needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; say which one to use: make PY=python3.12 ...")'
+	@$(PY) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Rota needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; choose another one: make PY=python3.12 ...")'
 	@$(PY) -c 'import venv, ensurepip' 2>/dev/null || { echo "This Python has no venv module. On Debian and Ubuntu: apt install python3-venv"; exit 1; }
 	@echo "setting up $(VENV) (once, about half a minute)"
 	@$(PY) -m venv --clear $(VENV)
@@ -27,7 +27,7 @@ $(STAMP): requirements-dev.txt pyproject.toml
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-check: setup ## lint, types, layers, lock file; and that every test can be read
+check: setup ## lint, types, layers, plain words, lock file; collect all tests
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/pytest --collect-only -qq >/tmp/rota-tests.$$$$ 2>&1 & collecting=$$!; \
@@ -35,12 +35,13 @@ check: setup ## lint, types, layers, lock file; and that every test can be read
 	rm -f /tmp/rota-tests.$$$$; exit $$types
 	@$(BIN)/lint-imports --no-logo >/tmp/rota-layers.$$$$ 2>&1 && rm -f /tmp/rota-layers.$$$$ || { cat /tmp/rota-layers.$$$$; rm -f /tmp/rota-layers.$$$$; exit 1; }
 	@$(BIN)/python tools/check_tree.py
+	@$(BIN)/python tools/check_prose.py
 
-format: setup ## put the code in shape
+format: setup ## format the code
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
-test: setup ## every test, on a private PostgreSQL; all phases run, also after a failure
+test: setup ## all tests, on a private PostgreSQL; all phases run, also after a failure
 	@failed=; run() { phase=$$1; shift; $(BIN)/pytest "$$@" $(PYTEST_ARGS) || failed="$$failed $$phase"; }; \
 	run parallel -n 4 -m "not crowd and not alone and not browser"; \
 	run processes -n 3 -m crowd $$($(BIN)/python tests/phases.py crowd); \
@@ -48,10 +49,10 @@ test: setup ## every test, on a private PostgreSQL; all phases run, also after a
 	run serial -m alone $$($(BIN)/python tests/phases.py alone); \
 	[ -z "$$failed" ] || { echo "make test: failures in the phase(s):$$failed (see above)"; exit 1; }
 
-test-fast: setup ## the tests that take no time
+test-fast: setup ## tests without the slow ones
 	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
 
-proofs: setup ## the long forms of what `make test` has short: a million rows, every await, every mutant, minutes of faults
+proofs: setup ## long forms of the tests: a million rows, every await, every mutant, minutes of faults
 	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 $$($(BIN)/python tests/phases.py proofs)
 	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 tests/store/test_plans.py tests/store/test_reap_plans.py tests/store/test_lock_plans.py tests/store/test_durable_plans.py tests/store/test_schedule_plans.py tests/store/test_any_flow.py
 	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 tests/unit/test_timetable_zones.py tests/unit/test_schedule_lives.py
@@ -66,10 +67,10 @@ proofs: setup ## the long forms of what `make test` has short: a million rows, e
 	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/dashboard/test_large.py
 
 SECONDS ?= 2100
-chaos: setup ## worker processes, servers and connections broken for SECONDS=2100, nothing lost or done twice
+chaos: setup ## break workers, servers and connections for SECONDS=2100; check that nothing is lost or done twice
 	@$(BIN)/python -m tests.chaos --seconds $(SECONDS) $(CHAOS_ARGS)
 
-bench: setup ## Rota against its peers, as ratios; writes benchmarks/results/
+bench: setup ## compare Rota with its peers; a full run rewrites benchmarks/RESULTS.md
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 bench-guard: setup ## cost per job of this tree against BASE=commit; fails if it rose
@@ -78,21 +79,24 @@ bench-guard: setup ## cost per job of this tree against BASE=commit; fails if it
 demo: setup ## workers, a dashboard and an embedded PostgreSQL for a minute; one worker is killed
 	@$(BIN)/rota demo $(DEMO_ARGS)
 
-docs: setup ## the documentation, into site/
+docs: setup ## build the documentation into site/
 	@$(BIN)/python -m tools.reference
 	@$(BIN)/zensical build --clean --strict
 
-docs-live: setup ## the documentation at http://localhost:8000, while you write
+docs-live: setup ## serve the documentation at http://localhost:8000 while you write
 	@$(BIN)/python -m tools.reference
 	@$(BIN)/zensical serve
 
 schema: setup ## rewrite src/rota/store/schema.sql from the migrations
 	@$(BIN)/python tools/dump_schema.py
 
-lock: setup ## rewrite requirements-dev.txt (the one word that needs uv)
+lock: setup ## rewrite requirements-dev.txt (the only target that needs uv)
 	@$(BIN)/python tools/lock.py
 
-ci: check test ## what has to pass before a change lands
+release: setup ## check, cut the changelog, build and tag VERSION=1.2.3; publishing stays with a maintainer
+	@$(BIN)/python -m tools.release $(VERSION)
+
+ci: check test ## all that must pass before a change lands
 
 clean: ## remove .venv and caches
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

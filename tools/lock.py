@@ -30,7 +30,7 @@ def main() -> None:
                     "--extra",
                     "otel",
                     "--no-emit-package",
-                    "rota",
+                    "pgrota",
                 ),
                 *("-o", "requirements-dev.txt", "pyproject.toml"),
             ],

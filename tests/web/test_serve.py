@@ -291,5 +291,5 @@ def test_without_uvicorn_it_says_what_to_install() -> None:
         cwd=APPS,
     )
     assert done.returncode == USAGE_ERROR
-    assert "pip install 'rota[web]'" in done.stderr
+    assert "pip install 'pgrota[web]'" in done.stderr
     assert "Traceback" not in done.stderr

@@ -69,7 +69,7 @@ RESTART_DELAY_SECONDS = 1.0
     default=1.0,
     metavar="SECONDS",
     show_default=True,
-    help="Seconds a job may run on at a restart; then it returns to its queue.",
+    help="Seconds a running job gets to finish at a restart; then it returns to its queue.",
 )
 @click.option("--no-reload", is_flag=True, help="Do not watch any file.")
 @log_options
@@ -278,7 +278,8 @@ class DevSession:
             await self._start_with_retry("dashboard")
         else:
             self._print(
-                "the dashboard is not installed; install it with pip install 'rota[web]'", "yellow"
+                "the dashboard is not installed; install it with pip install 'pgrota[web]'",
+                "yellow",
             )
         return OK
 

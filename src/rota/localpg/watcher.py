@@ -39,7 +39,7 @@ MAX_LOG_BYTES = 4_000_000
 LOG_TAIL_BYTES = 100_000
 STOP_TIMEOUT_SECONDS = 60.0
 
-WatcherEvent = Literal["ended", "nobody"]
+WatcherEvent = Literal["ended", "unused"]
 
 
 class WatcherOrder(TypedDict):
@@ -134,7 +134,7 @@ def _watch(order: WatcherOrder, pid: int, events: SimpleQueue[WatcherEvent]) -> 
         if event == "ended":
             return
         _trim_log(_log_path(order))
-        if event == "nobody" or detached:
+        if event == "unused" or detached:
             detached = _is_detached(order, pid)
             if not detached and _stop_if_last(order, pid, events):
                 return
@@ -200,7 +200,7 @@ def _wait_until_unused(order: WatcherOrder, events: SimpleQueue[WatcherEvent]) -
         lock_fd = _open_lock(order, "watched")
         fcntl.flock(lock_fd, fcntl.LOCK_EX)
         os.close(lock_fd)
-    events.put("nobody")
+    events.put("unused")
 
 
 def _is_detached(order: WatcherOrder, pid: int) -> bool:

@@ -91,7 +91,7 @@ class Settings:
             raise SettingsError(f"tracing must be auto, on or off, not {self.tracing!r}")
         if self.tracing == "on" and find_spec("opentelemetry") is None:
             raise SettingsError(
-                "tracing is on, and OpenTelemetry is not installed: pip install 'rota[otel]', or set "
+                "tracing is on, and OpenTelemetry is not installed: pip install 'pgrota[otel]', or set "
                 "ROTA_TRACING=off"
             )
         if not self.autoscale_target > 0:

@@ -1,1 +1,1 @@
-"""HTTP interfaces: health, metrics, the API and the dashboard. Needs `rota[web]`."""
+"""HTTP interfaces: health, metrics, the API and the dashboard. Needs `pgrota[web]`."""

@@ -88,7 +88,7 @@ def routes(app: Rota) -> list[BaseRoute]:
             from rota.web.prometheus import render_metrics
         except ImportError as error:
             raise HttpError(
-                501, "not_installed", "metrics need prometheus-client: pip install 'rota[web]'"
+                501, "not_installed", "metrics need prometheus-client: pip install 'pgrota[web]'"
             ) from error
         body, content_type = await render_metrics(app, request.headers.get("accept"))
         return Response(body, headers={"Content-Type": content_type})

@@ -81,7 +81,7 @@ class _MetricView:
 def _all_metrics(
     app: Rota, fleet_metrics: FleetMetrics | None, *, ready: bool, loop_lag: float
 ) -> MetricSamples:
-    yield "rota_build_info", {(version("rota"), app.settings.version): 1}.items()
+    yield "rota_build_info", {(version("pgrota"), app.settings.version): 1}.items()
     yield "rota_ready", _single(ready)
     yield "rota_draining", _single(app.readiness.is_draining)
     yield "rota_database_up", _single(cached_fleet_metrics(app).database_up)

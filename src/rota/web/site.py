@@ -15,7 +15,7 @@ try:
     from starlette.applications import Starlette
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        f"rota.web needs {error.name}, which is not installed: pip install 'rota[web]'",
+        f"rota.web needs {error.name}, which is not installed: pip install 'pgrota[web]'",
         name=error.name,
     ) from None
 from starlette.datastructures import MutableHeaders

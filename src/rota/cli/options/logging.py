@@ -19,7 +19,7 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
         envvar="ROTA_LOG_FORMAT",
         metavar="FORMAT",
         show_default=True,
-        help="text, or json: an object a line, with the job it was written for.",
+        help="Log format: text, or json for one JSON object per line with the fields of the job.",
     )
     log_level = click.option(
         "--log-level",
@@ -27,6 +27,6 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
         default="info",
         metavar="LEVEL",
         show_default=True,
-        help="debug, info, warning or error, on stderr.",
+        help="Lowest level that is logged to stderr: debug, info, warning or error.",
     )
     return log_level(log_format(command))

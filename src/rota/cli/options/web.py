@@ -21,14 +21,14 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @contextmanager
 def require_web(feature: str) -> Iterator[None]:
-    """Report a missing part of `rota[web]` in one line, for imports inside the block."""
+    """Report a missing part of `pgrota[web]` in one line, for imports inside the block."""
     try:
         yield
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] == "rota":
             raise
         raise CommandError(
-            f"{feature} needs {error.name}, which is not installed: pip install 'rota[web]'",
+            f"{feature} needs {error.name}, which is not installed: pip install 'pgrota[web]'",
             USAGE_ERROR,
         ) from None
 

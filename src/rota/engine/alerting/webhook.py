@@ -144,7 +144,7 @@ def _headers(
 ) -> dict[str, str]:
     headers = {
         **({} if request.body is None else {"Content-Type": "application/json"}),
-        "User-Agent": f"rota/{version('rota')}",
+        "User-Agent": f"rota/{version('pgrota')}",
         **request.headers,
         "Host": target.authority,
         "Connection": "close",

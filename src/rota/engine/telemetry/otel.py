@@ -259,6 +259,6 @@ def _outcome_name(outcome: Outcome) -> tuple[str, str | None]:
         case Restarted():
             return "restarted", None
         case Returned():
-            return "given back", None
+            return "returned", None
         case Discarded():
             return "lost", None

@@ -43,7 +43,7 @@ ATTEMPT: Final = "rota.attempt"
 WORKER: Final = "rota.worker.id"
 OUTCOME: Final = "rota.outcome"
 """Outcome of an attempt: succeeded, failed, cancelled, expired, skipped, quarantined, sleeping, restarted,
-given back or lost.
+returned to the queue or lost.
 """
 RETRY_IN: Final = "rota.retry.delay"
 """Seconds until the next attempt."""

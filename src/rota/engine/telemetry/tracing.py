@@ -111,7 +111,7 @@ class Tracing:
                 import opentelemetry.trace as api
             except ImportError:
                 raise SettingsError(
-                    "tracing is on, and OpenTelemetry is not installed: pip install 'rota[otel]', or "
+                    "tracing is on, and OpenTelemetry is not installed: pip install 'pgrota[otel]', or "
                     "set ROTA_TRACING=off"
                 ) from None
         provider = api.get_tracer_provider()

@@ -192,7 +192,7 @@ class WorkerSession:
                 config.concurrency,
                 [name for name, task in config.tasks.items() if not task.policy.prefetchable],
                 schedules=[each.name for each in config.declared_schedules],
-                rota_version=version("rota"),
+                rota_version=version("pgrota"),
                 metadata=config.metadata,
                 notify=settings.notify,
             )

@@ -44,4 +44,4 @@ async def show_openapi(request: Request) -> Response:
 def openapi() -> dict[str, Any]:
     from importlib.metadata import version
 
-    return build_document(OPERATIONS, version("rota"))
+    return build_document(OPERATIONS, version("pgrota"))
