@@ -16,7 +16,7 @@ from benchmarks.contender import Contender
 from benchmarks.findings import Findings
 from benchmarks.options import Options, parse
 from benchmarks.peers import PeerMissing
-from benchmarks.places import HERE, PEERS
+from benchmarks.places import HERE, PEERS, ROOT
 from benchmarks.process import ChildFailed
 from benchmarks.report import Report
 from benchmarks.stage import Stage, Wrong
@@ -27,7 +27,7 @@ from rota.errors import LocalPostgresError
 def main() -> int:
     options = parse()
     console = Console()
-    console.width = max(console.width, 120)  # one line for each budget, also in a log
+    console.width = max(console.width, 120)  # one line per budget, also without a terminal
     if options.listing:
         for name, workload in WORKLOADS.items():
             promise = (sys.modules[workload.__module__].__doc__ or "").partition("\n")[0]
@@ -35,7 +35,9 @@ def main() -> int:
         return 0
 
     remarks = (
-        ["Small numbers: this shows that it works, not how fast it is."] if options.quick else []
+        ["Small numbers (--quick): a test of the benchmark, not a measurement."]
+        if options.quick
+        else []
     )
     competitors = _peers(options, console, remarks)
     failed = False
@@ -61,8 +63,8 @@ def main() -> int:
 
     report = Report(facts, _versions(), findings, remarks)
     report.show(console)
-    page = report.write("-quick" if options.quick else "")
-    console.print(f"written to benchmarks/results/{page.name} and .json")
+    page = report.write(full=options.full and not failed)
+    console.print(f"written to {page.relative_to(ROOT)}")
     return int(failed)
 
 
@@ -72,7 +74,7 @@ def _peers(options: Options, console: Console, remarks: list[str]) -> list[Conte
         try:
             found.append(contender.peer(name))
         except PeerMissing as missing:
-            remarks.append(f"{name} is left out: {missing}")
+            remarks.append(f"{name} is not measured: {missing}")
             console.print(remarks[-1], markup=False)
     return found
 
@@ -81,7 +83,7 @@ def _versions() -> dict[str, str]:
     pins = [line for line in PEERS.read_text().splitlines() if line and not line.startswith("#")]
     named = dict(pin.split("==") for pin in pins)
     named |= dict(pin.split("@") for pin in (*peers.NPM_PACKAGES, f"node@{peers.NODE_VERSION}"))
-    return {"rota": f"{version('rota')} {_commit()}".strip(), **named}
+    return {"rota": f"{version('pgrota')} {_commit()}".strip(), **named}
 
 
 def _commit() -> str:
@@ -99,4 +101,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except LocalPostgresError as error:
-        sys.exit(f"no server to measure on: {error}")
+        sys.exit(f"no PostgreSQL server to measure on: {error}")

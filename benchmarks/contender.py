@@ -17,7 +17,7 @@ from benchmarks.process import Child
 
 PEERS = ("graphile", "pgqueuer", "procrastinate")
 DURABLE = ("absurd", "dbos")  # only for durable steps
-STEPS = 10  # in each run
+STEPS = 10  # per run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class Contender:
     name: str
     command: tuple[str, ...]
     concurrency: int = 1
-    jobs: int = 1  # for each number
+    jobs: int = 1  # per number
     slowest: int = 1000  # jobs a second; a slower drain is aborted as hung
     environment: Mapping[str, str] = field(default_factory=dict)
     quiet: str = ""  # true when no completion is outstanding
@@ -50,9 +50,9 @@ def rota() -> Contender:
 
 
 def flows(shape: str, jobs: int) -> Contender:
-    """Rota with a graph of `jobs` jobs (see children/shapes.py) in place of each job.
+    """Return Rota with a graph of `jobs` jobs (see children/shapes.py) in place of each job.
 
-    A run has an outcome, too, so the records are counted by job.
+    A run also has an outcome, so the records are counted by job.
     """
     return replace(
         rota(),
@@ -76,7 +76,7 @@ def flows(shape: str, jobs: int) -> Contender:
 
 
 def steps() -> Contender:
-    """Rota with a job of durable steps; steps are counted and recorded."""
+    """Return Rota with a job of durable steps. Steps are counted and recorded."""
     return replace(
         rota(),
         command=(sys.executable, str(CHILDREN / "run_steps.py")),
@@ -93,7 +93,7 @@ def steps() -> Contender:
 
 
 def plain() -> Contender:
-    """Not a queue: rows into a table with one index, as the yardstick of bulk enqueuing."""
+    """Return a baseline for bulk enqueuing: rows inserted into a table with one index, without a queue."""
     return Contender(
         name="plain INSERT",
         command=(sys.executable, str(CHILDREN / "run_plain.py")),
@@ -114,7 +114,7 @@ def peer(name: str) -> Contender:
             return _absurd(python_peers())
         case "dbos":
             return _dbos(python_peers())
-    raise PeerMissing(f"there is no such peer; known: {', '.join((*PEERS, *DURABLE))}")
+    raise PeerMissing(f"unknown peer; known: {', '.join((*PEERS, *DURABLE))}")
 
 
 def _graphile(node: Path) -> Contender:

@@ -24,7 +24,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Bar:
-    """Budget set in advance. `more` is True if larger is better; some bars have only a "beyond"."""
+    """Budget set in advance. `more` is True if larger is better. Some have only a "beyond" limit."""
 
     what: str
     bar: float | None
@@ -69,7 +69,7 @@ class Findings:
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Return the ratio of each pair, which cancels conditions that both met in the same minute."""
+    """Return the ratio of each pair. A pair is measured together, so common conditions cancel out."""
     return [mine / other for mine, other in zip(ours, theirs, strict=True)]
 
 

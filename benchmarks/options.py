@@ -1,4 +1,4 @@
-"""Options of the command line."""
+"""Command line options of the benchmark."""
 
 from __future__ import annotations
 
@@ -22,23 +22,39 @@ class Options:
     listing: bool
     quick: bool
 
+    @property
+    def full(self) -> bool:
+        """True if everything is measured: all workloads, all peers, in their usual size."""
+        return (self.workloads, self.peers, self.sizes) == (tuple(WORKLOADS), KNOWN, FULL)
+
 
 def parse(arguments: Sequence[str] | None = None) -> Options:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Rota against its peers, as ratios."
+        prog="python -m benchmarks", description="Compare Rota with its peers, as ratios."
     )
     add = parser.add_argument
-    add("--only", metavar="A,B", help=f"workloads, of: {', '.join(WORKLOADS)}")
-    add("--peers", metavar="A,B", help=f"peers, of: {', '.join(KNOWN)}; none for Rota alone")
-    add("--pairs", type=int, metavar="N", help="interleaved rounds (5; with --quick 3)")
-    add("--history", type=int, metavar="N", help="finished jobs present (5,000,000)")
+    add("--only", metavar="A,B", help=f"workloads to run: {', '.join(WORKLOADS)}")
+    add("--peers", metavar="A,B", help=f"peers to run: {', '.join(KNOWN)}; none: only Rota")
+    add(
+        "--pairs",
+        type=int,
+        metavar="N",
+        help="number of interleaved rounds (default 5; with --quick 3)",
+    )
+    add("--history", type=int, metavar="N", help="number of finished jobs (default 5,000,000)")
     add("--dsn", metavar="URL", help="use this server; the role must be a superuser")
-    add("--quick", action="store_true", help="small numbers, to see that all of it works")
-    add("--list", action="store_true", help="say what there is, and leave")
+    add(
+        "--quick",
+        action="store_true",
+        help="run with small numbers, as a test of the benchmark itself",
+    )
+    add("--list", action="store_true", help="list the workloads and exit")
     given = parser.parse_args(arguments)
 
     if given.dsn and not given.dsn.startswith(("postgresql://", "postgres://")):
-        parser.error("--dsn must be a URL, postgresql://…, since databases are put in its path")
+        parser.error(
+            "--dsn must be a URL, postgresql://…; the benchmark sets the database in its path"
+        )
     sizes = QUICK if given.quick else FULL
     if given.pairs is not None:
         if given.pairs < 1:
@@ -63,6 +79,6 @@ def _chosen(
     if given is None:
         return known
     wanted = {name for name in given.split(",") if name and name != "none"}
-    if strange := wanted - set(known):
-        parser.error(f"{option}: there is no {', '.join(sorted(strange))}; of: {', '.join(known)}")
+    if unknown := wanted - set(known):
+        parser.error(f"{option}: unknown {', '.join(sorted(unknown))}; known: {', '.join(known)}")
     return tuple(name for name in known if name in wanted)

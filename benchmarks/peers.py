@@ -1,4 +1,4 @@
-"""Installs the peers into .bench/, once for each set of versions.
+"""Installation of the peers into .bench/, once for each set of versions.
 
 A peer that is not available here (no npm, no registry) is left out of the run with one line that gives the
 reason; all others are measured.
@@ -15,14 +15,14 @@ from pathlib import Path
 
 from benchmarks.places import NODE, PEERS, PYTHON
 
-PATIENCE = 600
+INSTALL_TIMEOUT_SECONDS = 600
 # graphile-worker 0.18 requires Node 22.18 or newer; npm installs it, independent of the machine's version.
 NODE_VERSION = "22.23.3"
 NPM_PACKAGES = ("graphile-worker@0.18.0", "pg@8.23.1")
 
 
 class PeerMissing(RuntimeError):
-    """A peer cannot be installed here; the message is the reason, in one line."""
+    """A peer cannot be installed on this machine. The message is one line with the reason."""
 
 
 def python_peers() -> Path:
@@ -42,7 +42,7 @@ def node_peers() -> Path:
     """Return the `node` that runs graphile-worker; its packages are in .bench/node."""
     npm = shutil.which("npm")
     if not npm:
-        raise PeerMissing("there is no npm on this machine")
+        raise PeerMissing("npm is not installed")
     package = f"node-{platform.system().lower()}-{_architecture()}"
     node = NODE / "node_modules" / package / "bin" / "node"
     wanted = " ".join((*NPM_PACKAGES, f"{package}@{NODE_VERSION}"))
@@ -74,10 +74,10 @@ def _write_stamp(directory: Path, wanted: str) -> None:
 def _run(command: Sequence[str]) -> None:
     try:
         ended = subprocess.run(
-            command, capture_output=True, text=True, timeout=PATIENCE, check=False
+            command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        raise PeerMissing(f"installing took more than {PATIENCE} s") from None
+        raise PeerMissing(f"the installation took more than {INSTALL_TIMEOUT_SECONDS} s") from None
     if ended.returncode:
-        complaint = (ended.stderr or ended.stdout).strip().splitlines() or ["no reason given"]
-        raise PeerMissing(f"it cannot be installed here ({complaint[-1][:200]})")
+        output = (ended.stderr or ended.stdout).strip().splitlines() or ["no reason given"]
+        raise PeerMissing(f"it cannot be installed ({output[-1][:200]})")

@@ -6,8 +6,10 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 CHILDREN = HERE / "children"
-RESULTS = HERE / "results"
+RESULTS = HERE / "RESULTS.md"
 PEERS = HERE / "peers.txt"
-BENCH = HERE.parent / ".bench"
+ROOT = HERE.parent
+BENCH = ROOT / ".bench"
+PARTIAL_RESULTS = BENCH / "results"
 PYTHON = BENCH / "python"
 NODE = BENCH / "node"

@@ -78,6 +78,6 @@ def _await(dsn: str, ended: Callable[[], int | None], log: Path) -> None:
             return
         except psycopg.OperationalError as error:
             if ended() is not None or time.monotonic() > deadline:
-                said = log.read_text() if log.exists() else str(error)
-                raise Wrong(f"PgBouncer does not come up: {said[-1000:]}") from None
+                output = log.read_text() if log.exists() else str(error)
+                raise Wrong(f"PgBouncer does not start: {output[-1000:]}") from None
             time.sleep(0.02)

@@ -26,7 +26,7 @@ class ChildFailed(RuntimeError):
 
 
 class Child:
-    """Use as `with Child(...) as child: child.ask("migrate", within=60)`."""
+    """Process of a contender: `with Child(...) as child: child.ask("migrate", within=60)`."""
 
     def __init__(
         self,

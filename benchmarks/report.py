@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.findings import Bar, Findings, Verdict
-from benchmarks.places import RESULTS
+from benchmarks.places import PARTIAL_RESULTS, RESULTS
 
 COLOURS = {"beyond": "bold green", "pass": "green", "MISS": "bold red"}
 Rows = list[tuple[str, ...]]
-FIGURES = ("what", "who", "median", "rounds")
+FIGURES = ("workload", "system", "median", "rounds")
 VERDICTS = ("budget", "measured", "rounds", "bar", "beyond", "verdict")
 
 
@@ -36,17 +36,18 @@ class Report:
         for remark in self.remarks:
             console.print(remark)
 
-    def write(self, name: str) -> Path:
-        """Write both files; return the Markdown file. A second run on a day gets a number."""
-        RESULTS.mkdir(exist_ok=True)
-        day = f"{datetime.now(UTC):%Y-%m-%d}{name}"
-        stem, number = day, 1
-        while (RESULTS / f"{stem}.md").exists():
-            number += 1
-            stem = f"{day}-{number}"
-        (RESULTS / f"{stem}.json").write_text(json.dumps(self._data(), indent=1) + "\n")
-        page = RESULTS / f"{stem}.md"
-        page.write_text(self._page(stem))
+    def write(self, *, full: bool) -> Path:
+        """Write the figures; return the Markdown file.
+
+        A full run replaces RESULTS.md. Other runs are stored below .bench/, by time, as Markdown and JSON.
+        """
+        now = datetime.now(UTC)
+        page = RESULTS
+        if not full:
+            PARTIAL_RESULTS.mkdir(parents=True, exist_ok=True)
+            page = PARTIAL_RESULTS / f"{now:%Y-%m-%d-%H%M%S}.md"
+            page.with_suffix(".json").write_text(json.dumps(self._data(), indent=1) + "\n")
+        page.write_text(self._page(f"{now:%Y-%m-%d}"))
         return page
 
     def _verdicts(self) -> Rows:
@@ -66,7 +67,7 @@ class Report:
         }
 
     def _page(self, title: str) -> str:
-        parts = [f"# Benchmark {title}", _facts("Machine", self.machine)]
+        parts = [f"# Benchmarks of {title}", _facts("Machine", self.machine)]
         parts.append(_facts("Versions", self.versions))
         parts += [f"> {remark}" for remark in self.remarks]
         parts.append("## Budgets\n\n" + _markdown(VERDICTS, self._verdicts()))

@@ -1,4 +1,4 @@
-"""Number of jobs and repetitions: as the budgets require, or small for a trial run (`--quick`)."""
+"""Number of jobs and repetitions: for a full run, or small for a test run (`--quick`)."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ POLL = 0.002
 
 
 class Wrong(RuntimeError):
-    """The work was not completed correctly, so its figure would be wrong."""
+    """The work was not completed correctly, so the figure is not reported."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Stage:
 
     @property
     def contenders(self) -> list[Contender]:
-        """Return Rota between its two strictest peers, so that each pair is close in time."""
+        """Return Rota between the two peers with budgets, so that each pair is close in time."""
         return [*self.peers[:1], self.rota, *self.peers[1:]]
 
     def fresh(self, contender: Contender) -> Ground:
@@ -192,7 +192,7 @@ class Workers:
         ran = sum(answer["count"] for answer in stopped)
         total = sum(answer["total"] for answer in stopped)
         if ran != jobs or total != each * sum(numbers):
-            raise Wrong(f"{name}: {ran} executions of {jobs} jobs, or not each once")
+            raise Wrong(f"{name}: {ran} executions of {jobs} jobs, or a job ran twice")
         if left := self.ground.number(self.ground.contender.waiting):
             raise Wrong(f"{name}: {left} jobs are left")
         if self.ground.contender.finished and self._finished() - before != jobs:

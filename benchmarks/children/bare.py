@@ -1,4 +1,4 @@
-"""Yardsticks: the time that PostgreSQL itself takes for the same rows, without a queue."""
+"""Baseline: the time that PostgreSQL itself takes for the same rows, without a queue."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Bare:
         await self._cursor.fetchone()
 
     async def insert_many(self, numbers: Iterable[int], url: str) -> None:
-        # A format string is the fastest way an application has; a JSON library takes longer.
+        # A format string is faster than a JSON library.
         rows = [f'{{"n": {n}, "url": "{url}"}}' for n in numbers]
         await self._cursor.execute(MANY, (rows,))
 

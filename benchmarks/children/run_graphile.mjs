@@ -1,4 +1,4 @@
-// graphile-worker: its documented high-throughput preset, the same lines as serve.py.
+// graphile-worker with its documented high-throughput preset. Same protocol as serve.py.
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
@@ -19,8 +19,8 @@ const quiet = new Logger(() => (level, message) => {
   if (level === "error") console.error(message);
 });
 
-// The batching of its performance page. It costs no latency here, and at rest one local queue
-// polls where every one of the concurrent jobs would, so it serves all workloads.
+// The batching of its performance page. It adds no latency here. When idle, one local queue polls
+// instead of every concurrent job. So it is used for all workloads.
 const preset = (concurrency) => ({
   worker: {
     connectionString: DSN,
@@ -40,7 +40,7 @@ const read = async () => {
 };
 const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 
-// Its own performance test enqueues by this statement: addJobs() would send every row back.
+// Its own performance test enqueues with this statement: addJobs() would return every row.
 const ADD_JOBS = `select 1 from graphile_worker.add_jobs(
   array(select json_populate_recordset(null::graphile_worker.job_spec, $1::json)))`;
 const BARE_TABLE = `create table if not exists bare_jobs (

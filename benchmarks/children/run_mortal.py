@@ -1,4 +1,4 @@
-"""Rota with a job that reports its process at once, and blocks its worker if an option is set.
+"""Rota with a job that reports its start at once, and then sleeps for BENCH_HOLD seconds.
 
 Each number belongs to one of several queues. The worker to be killed serves one of them, so it holds one
 job; the workers that stay serve all.

@@ -1,4 +1,4 @@
-"""No queue: rows into a table with one index, as a yardstick of bulk enqueuing."""
+"""Baseline for bulk enqueuing: rows inserted into a table with one index, without a queue."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Plain:
         await self._bare.insert(n, URL)
 
     def working(self, concurrency: int, haste: bool) -> AbstractAsyncContextManager[None]:
-        raise NotImplementedError("rows in a table are not worked on")
+        raise NotImplementedError("the baseline has no worker")
 
     async def close(self) -> None:
         await self._bare.close()

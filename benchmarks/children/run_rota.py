@@ -1,6 +1,6 @@
-"""Rota as a user would write it: one app, one task, the defaults.
+"""Rota with one app, one task and the default settings.
 
-`haste` has no effect: one set of defaults serves throughput and latency alike.
+`haste` has no effect: the defaults serve both throughput and latency.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rota import Rota
 class Startable(Protocol):
     """Task or flow that takes the arguments of every job here."""
 
-    def call(self, *, n: int, url: str) -> Any: ...
+    def bind(self, *, n: int, url: str) -> Any: ...
 
     async def start(self, *, n: int, url: str) -> Any: ...
 

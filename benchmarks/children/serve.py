@@ -1,6 +1,6 @@
-"""Commands of every Python contender, requested by the harness line by line.
+"""Command loop of the Python contenders. The harness sends commands as lines.
 
-A contender has five small methods. The measuring code is here, so that it is the same for all. Times are
+A contender has five small methods. The measuring code is here, the same for all contenders. Times are
 CLOCK_MONOTONIC, which all processes of a machine share.
 """
 
@@ -18,7 +18,7 @@ from tally import Tally
 from wire import Wire
 
 URL = "https://example.com/a/b"
-# Work that a contender does after it has answered (a late wake-up) must not slow down the bare row.
+# Seconds. Work that a contender does after its answer (a late wake-up) must not slow down the bare row.
 PAUSE = 0.002
 
 
@@ -66,7 +66,7 @@ class Verbs:
         return {"seconds": seconds}
 
     async def singles(self, first: int, count: int) -> dict[str, object]:
-        """Alternate one job and one bare row, so that both meet the same disk."""
+        """Alternate one job and one bare row, so that both have the same disk conditions."""
         from bare import Bare  # imported here to keep it out of an idle worker's memory
 
         bare = await Bare.open(self._dsn)

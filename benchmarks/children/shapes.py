@@ -1,7 +1,7 @@
-"""Graphs of no-op jobs, each written as a user would.
+"""Graphs of no-op jobs, written as an application would write them.
 
-Every job of a run counts the run's number once. Where results are passed on, the number comes from them, so
-the sum shows that each job got the results of its predecessors.
+Every job of a run counts the run's number once. In graphs that pass results on, the number comes from the
+results, so the sum shows that each job received the results of its predecessors.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def ordered(app: Rota, counter: Counter, jobs: int) -> Startable:
 
 
 def wide(app: Rota, counter: Counter, jobs: int) -> Startable:
-    """1 → many → 1 as a flow. The many take the first one's result; the last takes none of theirs, because
-    a function does not have ten thousand parameters.
+    """1 → many → 1 as a flow. The middle jobs receive the result of the first; the last job receives no
+    result, because a function does not have ten thousand parameters.
     """
     flow = app.flow("wide")
 
@@ -92,7 +92,7 @@ def wide(app: Rota, counter: Counter, jobs: int) -> Startable:
 
 
 def mapped(app: Rota, counter: Counter, jobs: int) -> Startable:
-    """1 → many → 1 by `ctx.map`: the caller is both ends, and gets every result."""
+    """1 → many → 1 with `ctx.map`: the calling job is both ends and receives every result."""
 
     @app.task
     async def part(n: int, url: str) -> int:
@@ -105,7 +105,7 @@ def mapped(app: Rota, counter: Counter, jobs: int) -> Startable:
         many = jobs - 1
         results = await ctx.map(part.bind(n=n, url=url) for _ in range(many))
         if results != [n] * many:
-            raise AssertionError(f"{len(results)} results of {many} calls, or not theirs")
+            raise AssertionError(f"{len(results)} results of {many} calls, or wrong ones")
         return n
 
     return whole

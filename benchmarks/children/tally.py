@@ -1,4 +1,4 @@
-"""Executions that the handlers count: their number, their job numbers and (optionally) their times.
+"""Counter of executions: their number, the sum of the job numbers and (optionally) their times.
 
 The number of executions and the sum of the job numbers show that each job ran once. This costs two
 additions for each job, the same for every contender.

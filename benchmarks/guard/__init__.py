@@ -1,6 +1,6 @@
-"""`make bench-guard BASE=commit`: does this tree cost more per job than another commit?
+"""`make bench-guard BASE=commit`: compare the cost per job of this tree with that of a commit.
 
-Both variants run side by side on one server, in interleaved pairs. Compared are
+Both variants run on one server, in interleaved pairs. Compared are
 
     counts   statements, round trips, row versions and WAL bytes per job; a rise fails
     CPU      microseconds per job of client and server, median of the pairs' ratios; more than 5 % fails

@@ -1,4 +1,4 @@
-"""Compare this tree with BASE; leave with 1 if a count rose or CPU grew by more than 5 %."""
+"""Compare this tree with BASE. Exit with 1 if a count rose, or CPU time by more than 5 %."""
 
 from __future__ import annotations
 
@@ -28,12 +28,19 @@ WRITTEN = [each for each in MEASURES if each.field in ("row_versions", "wal_byte
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.guard", description=__doc__)
     parser.add_argument("base", help="the commit to compare with")
-    parser.add_argument("--only", default=",".join(WORKLOADS), help="workloads, of: %(default)s")
-    parser.add_argument("--pairs", type=int, default=PAIRS, help="interleaved pairs (%(default)s)")
+    parser.add_argument(
+        "--only", default=",".join(WORKLOADS), help="workloads to run (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--pairs",
+        type=int,
+        default=PAIRS,
+        help="number of interleaved pairs (default: %(default)s)",
+    )
     given = parser.parse_args()
     chosen = given.only.split(",")
     if unknown := set(chosen) - set(WORKLOADS):
-        parser.error(f"--only: unknown {', '.join(sorted(unknown))}; of: {', '.join(WORKLOADS)}")
+        parser.error(f"--only: unknown {', '.join(sorted(unknown))}; known: {', '.join(WORKLOADS)}")
     console = Console()
     console.width = max(console.width, 100)
     rows: list[Row] = []
@@ -55,7 +62,7 @@ def main() -> int:
 
 
 def _migrate(postgres: Server, variant: Variant) -> None:
-    """Make the template that each run's database is a copy of."""
+    """Create the template database that each run copies."""
     dsn = postgres.cluster.create(_template(variant))
     with variant.child(dsn) as child:
         child.ask("migrate", STEP)

@@ -1,7 +1,7 @@
-"""The PostgreSQL server of the guard: CPU time of its processes, and rows and WAL they wrote.
+"""PostgreSQL server of the guard: CPU time of its processes, and the rows and WAL that they wrote.
 
-Autovacuum is off and pages are never logged whole, so that the bytes of WAL depend on the statements
-alone. Both variants have the same server.
+Autovacuum and full_page_writes are off, so that the bytes of WAL depend only on the statements. Both
+variants use the same server.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The two trees that are compared, each exported with its sources and its benchmark programs.
+"""Variants to compare: two trees, each exported with its sources and its benchmark programs.
 
-A variant runs its own `benchmarks/children/run_rota.py`, so the two may have different names for the same
-thing. They must share the protocol of `children/serve.py`. Dependencies come from this
-environment for both.
+A variant runs its own `benchmarks/children/run_rota.py`, so the two may have different APIs. They must
+share the protocol of `children/serve.py`. Both use the dependencies of this environment.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def _commit(name: str) -> str:
     try:
         return _git("rev-parse", "--verify", f"{name}^{{commit}}").decode().strip()
     except subprocess.CalledProcessError:
-        raise UnknownCommit(f"BASE={name}: git knows no such commit") from None
+        raise UnknownCommit(f"BASE={name} is not a commit") from None
 
 
 def _described() -> str:

@@ -1,8 +1,8 @@
-"""The comparison: which costs rose, and by how much.
+"""Comparison of costs: which of them rose, and by how much.
 
-A count that depends on batches (how many jobs were ready when a round trip began) is not the same in every
-run. Its tolerance is the spread between runs of one commit, as measured; every other count has none beyond
-rounding.
+Some counts depend on batches, that is, on the number of jobs that were queued when a round trip began. They
+differ between runs. Their tolerance is the measured spread between runs of one commit; other counts have
+only a tolerance for rounding.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ MEASURES = (
 )
 
 TOLERANCES = {
-    # Batches follow the load: their number differs from run to run.
+    # The number of batches differs between runs.
     ("drain", "statements"): 0.25,
     ("drain", "round_trips"): 0.25,
     ("drain", "row_versions"): 0.01,
     ("drain", "wal_bytes"): 0.02,
-    # Heartbeats, polls and the coalescing of notifications fall into a run or not.
+    # Runs contain different numbers of heartbeats, polls and coalesced notifications.
     ("latency", "statements"): 0.03,
     ("latency", "round_trips"): 0.03,
     ("latency", "row_versions"): 0.01,
     ("latency", "wal_bytes"): 0.02,
-    # Notifications of starts are gathered for some milliseconds: one more or less falls into a run.
+    # Notifications of starts are coalesced for some milliseconds; their number differs by one.
     ("bulk", "statements"): 0.06,
     ("bulk", "round_trips"): 0.06,
     ("bulk", "wal_bytes"): 0.002,
@@ -73,7 +73,7 @@ class Row:
 
 
 def compare(workload: str, base: Sequence[Cost], head: Sequence[Cost], measure: Measure) -> Row:
-    """Compare the medians of paired runs; of CPU, the median of the pairs' ratios."""
+    """Compare the medians of paired runs; for CPU time, use the median of the pairs' ratios."""
     pairs = [
         (getattr(b, measure.field), getattr(h, measure.field))
         for b, h in zip(base, head, strict=True)

@@ -1,7 +1,7 @@
-"""A proxy before the server's socket that counts statements and round trips.
+"""Proxy in front of the server's socket that counts statements and round trips.
 
-A statement is an Execute or a simple Query. A round trip ends when the server has answered everything
-that was sent on a connection: several transactions that travel together are one.
+A statement is an Execute or a simple Query. A round trip ends when the server has answered all messages of
+a connection: several transactions that are sent together are one round trip.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.places import BENCH
 
 STARTUP = 3 << 16
-"""Protocol version in a startup message; anything else there is a request to cancel or to encrypt."""
+"""Protocol version in a startup message; any other value is a request to cancel or to encrypt."""
 
 
 class Wire:
@@ -63,7 +63,7 @@ class _Connection:
 
 
 class _Messages:
-    """The kinds of the messages in a stream of bytes."""
+    """Parser that yields the kinds of the messages in a stream of bytes."""
 
     def __init__(self, *, has_startup: bool) -> None:
         self._has_startup = has_startup
@@ -102,7 +102,7 @@ async def _forward(
 
 @contextmanager
 def counted(dsn: str) -> Iterator[Wire]:
-    """Serve a proxy before the server of `dsn`, which is reached through a Unix socket."""
+    """Run a proxy in front of the server of `dsn`, which must use a Unix socket."""
     [directory] = re.findall(r"host=([^&]+)", dsn)
     with TemporaryDirectory(prefix="wire-", dir=BENCH) as own:
         wire = Wire(dsn.replace(directory, own), str(Path(directory, ".s.PGSQL.5432")))

@@ -57,7 +57,7 @@ class Run:
 
     @contextmanager
     def measured(self, jobs: int, children: Sequence[Child]) -> Iterator[None]:
-        """Measure the block; it does this many jobs. Rows are counted when the children have ended."""
+        """Measure the block, which runs `jobs` jobs. Rows are counted after the children have ended."""
         wal = self.server.wal_bytes(self.database)
         before = self._counts(children)
         yield
@@ -85,7 +85,7 @@ class Run:
     def expect(self, query: str, count: int) -> None:
         found = self.server.cluster.number(self.database, query)
         if found != count:
-            raise Wrong(f"{self.variant.name}: {found} instead of {count} by `{query}`")
+            raise Wrong(f"{self.variant.name}: `{query}` returned {found} instead of {count}")
 
 
 def bulk(run: Run) -> int:
@@ -124,7 +124,7 @@ def drain(run: Run) -> int:
         worker.tell("stop")
         ended = worker.until("done", STEP)
     if (ended["count"], ended["total"]) != (DRAIN_JOBS, sum(range(DRAIN_JOBS))):
-        raise Wrong(f"{run.variant.name}: {ended['count']} executions, or not each job once")
+        raise Wrong(f"{run.variant.name}: {ended['count']} executions, or a job ran twice")
     run.expect("select count(*) from rota.outcomes", DRAIN_JOBS)
     return DRAIN_JOBS
 
@@ -162,7 +162,7 @@ WORKLOADS: dict[str, Callable[[Run], int]] = {
 
 
 def measure(server: Server, variant: Variant, workload: str, template: str, *, wired: bool) -> Cost:
-    """Run a workload once; with `wired`, count statements and round trips (CPU is then not meant)."""
+    """Run a workload once. With `wired`, count statements and round trips; ignore the CPU time then."""
     database = f"guard_{variant.name}"
     dsn = server.cluster.create(database, template)
     rows = server.row_versions(database)

@@ -1,4 +1,4 @@
-"""Backlog: the first 200,000 of a million queued, against 200,000 in an otherwise empty queue.
+"""Backlog: the first 200,000 of a million queued jobs, against 200,000 jobs in an empty queue.
 
 Both are timed from the command "work" to the 200,000th handler, because a worker with a backlog does not
 stop there.

@@ -1,7 +1,7 @@
-"""Bulk enqueue: one call of 20,000 jobs, timed from Python values (or JavaScript's) to durable.
+"""Bulk enqueue: one call of 20,000 jobs, timed from values in the language until they are durable.
 
-Each contender uses its own fastest call. The yardstick is one `insert … select unnest`
-of as many rows into a table with nothing but a primary key.
+Each contender uses its own fastest call. The baseline is one `insert … select unnest` of the same number of
+rows into a table with only a primary key.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from benchmarks.workloads.latency import GAPS, WARM, idle_worker
 
 def run(stage: Stage) -> Findings:
     sizes = stage.sizes
-    findings = Findings("Chain and diamond, nothing else to do")
+    findings = Findings("Chain and diamond on an idle system")
     links, middles, tails = [], [], []
     for turn in range(sizes.pairs):
         links.append(_link(stage))

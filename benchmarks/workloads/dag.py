@@ -1,9 +1,9 @@
 """DAG: 5,000 runs of a graph of ten jobs (1 → 4 → 4 → 1, 24 edges), against as many jobs without edges.
 
-Each layer gets all results of the one before as parameters; the same graph for the
-order alone (`after=`) is a second figure. All three are drained as in `drain`: one worker
-process, from the command "work" to the last stored completion. All runs are started by one
-`start_many`, timed in a process that has just opened; the flat jobs by calls of 20,000.
+Each layer receives all results of the layer before as parameters. A second figure is the same graph with
+order only (`after=`). All three are drained as in `drain`: one worker process, from the command "work" to
+the last stored completion. One `start_many` in a new process starts all runs; the flat jobs are started in
+calls of 20,000.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""History: draining 200,000 beside five million finished jobs, against an empty database.
+"""History: draining 200,000 jobs beside five million finished ones, against an empty database.
 
 The history is created by SQL once, in a database that is copied for each pair, so that all pairs start from
 the same state.
@@ -51,7 +51,7 @@ def make_history(stage: Stage, count: int) -> None:
         for statement in MAKE:
             connection.execute(statement.format(count=count))
     stage.cluster.settle(TEMPLATE)
-    stage.say(f"history: {count:,} finished jobs made")
+    stage.say(f"history: {count:,} finished jobs inserted")
 
 
 def _rate(stage: Stage, template: str | None) -> float:

@@ -1,7 +1,7 @@
 """Idle cost: one worker with nothing to do, alone on its database.
 
 Transactions are read from pg_stat_database over a connection to another database, so that these queries do
-not count. A backend reports its own up to ten seconds late. That shifts both ends of the window alike, but
+not count. A backend reports its counts up to ten seconds late. That shifts both ends of the window, but
 the transactions of the start must have been reported before the window begins. Rota's figure includes
 polling, timers, the heartbeat thread and the search for orphaned claims. The window is a whole number of
 heartbeats.
@@ -70,15 +70,15 @@ def _measure(stage: Stage, contender: Contender, seconds: float) -> dict[Bar, fl
 
 
 def _check(ground: Ground, seconds: float) -> None:
-    """Check that the worker was alone and sent heartbeats: otherwise this was not the cost of a worker."""
-    if (there := ground.number("select count(*) from rota.workers")) != 1:
-        raise Wrong(f"{there} workers were there, not one")
+    """Check that the worker was the only one and sent heartbeats; otherwise the figure is wrong."""
+    if (workers := ground.number("select count(*) from rota.workers")) != 1:
+        raise Wrong(f"{workers} workers are registered, not one")
     beats, due = (
         ground.number("select beats from rota.workers"),
         seconds // Settings().heartbeat_interval,
     )
     if beats < due:
-        raise Wrong(f"the heart of the worker beat {beats} times, not {due:.0f}")
+        raise Wrong(f"the worker sent {beats} heartbeats, not {due:.0f}")
 
 
 def _number(connection: object, query: str) -> int:

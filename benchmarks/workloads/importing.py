@@ -1,4 +1,4 @@
-"""Import: the wall time that `import rota` adds to a bare interpreter, started alternately."""
+"""Import: the wall time that `import rota` adds to a bare interpreter. Both are started alternately."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.findings import Bar, Findings
 from benchmarks.stage import Stage
 
 BAR = Bar("import rota", 150.0, 80.0, more=False, unit="ms")
-PATIENCE = 30
+TIMEOUT_SECONDS = 30
 
 
 def run(stage: Stage) -> Findings:
@@ -21,7 +21,7 @@ def run(stage: Stage) -> Findings:
         bare.append(_start("pass"))
         added.append(_start("import rota") - bare[-1])
     findings.add("bare interpreter", "python", "ms", bare)
-    findings.add("import rota, beyond it", stage.rota.name, "ms", added)
+    findings.add("import rota, added time", stage.rota.name, "ms", added)
     findings.judge(BAR, added)
     stage.say(f"import: {findings.verdicts[0].median:.0f} ms")
     return findings
@@ -29,5 +29,5 @@ def run(stage: Stage) -> Findings:
 
 def _start(code: str) -> float:
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=TIMEOUT_SECONDS)
     return 1000 * (time.perf_counter() - began)

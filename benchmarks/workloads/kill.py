@@ -1,10 +1,10 @@
 """Kill: from SIGKILL of a worker to its job's code running in another process.
 
-Three workers stay and are idle. More workers start, wait until these have observed them, hold one
-endless job each, and are killed one by one at random moments. The job reports when its code begins; in
-another worker it ends at once. All settings are defaults: a heartbeat every 5 s, dead after 20 s without
-one. On a direct connection the released session lock reveals the death; through a pooler there is none, and
-only the missing heartbeats do.
+Three workers are idle for the whole measurement. More workers start, wait until the idle ones have observed
+them, hold one endless job each, and are killed one by one at random moments. The job reports when its code
+begins; in another worker it ends at once. All settings are defaults: a heartbeat every 5 s, dead after 20 s
+without one. On a direct connection the released session lock reveals the death. Through a pooler there is
+no session lock, and only the missing heartbeats reveal it.
 
 Each job must have begun twice, once in the killed worker and once in one that stays, and only killed
 workers may have been declared dead.
@@ -40,7 +40,7 @@ class Way:
     name: str
     bar: float
     beyond: float | None
-    victims: int  # at the same time
+    victims: int  # running at the same time
     within: float  # seconds in which they are killed
     patience: float  # seconds after that until the last job must have begun
 
@@ -50,7 +50,7 @@ POOLED = Way(", through PgBouncer", 25.0, None, victims=6, within=10.0, patience
 
 
 def run(stage: Stage) -> Findings:
-    findings = Findings(f"SIGKILL of a worker, {STAY} others there")
+    findings = Findings(f"SIGKILL of a worker, {STAY} more workers are running")
     ground = stage.fresh(_contender(stage, 1))
     _judge(stage, findings, DIRECT, _measure(ground, ground.dsn, DIRECT, stage.sizes.kills))
     ground.drop()
@@ -61,8 +61,8 @@ def run(stage: Stage) -> Findings:
         _judge(stage, findings, POOLED, taken)
         ground.drop()
     else:
-        findings.notes.append("Through PgBouncer nothing was measured: there is none here.")
-        stage.say("kill: there is no PgBouncer here")
+        findings.notes.append("Not measured through PgBouncer: it is not installed.")
+        stage.say("kill: PgBouncer is not installed")
     return findings
 
 
@@ -130,7 +130,7 @@ def _kill_some(
             sender.ask("send", STEP, first=first, count=way.victims, shortest=0, longest=0)
             for number, victim in victims.items():
                 if victim.until("started", STEP)["started"] != number:
-                    raise Wrong(f"job {number} did not begin where it was to")
+                    raise Wrong(f"job {number} began in another worker than planned")
         time.sleep(SEEN)
         killed = dict(_kill(victims, way.within, random.Random(first)))
         began = _beginnings(stay, set(victims), way.patience)
@@ -146,7 +146,7 @@ def _begin(workers: Collection[Child], concurrency: int) -> None:
 
 @contextmanager
 def _still(stay: Sequence[Child]) -> Iterator[None]:
-    """Freeze the staying workers, so that a new job begins in the worker it is meant for."""
+    """Freeze the staying workers, so that a new job begins in the worker that will be killed."""
     try:
         for child in stay:
             child.freeze()
@@ -168,7 +168,7 @@ def _kill(
 
 
 def _beginnings(stay: Sequence[Child], numbers: set[int], within: float) -> dict[int, int]:
-    """Return when each job began in a staying worker. The reports may have arrived earlier."""
+    """Return the time at which each job began in a staying worker. Reports may have arrived earlier."""
     began: dict[int, int] = {}
     deadline = time.monotonic() + within
     while numbers - began.keys():
@@ -193,4 +193,4 @@ def _check(ground: Ground, kills: int, began: int) -> None:
     if (finished := ground.number(ground.contender.finished)) != kills:
         raise Wrong(f"{finished} of {kills} jobs are recorded")
     if (dead := ground.number(DEAD)) != kills:
-        raise Wrong(f"{dead} workers were taken for dead, and {kills} were killed")
+        raise Wrong(f"{dead} workers were declared dead, but {kills} were killed")

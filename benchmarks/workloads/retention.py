@@ -1,4 +1,4 @@
-"""Retention: draining 200,000 while the same worker removes old runs, against the same keeping them.
+"""Retention: draining 200,000 jobs while the same worker removes old runs, against keeping them.
 
 Both have a million finished jobs beside them, a day old; one keeps such jobs for an hour, the other
 forever. The removed jobs are counted, and no other job may be missing. Then the rest is removed on an idle
@@ -83,10 +83,10 @@ def _rates(stage: Stage, keep: str) -> tuple[float, float, float]:
     speed = 0.0
     if keep != "forever":
         if left == before:
-            raise Wrong("nothing was removed while it drained")
+            raise Wrong("no run was removed during the drain")
         speed = asyncio.run(_remove(ground.dsn, keep, left))
     elif left != stage.sizes.retention:
-        raise Wrong(f"{stage.sizes.retention - left} runs are gone that were to be kept")
+        raise Wrong(f"{stage.sizes.retention - left} runs were removed that must be kept")
     ground.drop()
     return stage.sizes.slice / seconds, (before - left) / seconds, speed
 
@@ -97,7 +97,7 @@ async def _remove(dsn: str, keep: str, expected: int) -> float:
     while more:
         pruned = await prune(database, Retention.parse(keep), position)
         if pruned is None:
-            raise Wrong("somebody else is removing runs")
+            raise Wrong("another process is removing runs")
         gone, position, more = gone + pruned.runs, pruned.position, pruned.has_more
     seconds = time.monotonic() - began
     await database.close()

@@ -1,7 +1,7 @@
 """Single enqueue, awaited, against a bare one-row prepared INSERT.
 
-Job and row alternate in one process, each on its own connection with the same settings, so that both meet
-the same disk. The medians are compared.
+Job and row alternate in one process, each on its own connection with the same settings, so that both have
+the same disk conditions. The medians are compared.
 """
 
 from __future__ import annotations

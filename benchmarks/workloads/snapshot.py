@@ -1,4 +1,4 @@
-"""Open snapshot: a long transaction keeps every dead row from being removed.
+"""Open snapshot: a long transaction prevents the removal of dead rows.
 
 A second connection holds a REPEATABLE READ snapshot and a transaction id while 200,000
 jobs are drained; the speed of the next 100,000 is compared with the same without it.

@@ -1,4 +1,4 @@
-"""Durable steps: 300 runs of ten, one after the other, from the first step to the last stored run.
+"""Durable steps: 300 runs of ten sequential steps, from the first step to the last stored run.
 
 A step counts and returns a small document, which is stored and passed to the next step. The runs are queued
 in advance; each contender is one process. A drain takes between a fraction of a second and some seconds, so
