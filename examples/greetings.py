@@ -1,11 +1,11 @@
-"""An API that starts jobs, with a worker in the same process, and a drain that load balancers see.
+"""API that starts jobs, with a worker in the same process, and a drain that load balancers detect.
 
-pip install 'rota[web]' fastapi
+pip install 'pgrota[web]' fastapi
 cd examples && rota serve greetings:api                     then, in another terminal:
 curl -X POST localhost:8000/greetings/Ada                   starts a run, and returns its id
 curl localhost:8000/greetings/1                             its state and result
-curl -i localhost:8000/health/ready                         repeat after Ctrl-C in the first terminal:
-                                                            for ten seconds it is not ready, but serves
+curl -i localhost:8000/health/ready                         after Ctrl-C in the first terminal: 503 for
+                                                            ten seconds, while it continues to serve
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rota import Rota, RunFailed
 from rota.errors import RunNotFound
 from rota.web.health import health
 
-app = Rota("local")  # the embedded PostgreSQL; Rota() takes the one that ROTA_DATABASE_URL names
+app = Rota("local")  # the embedded PostgreSQL; Rota() uses ROTA_DATABASE_URL
 
 
 @app.task
 async def greet(name: str) -> str:
-    await asyncio.sleep(1)  # something that takes time
+    await asyncio.sleep(1)  # stands for work that takes time
     return f"hello, {name}"
 
 

@@ -1,7 +1,7 @@
 """The smallest app: two tasks, a worker, a few jobs.
 
-python examples/hello.py                                    all of it in one program
-cd examples && rota worker hello:app                        or the worker in one terminal
+python examples/hello.py                                    worker and jobs in one program
+cd examples && rota worker hello:app                        or a worker in one terminal
 cd examples && rota start -a hello:app hello name=Ada       and jobs from another
 """
 
@@ -9,7 +9,7 @@ import asyncio
 
 from rota import Retry, Rota
 
-app = Rota("local")  # the embedded PostgreSQL; Rota() takes the one that ROTA_DATABASE_URL names
+app = Rota("local")  # the embedded PostgreSQL; Rota() uses ROTA_DATABASE_URL
 
 
 @app.task

@@ -1,8 +1,8 @@
 """Monitor that one instance runs while the rest stand by: each finding is stored once.
 
-python examples/monitor.py                                  in two terminals: one watches, the other waits
+python examples/monitor.py                                  in two terminals: one runs it, one stands by
 kill -9 …                                                   kill the first, and the second takes over
-cd examples && rota worker monitor:app --processes 3        or three of them under one parent
+cd examples && rota worker monitor:app --processes 3        or three worker processes under one parent
 cd examples && rota services -a monitor:app                 running instance, standbys, iterations
 """
 
@@ -11,13 +11,13 @@ import time
 
 from rota import Rota, ServiceContext
 
-app = Rota("local")  # the embedded PostgreSQL; Rota() takes the one that ROTA_DATABASE_URL names
+app = Rota("local")  # the embedded PostgreSQL; Rota() uses ROTA_DATABASE_URL
 
 TABLE = "create table if not exists filings (number bigint primary key, seen_by int, term bigint)"
 
 
 async def fetch() -> list[int]:
-    """Return the last few numbers of a feed, most of which were seen before."""
+    """Return the latest numbers of a feed; most of them were returned before, too."""
     await asyncio.sleep(0.1)
     last = int(time.time())
     return [last - 2, last - 1, last]
@@ -26,7 +26,7 @@ async def fetch() -> list[int]:
 @app.service("filings", every=1)
 async def filings(ctx: ServiceContext) -> None:
     numbers = await fetch()
-    # Asserts that no other instance runs this service now: rows of a stale instance are refused.
+    # The transaction asserts that this instance still runs the service: a stale instance writes nothing.
     async with ctx.transaction() as connection:
         await connection.execute(TABLE)
         rows = [

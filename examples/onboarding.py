@@ -1,7 +1,7 @@
-"""A new customer, over a week: steps that run once, a sleep without a worker, an awaited answer.
+"""Onboarding of a customer: steps that run once, a week's sleep without a worker, an awaited signal.
 
-python examples/onboarding.py                               the week is two seconds here
-cd examples && rota worker onboarding:app                   or the worker in one terminal,
+python examples/onboarding.py                               one program; the week takes two seconds
+cd examples && rota worker onboarding:app                   or a worker in one terminal,
 cd examples && rota start -a onboarding:app onboard mail=ada@example.org week=60
 rota show 1; rota signal 1 confirmed true                   inspect and signal the run from another
 
@@ -12,13 +12,13 @@ import asyncio
 
 from rota import Context, Retry, Rota
 
-app = Rota("local")  # the embedded PostgreSQL; Rota() takes the one that ROTA_DATABASE_URL names
+app = Rota("local")  # the embedded PostgreSQL; Rota() uses ROTA_DATABASE_URL
 
 WEEK = 7 * 24 * 60 * 60.0
 
 
 async def open_account(ctx: Context, mail: str) -> int:
-    """Insert the account and complete the step in one commit: there is never a second row."""
+    """Insert the account and complete the step in one commit, so that no second row is inserted."""
     async with ctx.transaction() as connection:
         added = await connection.execute(
             "insert into accounts (mail) values (%s) returning id", (mail,)
@@ -28,23 +28,23 @@ async def open_account(ctx: Context, mail: str) -> int:
 
 
 def send(mail: str, text: str) -> None:
-    """Send a mail. A plain function runs in a thread. It runs again if its worker dies meanwhile."""
+    """Send a mail. A plain function runs in a thread, and runs again if its worker dies during the call."""
     print(f"to {mail}: {text}")
 
 
 @app.task
 async def onboard(ctx: Context, mail: str, week: float = WEEK) -> str:
     account = await ctx.step("account", open_account, ctx, mail)
-    patiently = ctx.options(retry=Retry(max_attempts=5, delay=60))
-    await patiently.step("welcome", send, mail, f"welcome, you are number {account}")
+    retried = ctx.options(retry=Retry(max_attempts=5, delay=60))
+    await retried.step("welcome", send, mail, f"welcome, you are number {account}")
 
-    ctx.progress(1, 2, "leaves them alone for a week")
+    ctx.progress(1, 2, "sleeps for a week")
     await ctx.sleep(week)
 
-    ctx.progress(2, 2, "waits for an answer")
+    ctx.progress(2, 2, "waits for the confirmation")
     confirmed = await ctx.wait_signal("confirmed", bool, timeout=week, default=False)
     if not confirmed:
-        await patiently.step("reminder", send, mail, "are you still there?")
+        await retried.step("reminder", send, mail, "are you still there?")
     return f"{mail} {'stays' if confirmed else 'may come back'}"
 
 

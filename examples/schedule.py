@@ -1,8 +1,8 @@
 """Schedules: declared in code, created at run time, triggered manually, inspected.
 
-python examples/schedule.py                                 a few seconds of it in one program
-cd examples && rota worker schedule:app                     or a worker in one terminal, or in several:
-cd examples && rota schedules -a schedule:app               each tick starts one run all the same
+python examples/schedule.py                                 one program; runs for a few seconds
+cd examples && rota worker schedule:app                     or one or more workers: one run per tick
+cd examples && rota schedules -a schedule:app
 cd examples && rota schedules show heartbeat -a schedule:app
 """
 
@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from rota import Context, Rota
 
-app = Rota("local")  # the embedded PostgreSQL; Rota() takes the one that ROTA_DATABASE_URL names
+app = Rota("local")  # the embedded PostgreSQL; Rota() uses ROTA_DATABASE_URL
 
 
 @app.schedule("0 7 * * mon-fri", tz="Europe/Paris", input={"day": "today"})
@@ -34,17 +34,17 @@ async def greet(name: str) -> None:
 
 async def main() -> None:
     async with app, app.worker():
-        # Users' schedules are rows: an action that the app knows, and its config.
+        # Schedules of users are rows: an action of the app, and its config.
         await app.schedules.create(
             "greet-ada", action="greet", config={"name": "Ada"}, every=timedelta(days=7)
         )
         await app.schedules.trigger("greet-ada")
         print(await (await app.schedules.trigger("report")).result(timeout=30))
 
-        await asyncio.sleep(4)  # ticks run meanwhile
+        await asyncio.sleep(4)  # heartbeat ticks meanwhile
 
         for schedule in await app.schedules.list():
-            print(f"{schedule.name}: {schedule.when}, {schedule.runs} runs by the clock")
+            print(f"{schedule.name}: {schedule.when}, {schedule.runs} scheduled runs")
         await app.schedules.delete("greet-ada")
 
 

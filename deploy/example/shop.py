@@ -1,6 +1,6 @@
-"""A small shop, for the deployments in this directory: an API that takes orders, and a task for each.
+"""Small shop for the deployments in this directory: an API that accepts orders, and a task for each order.
 
-Your own takes its place: `shop:app` is the app whose jobs workers run, `shop:api` what is served.
+Replace it with your application: workers run the jobs of `shop:app`, web instances serve `shop:api`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,6 @@ async def confirm(order: int) -> str:
 
 @api.post("/orders/{order}", status_code=202)
 async def place(order: int) -> dict[str, int]:
-    """Take an order. Sent twice, it is taken once."""
+    """Accept an order. A repeated request returns the same run."""
     run = await confirm.options(key=f"order:{order}").start(order=order)
     return {"run": run.id}

@@ -47,11 +47,11 @@ def main(port: int, drain_delay: float) -> None:
         asyncio.run(prepare(dsn))
         instances = []
         for each in (port, port + 1):
-            words = ("--port", f"{each}", "--drain-delay", f"{drain_delay}")
+            arguments = ("--port", f"{each}", "--drain-delay", f"{drain_delay}")
             process = subprocess.Popen(
-                [sys.executable, "-m", "rota", "serve", f"{package}.api:api", *words],
+                [sys.executable, "-m", "rota", "serve", f"{package}.api:api", *arguments],
                 env={**os.environ, "ROTA_DATABASE_URL": dsn},
-                start_new_session=True,  # Ctrl-C must not reach it twice
+                start_new_session=True,  # so that Ctrl-C signals it only once, through this program
             )
             instances.append(process)
             print(f"instance at http://127.0.0.1:{each} is process {process.pid}", flush=True)
@@ -69,9 +69,14 @@ def main(port: int, drain_delay: float) -> None:
 
 if __name__ == "__main__":
     parser = ArgumentParser(prog="python -m examples.agents", description=__doc__)
-    parser.add_argument("--port", type=int, default=8001, help="and the one after it")
     parser.add_argument(
-        "--drain-delay", type=float, default=2, help="seconds a load balancer needs to notice"
+        "--port",
+        type=int,
+        default=8001,
+        help="port of the first instance; the second uses the next port",
     )
-    told = parser.parse_args()
-    main(told.port, told.drain_delay)
+    parser.add_argument(
+        "--drain-delay", type=float, default=2, help="seconds an instance serves after SIGTERM"
+    )
+    options = parser.parse_args()
+    main(options.port, options.drain_delay)

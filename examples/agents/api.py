@@ -56,12 +56,12 @@ async def create(new: NewAction) -> dict[str, str]:
     await app.schedules.create(
         new.name,
         action=new.type,
-        config=new.config,  # checked against the action's handler
+        config=new.config,  # validated against the action's handler
         every=new.every,
         cron=new.cron,
         tz=new.tz,
         overlap="allow",
-        catch_up="all",  # a tick that was missed while no worker ran is made up
+        catch_up="all",  # ticks missed while no worker ran are started later
     )
     return {"name": new.name}
 
@@ -113,7 +113,7 @@ async def show(run: int) -> dict[str, Any]:
 
 @api.post("/agents/{run}/pause", status_code=202)
 async def pause(run: int) -> dict[str, int]:
-    """Pause the agent before its next turn. Repeated while it is paused, this has no further effect."""
+    """Pause the agent before its next turn. Has no effect if the agent is already paused."""
     async with await psycopg.AsyncConnection.connect(os.environ["ROTA_DATABASE_URL"]) as connection:
         found = await connection.execute(
             "insert into steering (run, pauses, resumes) values (%s, 1, 0)"
@@ -126,7 +126,7 @@ async def pause(run: int) -> dict[str, int]:
 
 @api.post("/agents/{run}/resume", status_code=202)
 async def resume(run: int) -> dict[str, int]:
-    """Commit the row and the signal together."""
+    """Resume the agent. The row and the signal are one commit."""
     async with await psycopg.AsyncConnection.connect(os.environ["ROTA_DATABASE_URL"]) as connection:
         found = await connection.execute(
             "update steering set resumes = pauses where run = %s and pauses > resumes returning pauses",
@@ -153,4 +153,4 @@ async def refused(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": str(error)}, 422)
 
 
-api.mount("/", health(app))  # /health/ready etc.; mounted last, because "/" matches every path
+api.mount("/", health(app))  # /health/ready, /metrics; last, because "/" matches every path

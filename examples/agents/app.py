@@ -14,14 +14,14 @@ from rota import Context, Requeue, Retry, Rota
 
 from .model import PACE, model
 
-app = Rota()  # the database that ROTA_DATABASE_URL names
-again = Retry(max_attempts=5, delay=1 * PACE)
+app = Rota()  # uses the database in ROTA_DATABASE_URL
+retry_policy = Retry(max_attempts=5, delay=1 * PACE)
 
 
 # Agent
 
 
-@app.task(queue="agents", retry=again)
+@app.task(queue="agents", retry=retry_policy)
 async def agent(ctx: Context, goal: str, turns: int = 5) -> list[str]:
     """Run turns as steps: each is stored before the next begins, and not repeated after a crash or a
     deploy. Between turns the agent checks for a pause. A paused agent occupies no worker.
@@ -64,7 +64,7 @@ async def remind(ctx: Context, text: str) -> None:
         ctx.complete()
 
 
-@app.action("digest", retry=again)
+@app.action("digest", retry=retry_policy)
 async def digest(ctx: Context, topics: list[str]) -> int:
     """Ask for several answers, each once, then write them together."""
     found = [await ctx.step(f"ask {topic}", model.ask, topic) for topic in topics]
@@ -72,19 +72,19 @@ async def digest(ctx: Context, topics: list[str]) -> int:
     return len(found)
 
 
-async def send(ctx: Context, what: str) -> None:
+async def send(ctx: Context, content: str) -> None:
     async with ctx.transaction() as connection:
-        await write(connection, ctx, what)
+        await write(connection, ctx, content)
 
 
 @app.action("agent")
-async def set_out(ctx: Context, goal: str, turns: int = 5) -> int:
+async def start_agent(ctx: Context, goal: str, turns: int = 5) -> int:
     """Start an agent for each tick. A retry finds the run that was already started, by its key."""
     run = await agent.options(key=f"agent {ctx.job_id}").start(goal, turns)
     return run.id
 
 
-@app.action("sweep", retry=again)
+@app.action("sweep", retry=retry_policy)
 async def sweep(ctx: Context, items: int = 50) -> int:
     """Store a checkpoint instead of steps, and stop when the worker drains: the next worker resumes from
     there.
@@ -103,8 +103,8 @@ async def sweep(ctx: Context, items: int = 50) -> int:
     return done
 
 
-async def write(connection: Any, ctx: Context, what: str) -> None:
+async def write(connection: Any, ctx: Context, content: str) -> None:
     await connection.execute(
-        "insert into deeds (run, what, planned, pid) values (%s, %s, %s, %s)",
-        (ctx.run_id, what, ctx.scheduled_for, os.getpid()),
+        "insert into results (run, content, planned, pid) values (%s, %s, %s, %s)",
+        (ctx.run_id, content, ctx.scheduled_for, os.getpid()),
     )

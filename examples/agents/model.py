@@ -1,4 +1,4 @@
-"""Language model. It represents any resource that jobs need and the process opens and closes."""
+"""Stand-in for a language model: a resource that the process opens and closes, and that jobs use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Model:
     async def ask(self, question: str) -> str:
         if not self._open:
             raise RuntimeError(
-                "the model is not open: whoever asks it was started too soon, or left too late"
+                "the model is not open; open it before the first job and close it after the last"
             )
         await asyncio.sleep(1 * PACE)
         return f"about {question!r}: it depends"

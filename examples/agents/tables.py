@@ -11,8 +11,8 @@ from rota import Rota
 
 TABLES = """
     create table if not exists steering (run bigint primary key, pauses int not null, resumes int not null);
-    create table if not exists deeds (run bigint, what text, planned timestamptz, pid int);
-"""  # Deeds have no key: a repeated action would be a second row.
+    create table if not exists results (run bigint, content text, planned timestamptz, pid int);
+"""  # Results have no key: a repeated action would create a second row.
 
 
 async def prepare(dsn: str) -> None:

@@ -19,7 +19,7 @@ DATABASES = {
 }
 INSTALLED_APPS = ["examples.django_shop"]
 ROOT_URLCONF = "examples.django_shop.urls"
-SECRET_KEY = os.environ.get("SECRET_KEY", "for this example alone")
+SECRET_KEY = os.environ.get("SECRET_KEY", "only for this example")
 ALLOWED_HOSTS = ["127.0.0.1", "testserver"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True

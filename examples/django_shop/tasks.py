@@ -1,4 +1,4 @@
-"""What runs in the background. Imported by views, which start it, and by the worker, which runs it."""
+"""Background tasks. The views import and start them; the worker imports and runs them."""
 
 # [tasks]
 from collections.abc import Callable
@@ -9,14 +9,14 @@ from django.db import close_old_connections
 
 from rota import Rota
 
-app = Rota()  # ROTA_DATABASE_URL: the database that Django uses, too
+app = Rota()  # uses ROTA_DATABASE_URL, the same database as Django
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def with_models(fn: Callable[P, R]) -> Callable[P, R]:
-    """Django looks after its connections between requests; here it has to be told."""
+    """Close old connections around each job, as Django does around each request."""
 
     @wraps(fn)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -9,7 +9,7 @@ from .tasks import app, send_receipt
 def buy(request: HttpRequest) -> JsonResponse:
     with transaction.atomic():
         order = Order.objects.create(mail=request.GET["mail"])
-        # In this transaction: there is an order and a job for it, or neither.
+        # In this transaction: the order and its job are both committed, or neither.
         run = send_receipt.sync.options(on=connection).start(order=order.pk)
     return JsonResponse({"order": order.pk, "run": str(run.id)}, status=202)
 

@@ -14,38 +14,38 @@ from rota.model.events import Event, JobFinished, JobRetried, JobSuspended, Work
 from .app import app, etl
 
 APPROVE = """
-When all is checked it waits for your word. In another terminal:
+After the check, the run waits for your approval. In another terminal:
 
   rota signal -a examples.etl.app:app {run} approval true       (or false)
-  rota show -a examples.etl.app:app {run}                       where it stands
+  rota show -a examples.etl.app:app {run}                       shows its state
 """
 
 
-def tell(event: Event) -> None:
-    """Print the events of this process, one line each."""
+def print_event(event: Event) -> None:
+    """Print an event of this process as one line."""
     match event:
         case JobRetried(task=task, job=job, attempt=attempt, delay=delay):
-            line = f"{task} ({job}) failed at attempt {attempt}; again in {delay:.1f} s"
+            line = f"{task} ({job}) failed on attempt {attempt}; retrying in {delay:.1f} s"
         case JobFinished(task=task, job=job, state=state, seconds=seconds):
             line = f"{task} ({job}) {state} after {seconds:.1f} s"
         case JobSuspended(task="etl.approval", job=job):
-            line = f"etl.approval ({job}) waits for your word, and holds no worker"
+            line = f"etl.approval ({job}) waits for your approval and occupies no worker"
         case JobSuspended(task=task, job=job):
-            line = f"{task} ({job}) sleeps, and holds no worker"
+            line = f"{task} ({job}) sleeps and occupies no worker"
         case WorkerDied(dead_worker=dead):
-            line = f"worker {dead} is dead: what it had not finished is done again"
+            line = f"worker {dead} is dead; its unfinished jobs run again"
         case _:
             return
     print(f"  {line}", flush=True)
 
 
 async def main(day: str, answer: bool | None) -> None:
-    app.subscribe(tell)
+    app.subscribe(print_event)
     async with app:
         await app.migrate()
         run = await etl.options(key=f"etl {day}").start(day=day)
-        word = "started" if run.created else "found, it was started before"
-        print(f"run {run.id} of {day}: {word}", flush=True)
+        status = "started" if run.created else "already started"
+        print(f"run {run.id} of {day}: {status}", flush=True)
         if answer is None:
             print(APPROVE.format(run=run.id), flush=True)
         else:
@@ -62,5 +62,5 @@ if __name__ == "__main__":
     answers = parser.add_mutually_exclusive_group()
     answers.add_argument("--approve", dest="answer", action="store_const", const=True)
     answers.add_argument("--refuse", dest="answer", action="store_const", const=False)
-    told = parser.parse_args()
-    asyncio.run(main(told.day, told.answer))
+    options = parser.parse_args()
+    asyncio.run(main(options.day, options.answer))

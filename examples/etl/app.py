@@ -1,4 +1,4 @@
-"""The flow. Even if workers are killed, each sale is staged once, and published once or not at all.
+"""Flow that stages each sale once, and publishes it once or not at all, even if workers are killed.
 
 extract ── clean ── settle ── check ── approval ─┬─ publish
              ╰ clean_file × 12                   ╰─ discard         alarm, if anything failed
@@ -13,14 +13,14 @@ from rota import Context, Retry, Rota
 
 from .source import PACE, files_of, read
 
-app = Rota(os.environ.get("ROTA_DATABASE_URL", "local"))  # else the embedded PostgreSQL
+app = Rota(os.environ.get("ROTA_DATABASE_URL", "local"))  # default: the embedded PostgreSQL
 etl = app.flow("etl")
 SETTLE = float(os.environ.get("ETL_SETTLE", "10"))
 
 TABLES = """
     create table if not exists staged (day text, file text, product text, cents int);
     create table if not exists sales (day text, product text, cents bigint);
-"""  # No key: a repeated insert would be a second row.
+"""  # No primary key: a repeated insert would create a second row.
 
 
 @etl.task
@@ -39,7 +39,7 @@ async def clean(ctx: Context, day: str, extract: list[str]) -> int:
 
 @app.task(retry=Retry(max_attempts=5, delay=2 * PACE))
 async def clean_file(ctx: Context, day: str, file: str) -> int:
-    rows = await read(file, ctx.attempt)  # fails now and then: retried after two seconds
+    rows = await read(file, ctx.attempt)  # sometimes fails; retried after two seconds
     # The rows and the job's completion are one commit. A worker that has lost the job commits nothing.
     async with ctx.transaction() as connection:
         async with connection.cursor() as cursor:
@@ -64,7 +64,7 @@ async def check(ctx: Context, day: str, clean: int) -> int:
         )
         [rows, cents] = await found.fetchone() or (0, 0)
     if rows != clean:
-        raise ValueError(f"{clean} sales were read, {rows} are staged")
+        raise ValueError(f"{clean} sales were read, but {rows} are staged")
     return int(cents)
 
 

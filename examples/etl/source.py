@@ -23,8 +23,8 @@ async def read(file: str, attempt: int) -> list[tuple[str, int]]:
     """Return the sales of a file, always the same: products, and their prices in cents."""
     await asyncio.sleep(1 * PACE)
     dice = random.Random(file)
-    hangs_up = dice.random() < 0.4
-    if hangs_up and attempt == 1:
-        raise ConnectionError(f"the shop hung up in the middle of {file}")
+    is_dropped = dice.random() < 0.4
+    if is_dropped and attempt == 1:
+        raise ConnectionError(f"the server closed the connection while {file} was read")
     products = ("bread", "cake", "pie")
     return [(dice.choice(products), dice.randint(100, 5000)) for _ in range(SALES)]

@@ -1,6 +1,6 @@
-"""`python -m examples.market`: the feed, a few instances of the monitor, and a line now and then.
+"""`python -m examples.market`: the feed, a few instances of the monitor, and a periodic summary.
 
-Ctrl-C ends all of them. The instances are ordinary workers; kill or freeze one, and watch the figures.
+Ctrl-C ends all of them. The instances are ordinary workers; kill or freeze one, and watch the totals.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def database() -> Iterator[str]:
 
 
 @contextmanager
-def running(*words: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(*arguments: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program until this one stops. Ctrl-C does not reach it directly."""
     process = subprocess.Popen(
-        [sys.executable, "-m", *words],
+        [sys.executable, "-m", *arguments],
         env={**os.environ, **environment},
         start_new_session=True,
     )
@@ -59,7 +59,7 @@ def running(*words: str, **environment: str) -> Iterator[subprocess.Popen[bytes]
         process.wait()
 
 
-def asked(journal: Path) -> tuple[int, int, int]:
+def read_journal(journal: Path) -> tuple[int, int, int]:
     """Return from the feed's journal: requests, refused requests, and cents spent."""
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     limited = [line for line in lines if line.get("limited")]
@@ -67,10 +67,10 @@ def asked(journal: Path) -> tuple[int, int, int]:
     return len(limited), too_many, sum(line.get("cents", 0) for line in limited)
 
 
-def tell(dsn: str, journal: Path) -> None:
+def print_totals(dsn: str, journal: Path) -> None:
     with psycopg.connect(dsn) as connection:
         found = connection.execute(COUNTS).fetchone() or (0,) * 5
-    requests, too_many, cents = asked(journal)
+    requests, too_many, cents = read_journal(journal)
     print(
         "{} filings, {} halts, {} articles, {} findings, {} alerts;".format(*found),
         f"feed: {requests} requests, {too_many} refused, {cents / 100:.2f} spent",
@@ -100,15 +100,17 @@ def main(instances: int, pace: str, seconds: float, every: float) -> None:
         with suppress(KeyboardInterrupt):
             while (left := ends - time.monotonic()) > 0:
                 time.sleep(min(left, every))
-                tell(dsn, journal)
-        print("they leave in order; what is under way comes to its end", flush=True)
+                print_totals(dsn, journal)
+        print("stopping: running jobs finish first", flush=True)
 
 
 if __name__ == "__main__":
     parser = ArgumentParser(prog="python -m examples.market", description=__doc__)
     parser.add_argument("--instances", type=int, default=3)
-    parser.add_argument("--pace", default="0.1", help="1: as in life; 0.1: ten times as fast")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="then it ends by itself")
-    parser.add_argument("--every", type=float, default=5, help="seconds from line to line")
-    told = parser.parse_args()
-    main(told.instances, told.pace, told.seconds, told.every)
+    parser.add_argument("--pace", default="0.1", help="1: real time; 0.1: ten times as fast")
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="duration; default: until Ctrl-C"
+    )
+    parser.add_argument("--every", type=float, default=5, help="seconds between two summaries")
+    options = parser.parse_args()
+    main(options.instances, options.pace, options.seconds, options.every)

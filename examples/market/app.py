@@ -1,4 +1,4 @@
-"""The monitors, the orchestrator, the research and the alerts.
+"""Monitors of the feed, research on new items, and alerts.
 
 filings   a service, every minute         ─┬─▶ research, a job each, ─▶ findings
 articles  a flow, every half a minute,    ─╯   buys a report once          │
@@ -18,16 +18,16 @@ from .settings import DATABASE, LEASE, PACE
 
 app = Rota(DATABASE)
 feed = Feed(app)
-patiently = Retry(max_attempts=10, delay=1 * PACE, max_delay=30 * PACE)
+retry_policy = Retry(max_attempts=10, delay=1 * PACE, max_delay=30 * PACE)
 
 
-# Monitors: one instance runs each, and fencing protects against a second one that believes it does
+# Monitors. One instance runs each; fencing refuses writes of a stale instance.
 
 
 @app.service("filings", every=60 * PACE, lease=LEASE)
 async def filings(ctx: ServiceContext) -> None:
     listed = await feed.get("/filings")
-    # LeadershipLost refuses the transaction if another instance runs this service by now.
+    # The transaction fails with LeadershipLost if another instance runs this service now.
     # New filings and their jobs are committed together.
     async with ctx.transaction() as connection:
         new = await app.insert_once(connection, "filings", listed, conflict=["number"])
@@ -86,9 +86,9 @@ async def merge(
     blog: list[Article] | None = None,
 ) -> int:
     """Merge the same story from several sources into one article. A failed source does not block it."""
-    told: dict[str, list[Article]] = {}
+    by_topic: dict[str, list[Article]] = {}
     for article in [*(wire or []), *(press or []), *(blog or [])]:
-        told.setdefault(article.topic, []).append(article)
+        by_topic.setdefault(article.topic, []).append(article)
     rows = [
         {
             "topic": topic,
@@ -96,7 +96,7 @@ async def merge(
             "headline": each[0].headline,
             "sources": [article.source for article in each],
         }
-        for topic, each in told.items()
+        for topic, each in by_topic.items()
     ]
     async with ctx.transaction() as connection:
         new = await app.insert_once(connection, "articles", rows, conflict=["topic"])
@@ -115,7 +115,7 @@ class Report:
     cents: int
 
 
-@app.task(queue="research", retry=patiently)
+@app.task(queue="research", retry=retry_policy)
 async def research(ctx: Context, about: str, topic: str) -> float:
     """Buy a report, which costs money. A filing and an article about the same topic need one report: the
     second job, on any instance, waits for the first and gets the same report.
@@ -146,7 +146,7 @@ async def alert(connection: Any, about: str, message: str) -> None:
     await page.options(on=connection).start(about, message)
 
 
-@app.task(queue="pages", retry=patiently)
+@app.task(queue="pages", retry=retry_policy)
 def page(ctx: Context, about: str, message: str) -> None:
     """Send the page. If the worker dies before the result is stored, the retry sends it again with the same
     key.

@@ -1,4 +1,4 @@
-"""Client of the feed: keeps its rate limit over all instances."""
+"""Client of the feed. All instances together keep its rate limit."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .settings import FEED, LIMIT
 
 class Feed:
     def __init__(self, app: Rota) -> None:
-        # One row in the database counts for all instances. The rate is a little below the limit, because
-        # network delays can move requests closer together.
-        self._turns = app.rate_limit("feed", 0.8 * LIMIT, per=1)
+        # One row in the database counts the requests of all instances. The rate is a little below the
+        # limit, because network delays can move requests closer together.
+        self._rate_limit = app.rate_limit("feed", 0.8 * LIMIT, per=1)
 
     async def get(self, path: str) -> Any:
-        await self._turns.take()
+        await self._rate_limit.take()
         return await asyncio.to_thread(send, path)
 
     async def buy(self, topic: str) -> Any:
         """Buy a report. It costs money, so the request has an idempotency key."""
-        await self._turns.take()
+        await self._rate_limit.take()
         return await asyncio.to_thread(send, "/reports", {"topic": topic}, key=f"report {topic}")
 
 

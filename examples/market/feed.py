@@ -30,14 +30,14 @@ SYMBOLS = ("ACME", "BOLT", "CRUX", "DUNE", "ECHO", "FLUX", "GLEN", "HALO")
 FORMS = ("8-K", "10-Q", "10-K", "S-1")
 REASONS = ("volatility", "news pending", "regulatory concern")
 BEFORE, LISTED = 15, 300
-"""Stories at the start, and the most that are listed."""
+"""Number of stories at the start, and the maximum that is listed."""
 
 CENTS = 50
 """Price of a report in cents."""
 
 
-class World:
-    """Publications by time. With `lasts`, nothing new is published after that many seconds."""
+class Publications:
+    """Publications by time. After `lasts` seconds, nothing new is published."""
 
     def __init__(self, lasts: float) -> None:
         self._began = time.time()
@@ -90,53 +90,56 @@ def _pick(story: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: story[name] for name in names}
 
 
-class Desk:
+class Service:
     """Rate limit, payments and pages, and the journal of all requests."""
 
-    def __init__(self, world: World, journal: str, limit: int, takes: float) -> None:
-        self._world = world
+    def __init__(self, publications: Publications, journal: str, limit: int, takes: float) -> None:
+        self._publications = publications
         self._limit = limit
         self._takes = takes
         self._lock = threading.Lock()
-        self._lately: deque[float] = deque()
+        self._recent: deque[float] = deque()
         self._keys: dict[str, Any] = {}
-        self._asked = 0
+        self._requests = 0
         self._journal = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
-    def note(self, **what: Any) -> None:
-        os.write(self._journal, (json.dumps(what) + "\n").encode())
+    def record(self, **fields: Any) -> None:
+        """Write one line to the journal."""
+        os.write(self._journal, (json.dumps(fields) + "\n").encode())
 
-    def may(self) -> bool:
-        """True if the limit allows another request in this second."""
+    def allow(self) -> bool:
+        """Count a request, and return True if the limit allows it in this second."""
         with self._lock:
             now = time.monotonic()
-            while self._lately and self._lately[0] <= now - 1:
-                self._lately.popleft()
-            if len(self._lately) >= self._limit:
+            while self._recent and self._recent[0] <= now - 1:
+                self._recent.popleft()
+            if len(self._recent) >= self._limit:
                 return False
-            self._lately.append(now)
+            self._recent.append(now)
             return True
 
-    def look(self, path: str) -> Any:
+    def get(self, path: str) -> Any:
         match path.strip("/").split("/"):
             case ["filings"]:
-                return self._world.filings()
+                return self._publications.filings()
             case ["halts"]:
-                return self._world.halts()
+                return self._publications.halts()
             case ["articles", source] if source in SOURCES:
                 with self._lock:
-                    self._asked += 1
-                    if source == "blog" and self._asked % 7 == 0:
-                        raise ConnectionError("the blog is down, for a moment")
-                return self._world.articles(source)
+                    self._requests += 1
+                    if source == "blog" and self._requests % 7 == 0:
+                        raise ConnectionError("the blog is temporarily unavailable")
+                return self._publications.articles(source)
         raise KeyError(path)
 
     def published(self) -> dict[str, list[Any]]:
         """Return all publications so far, to check that none was missed."""
-        topics = {each["topic"] for source in SOURCES for each in self._world.articles(source)}
+        topics = {
+            each["topic"] for source in SOURCES for each in self._publications.articles(source)
+        }
         return {
-            "filings": [each["number"] for each in self._world.filings()],
-            "halts": [each["number"] for each in self._world.halts()],
+            "filings": [each["number"] for each in self._publications.filings()],
+            "halts": [each["number"] for each in self._publications.halts()],
             "articles": sorted(topics),
         }
 
@@ -151,46 +154,48 @@ class Desk:
             return report, CENTS
 
     def page(self, key: str) -> bool:
-        """True if the pager rings: not again for a known key."""
+        """Return True if the pager rings. It does not ring again for a known key."""
         with self._lock:
             rings = not key or key not in self._keys
             self._keys[key] = True
             return rings
 
 
-def handler(desk: Desk) -> type[BaseHTTPRequestHandler]:
+def handler(service: Service) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.came = time.time()
+            self.received_at = time.time()
             if self.path == "/published":
-                self._answer(200, desk.published())
-            elif not desk.may():
+                self._answer(200, service.published())
+            elif not service.allow():
                 self._answer(429, {"error": "too many requests"}, limited=True)
             else:
                 try:
-                    self._answer(200, desk.look(self.path), limited=True)
+                    self._answer(200, service.get(self.path), limited=True)
                 except ConnectionError as error:
                     self._answer(503, {"error": str(error)}, limited=True)
                 except KeyError:
-                    self._answer(404, {"error": "there is no such thing"}, limited=True)
+                    self._answer(404, {"error": "not found"}, limited=True)
 
         def do_POST(self) -> None:
-            self.came = time.time()
-            said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.received_at = time.time()
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             key = self.headers.get("Idempotency-Key", "")
             if self.path == "/pages":
-                rings = desk.page(key)
-                self._answer(200, {}, about=said["about"], key=key, rings=rings)
-            elif not desk.may():
+                rings = service.page(key)
+                self._answer(200, {}, about=body["about"], key=key, rings=rings)
+            elif not service.allow():
                 self._answer(429, {"error": "too many requests"}, limited=True)
             else:
-                report, cents = desk.sell(said["topic"], key)
-                self._answer(200, report, limited=True, topic=said["topic"], key=key, cents=cents)
+                report, cents = service.sell(body["topic"], key)
+                self._answer(200, report, limited=True, topic=body["topic"], key=key, cents=cents)
 
-        def _answer(self, status: int, document: Any, **what: Any) -> None:
-            # Written to the journal before the answer is sent, so that a lost answer is recorded, too.
-            who = self.headers.get("User-Agent")
-            desk.note(came=self.came, path=self.path, status=status, who=who, **what)
+        def _answer(self, status: int, document: Any, **fields: Any) -> None:
+            # Recorded before the answer is sent, so that lost answers are recorded, too.
+            client = self.headers.get("User-Agent")
+            service.record(
+                at=self.received_at, path=self.path, status=status, client=client, **fields
+            )
             body = json.dumps(document).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
@@ -209,21 +214,29 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        return None  # the client has died; the journal has its answer
+        return None  # the client has died; the journal contains its request
 
 
 if __name__ == "__main__":
     parser = ArgumentParser(prog="python -m examples.market.feed", description=__doc__)
     parser.add_argument("--port", type=int, default=8790)
-    parser.add_argument("--limit", type=int, default=LIMIT, help="requests in any second")
-    parser.add_argument("--journal", default=os.devnull, help="a file, one line of JSON a request")
-    parser.add_argument("--lasts", type=float, default=float("inf"), help="nothing new after that")
+    parser.add_argument("--limit", type=int, default=LIMIT, help="maximum requests in any second")
+    parser.add_argument(
+        "--journal", default=os.devnull, help="file for the journal, one line of JSON per request"
+    )
+    parser.add_argument(
+        "--lasts",
+        type=float,
+        default=float("inf"),
+        help="seconds after which nothing new is published",
+    )
     parser.add_argument("--takes", type=float, default=0.3, help="seconds to write a report")
-    told = parser.parse_args()
-    desk = Desk(World(told.lasts), told.journal, told.limit, told.takes)
-    server = Server(("127.0.0.1", told.port), handler(desk))
+    options = parser.parse_args()
+    service = Service(Publications(options.lasts), options.journal, options.limit, options.takes)
+    server = Server(("127.0.0.1", options.port), handler(service))
     print(
-        f"feed at http://127.0.0.1:{server.server_port}, {told.limit} requests a second", flush=True
+        f"feed at http://127.0.0.1:{server.server_port}, {options.limit} requests a second",
+        flush=True,
     )
     with suppress(KeyboardInterrupt):
         server.serve_forever()

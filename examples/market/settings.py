@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-DATABASE = os.environ.get("ROTA_DATABASE_URL", "local")  # else the embedded PostgreSQL
+DATABASE = os.environ.get("ROTA_DATABASE_URL", "local")  # default: the embedded PostgreSQL
 
 FEED = os.environ.get("MARKET_FEED", "http://127.0.0.1:8790")
 

@@ -1,7 +1,7 @@
 """Tables of the results: `python -m examples.market.tables` creates them in ROTA_DATABASE_URL.
 
-Items from outside have a key, which identifies them when they are listed again. Rows that derive from them
-have none: a repeated action would be a second row.
+Items of the feed have a key, because the feed lists them repeatedly. Rows derived from them have none, so a
+repeated action would create a second row.
 """
 
 from __future__ import annotations

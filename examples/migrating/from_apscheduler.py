@@ -1,4 +1,4 @@
-"""What the guide for people who come from APScheduler shows after the move; tests run it."""
+"""Code of the guide to migrating from APScheduler. Tests run it."""
 
 # [declared]
 from datetime import datetime
@@ -32,7 +32,7 @@ async def remind(user: int, text: str) -> str:
 
 
 async def remind_me(user: int, when: datetime, text: str) -> int:
-    # "open": the key is free again when the reminder has come
+    # "open": the key is free again after the run has ended
     once = remind.options(at=when, key=f"reminder-{user}", unique="open")
     run = await once.start(user, text)
     return run.id  # cancel it with `await app.run(id).cancel()`
@@ -59,11 +59,11 @@ async def subscribe(customer: int, zone: str) -> None:
     )
 
 
-async def on_holiday(customer: int) -> None:
+async def pause_digest(customer: int) -> None:
     await app.schedules.pause(f"digest-{customer}", "on holiday")
 
 
-async def back_again(customer: int) -> None:
+async def resume_digest(customer: int) -> None:
     await app.schedules.resume(f"digest-{customer}")
 
 

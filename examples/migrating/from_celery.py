@@ -1,16 +1,16 @@
-"""What the guide for people who come from Celery shows after the move; tests run it."""
+"""Code of the guide to migrating from Celery. Tests run it."""
 
 # [app]
 from datetime import timedelta
 
 from rota import Context, Retry, RetryLater, Rota
 
-app = Rota()  # the database that ROTA_DATABASE_URL names; there is no broker and no result backend
+app = Rota()  # uses ROTA_DATABASE_URL; there is no broker and no result backend
 # [/app]
 
 
 class Overloaded(Exception):
-    """The mail server wants to be left alone for a while."""
+    """The mail server refuses mail for a while."""
 
 
 sent: list[tuple[int, str]] = []
@@ -25,7 +25,7 @@ overloaded_until: dict[int, int] = {}
 )
 def send_invoice(ctx: Context, order: int) -> str:  # a plain function runs in a thread
     try:
-        return deliver(order, message_id=f"invoice-{ctx.job_id}")  # the same in every attempt
+        return deliver(order, message_id=f"invoice-{ctx.job_id}")  # the same id in every attempt
     except Overloaded:
         raise RetryLater(60) from None
 
@@ -45,7 +45,7 @@ def deliver(order: int, message_id: str) -> str:
 async def place(order: int) -> None:
     run = await send_invoice.start(order)
     await send_invoice.options(delay=timedelta(minutes=5), expires=3600, priority=5).start(order)
-    await send_invoice.options(key=f"invoice-{order}").start(order)  # again: the same run
+    await send_invoice.options(key=f"invoice-{order}").start(order)  # repeated: the same run
     print(await run.result(timeout=10))
 
 
@@ -65,12 +65,12 @@ async def resize(path: str) -> int:
 @app.task
 async def gallery(
     ctx: Context, paths: list[str]
-) -> int:  # a chord: many, then one with all results
+) -> int:  # a chord: many jobs, then one with all results
     sizes = await ctx.map([resize.bind(path) for path in paths], concurrency=20)
     return sum(sizes)
 
 
-report = app.flow("report")  # chains, groups and chords, by name instead of by position
+report = app.flow("report")  # chains, groups and chords: results are passed by name
 
 
 @report.task

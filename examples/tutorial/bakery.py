@@ -1,7 +1,7 @@
-"""The bakery of the tutorial: a flow whose worker is killed while the bread is in the oven.
+"""Bakery of the tutorial: a flow whose worker is killed during the baking.
 
 rota worker bakery:app                                      a worker, in each of two terminals
-rota dashboard bakery:app --auth local                       the pictures
+rota dashboard bakery:app --auth local                      the dashboard
 rota start -a bakery:app order bread=rye                    an order
 """
 
@@ -15,19 +15,19 @@ order = app.flow("order")
 
 
 @order.task
-async def mix(bread: str) -> str:  # no task is called bread: it is input
+async def mix(bread: str) -> str:  # no task has the name bread: it is an input
     await asyncio.sleep(2)
     return f"{bread} dough"
 
 
 @order.task
-async def heat() -> int:  # waits for nothing: runs beside mix
+async def heat() -> int:  # depends on no task: runs at the same time as mix
     await asyncio.sleep(3)
     return 230
 
 
 @order.task
-async def bake(ctx: Context, mix: str, heat: int) -> str:  # waits for both
+async def bake(ctx: Context, mix: str, heat: int) -> str:  # depends on both
     for minute in range(20):
         ctx.progress(minute, 20, f"{heat} °C")
         await asyncio.sleep(1)
@@ -42,14 +42,14 @@ async def pack(bake: str) -> str:
 # [/flow]
 # [pay]
 async def charge(card: str, amount: int) -> str:
-    await asyncio.sleep(1)  # whoever runs the cards takes a moment
+    await asyncio.sleep(1)  # the card company takes a moment
     return f"{card} paid {amount}"
 
 
 @app.task
 async def pay(ctx: Context, card: str, amount: int) -> str:
-    receipt = await ctx.step("charge", charge, card, amount)  # done once
-    await ctx.sleep(5)  # or days=30: it holds no worker meanwhile
+    receipt = await ctx.step("charge", charge, card, amount)  # runs once
+    await ctx.sleep(5)  # or days=30; occupies no worker meanwhile
     ctx.log(f"thank you, {card}")
     return receipt
 

@@ -1,11 +1,11 @@
-"""The first program of the tutorial: a task, a worker and a result, all in one."""
+"""First program of the tutorial: a task, a worker and a result."""
 
 # [all]
 import asyncio
 
 from rota import Rota
 
-app = Rota("local")  # an embedded PostgreSQL, started when it is needed
+app = Rota("local")  # the embedded PostgreSQL, started on first use
 
 
 @app.task

@@ -1,6 +1,6 @@
-"""The dashboard inside an application of your own, as the guide to it shows.
+"""Dashboard mounted in a FastAPI application, as in the guide.
 
-rota serve mounted:api                                      then look at /rota/
+rota serve mounted:api                                      then open /rota/
 """
 
 # [mounted]

@@ -18,7 +18,7 @@ class Loop:
     """
 
     name: str
-    """Of the loop in log messages."""
+    """Name of the loop in log messages."""
     error_delay_seconds = 0.1
     max_error_delay_seconds = 5.0
 

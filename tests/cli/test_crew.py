@@ -107,7 +107,9 @@ async def test_a_process_that_keeps_dying_ends_it_all(
         os.kill(next(iter(made._children)).pid, signal.SIGKILL)
 
         assert await task == FAILED
-    assert "ended with exit code 9 before it was ready, failure 5 in a row; giving up" in caplog.text
+    assert (
+        "ended with exit code 9 before it was ready, failure 5 in a row; giving up" in caplog.text
+    )
     await heard(notes, ["SIGTERM"])
 
 

@@ -94,7 +94,7 @@ def test_each_is_listed_with_when_what_and_how_it_stands(
     assert rows(alone("schedules")) == [
         ["a", "acme", "0 7 * * mon-fri (Europe/Paris)", "report", "active", "in 1 h"],
         ["b", "every 1 min 30 s", "flow etl", "paused", "wait for the audit"],
-        ["c", "every 5 s", "action fax", "unknown", "in 1 h", "nobody knows action 'fax'"],
+        ["c", "every 5 s", "action fax", "unknown", "in 1 h", "no worker knows action 'fax'"],
         ["d", "every 1 h 1 min", "action mail", "active", "in 1 h"],
     ]
     assert [each[0] for each in rows(alone("schedules", "--state", "paused"))] == ["b"]
@@ -125,7 +125,7 @@ def test_a_worker_knows_a_task_by_its_name_and_a_flow_by_its_tasks(
 
     [found] = alone("schedules", "--json").json()
     assert found["has_worker"] is known
-    told = f"nobody knows its {'task' if kind == 'report' else 'flow'}"
+    told = f"no worker knows its {'task' if kind == 'report' else 'flow'}"
     assert (told in alone("schedules").out) is not known
     assert (told in alone("schedules", "show", "x").out) is not known
 
@@ -135,7 +135,7 @@ def test_where_no_worker_is_there_it_says_so_and_blames_nothing(alone: Rota, mak
 
     done = alone("schedules")
 
-    assert "nobody knows" not in done.out
+    assert "no worker knows" not in done.out
     assert done.out.endswith(
         "\nno worker is running, so no tick starts a run; start one with `rota worker MODULE:APP`\n"
     )

@@ -116,8 +116,8 @@ def test_a_service_is_listed_with_who_runs_it_and_who_stands_by(alone: Rota, tow
         "in 2 min",
     ]
     assert rest == [
-        ["watch", "nobody", "web-1:77"],
-        ["nobody runs service 'watch': one that stands by takes it within seconds"],
+        ["watch", "none", "web-1:77"],
+        ["no instance runs service 'watch': a standby instance takes it within seconds"],
     ]
     assert listed["standing_by"] == ["web-1:78", "web-1:79"]
     assert (listed["host"], listed["pid"], listed["iteration"]) == ("web-1", 77, 412)
@@ -134,7 +134,7 @@ def test_a_term_that_has_run_out_or_whose_session_is_gone_is_nobodys(
     printed = alone("services").out
 
     assert [each["host"] for each in alone("services", "--json").json()] == [None, None]
-    assert "nobody runs service 'late': no instance that knows it is there" in printed
+    assert "no instance runs service 'late': none of the running instances has it" in printed
 
 
 def test_what_fails_is_said_with_how_often_and_when_it_is_tried_again(
@@ -157,14 +157,14 @@ def test_what_fails_is_said_with_how_often_and_when_it_is_tried_again(
             "breaks",
             "5.0 s",
             "web-1:77",
-            "nobody",
+            "none",
             "#412 1 min ago",
             "failed 3 times",
             "2.0 s",
             "in 2 min",
         ],
-        ["goes on", "web-1:77", "nobody", "#412 1 min ago", "running"],
-        ["slips", "8 min 20 s", "web-1:77", "nobody", "#412 1 min ago", "lost", "due"],
+        ["goes on", "web-1:77", "none", "#412 1 min ago", "running"],
+        ["slips", "8 min 20 s", "web-1:77", "none", "#412 1 min ago", "lost", "due"],
     ]
 
 

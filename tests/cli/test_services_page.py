@@ -100,7 +100,7 @@ def test_the_first_example_goes_on_in_the_other_terminal(home: Path) -> None:
             assert lines(one, len(first) - 1) == first[1:]
             listed = rota(home, "services", "-a", "watch:app")
             # Until the other instance is standby, and not during an iteration, which has no duration yet.
-            while "nobody" in listed or "running" in listed:
+            while "none" in listed or "running" in listed:
                 first += lines(one, 1)
                 listed = rota(home, "services", "-a", "watch:app")
             one.send_signal(signal.SIGKILL)

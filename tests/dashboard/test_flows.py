@@ -82,7 +82,7 @@ def test_what_cannot_be_started_is_told_and_nothing_is_lost(desk: Tab) -> None:
     assert faults(page) == []
     given.fill("{name: 1}")
     form.get_by_role("button", name="start").click()
-    expect(page.get_by_text("is no JSON")).to_be_visible()
+    expect(page.get_by_text("is not valid JSON")).to_be_visible()
     given.fill('{"nom": "x"}')
     form.get_by_role("button", name="start").click()
     expect(page.get_by_text(re.compile("has no parameter|nom"))).to_be_visible()

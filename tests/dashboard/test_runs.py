@@ -197,7 +197,7 @@ def test_what_did_not_work_is_said(desk: Tab, floor: Floor, mark: str) -> None:
     page.get_by_label("select this page").check()
     page.get_by_role("button", name="cancel").click()
     page.get_by_role("dialog").get_by_role("button", name="cancel").click()
-    expect(told(page)).to_have_text("0 cancelled, then: the database is away")
+    expect(told(page)).to_have_text("0 cancelled, then failed: the database is away")
 
 
 def test_viewers_look_and_do_nothing(look_as: Callable[..., Tab], floor: Floor, mark: str) -> None:

@@ -118,9 +118,9 @@ async def test_schedules_of_customers_are_made_paused_and_forgotten(apscheduler:
     await from_apscheduler.subscribe(42, "Europe/Berlin")
     assert (await schedules.get("digest-42")).tenant == "42"
 
-    await from_apscheduler.on_holiday(42)
+    await from_apscheduler.pause_digest(42)
     assert (await schedules.get("digest-42")).state == "paused"
-    await from_apscheduler.back_again(42)
+    await from_apscheduler.resume_digest(42)
     run = await schedules.trigger("digest-42")
     await apscheduler.run_until_idle()
     assert await run.result(timeout=60) == "digest for 42"

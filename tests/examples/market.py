@@ -67,7 +67,7 @@ class Market:
 
     def runner(self, path: str) -> Program | None:
         """Return the instance that last requested this path, if it is alive."""
-        asked = [line["who"] for line in self.journal() if line["path"] == path]
+        asked = [line["client"] for line in self.journal() if line["path"] == path]
         return next((each for each in self.living if asked[-1:] == [f"market/{each.pid}"]), None)
 
     def published(self) -> dict[str, list[Any]]:
@@ -108,7 +108,7 @@ def rings(journal: list[Line]) -> Counter[str]:
 
 def busiest(journal: list[Line]) -> int:
     """Return the most requests within a second, allowed or refused."""
-    came = sorted(line["came"] for line in journal if line.get("limited"))
+    came = sorted(line["at"] for line in journal if line.get("limited"))
     most = first = 0
     for last, at in enumerate(came):
         while came[first] <= at - 1:

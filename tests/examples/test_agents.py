@@ -146,7 +146,7 @@ async def test_each_tick_is_done_once_and_no_request_fails(programs: Make) -> No
         f"slowest {clients.slowest * 1000:.0f} ms"
     )
     assert clients.failed == 0, clients.answers
-    rung = service.programs.rows("select run from deeds where what ~ 'the bell'")
+    rung = service.programs.rows("select run from results where content ~ 'the bell'")
     assert len(set(rung)) == len(rung) == len(clients.accepted) > 50
     assert set(codes) == {0}
     assert pids > 2
@@ -170,20 +170,21 @@ def faults(programs: Programs) -> Iterator[str]:
             agents = programs.rows("select count(*) from rota.job_state where task = 'agent'")
             if agents != [(len(found),)]:
                 yield f"{len(found)} ticks have started {agents[0][0]} agents"
-            deeds = programs.rows(
-                "select run, what, count(*) from deeds where what ~ 'thought' group by run, what"
+            results = programs.rows(
+                "select run, content, count(*) from results where content ~ 'thought' group by run, content"
             )
-            if len(deeds) != len(found) * config["turns"]:
-                yield f"{len(deeds)} thoughts in {len(found)} agents of {config['turns']} turns"
+            if len(results) != len(found) * config["turns"]:
+                yield f"{len(results)} thoughts in {len(found)} agents of {config['turns']} turns"
         else:
-            deeds = programs.rows(
-                "select run, what, count(*) from deeds where run = any(%s) group by 1, 2", list(ran)
+            results = programs.rows(
+                "select run, content, count(*) from results where run = any(%s) group by 1, 2",
+                list(ran),
             )
-            for missing in ran.keys() - {run for run, _, _ in deeds}:
+            for missing in ran.keys() - {run for run, _, _ in results}:
                 yield f"{name}: run {missing} has done nothing"
-        for run, what, count in deeds:
+        for run, content, count in results:
             if count > 1:
-                yield f"{name}: run {run} has done {what} {count} times"
+                yield f"{name}: run {run} has done {content} {count} times"
 
 
 def gaps(name: str, ticks: list[datetime], every: float) -> Iterator[str]:
@@ -200,7 +201,7 @@ def test_in_one_command_an_agent_pauses_and_goes_on_elsewhere(programs: Make) ->
     second = first + 1
     crew = programs(**{**SETTINGS, "AGENTS_PACE": "0.3"})
     both = crew.start("examples.agents", "--port", f"{first}", "--drain-delay", "0")
-    thoughts = "select what from deeds order by what"
+    thoughts = "select content from results order by content"
     try:
         victim = int(both.says(rf":{first} is process (\d+)")[1])
         both.says(r"(?s)(serving at.*){2}")

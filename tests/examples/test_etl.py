@@ -77,14 +77,14 @@ def test_in_one_command_with_the_approval_that_it_asks_for(programs: Make) -> No
     crew = programs(ETL_PACE="0.05", ETL_SETTLE="0.5")
     etl = crew.start("examples.etl", DAY)
     words = etl.says(r"rota (signal -a \S+ \d+ approval true)")[1].split()
-    etl.says("waits for your word, and holds no worker")
+    etl.says("waits for your approval and occupies no worker")
     crew.run("rota", *words)
 
     assert etl.ended() == 0, etl.said
     assert re.search(rf"{DAY}: 15,176.91 published", etl.said)
-    assert re.search(r"clean_file \(\d+\) failed at attempt 1; again in", etl.said)
+    assert re.search(r"clean_file \(\d+\) failed on attempt 1; retrying in", etl.said)
     # The same day returns the same run.
-    assert "found, it was started before" in crew.run("examples.etl", DAY)
+    assert "already started" in crew.run("examples.etl", DAY)
 
 
 def test_refused_over_http_it_is_discarded(programs: Make) -> None:

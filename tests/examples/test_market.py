@@ -104,7 +104,7 @@ def test_nothing_is_done_twice_and_nothing_is_missed(programs: Make, count: int)
     # The test did kill and freeze.
     assert kills > 0
     assert freezes > 0
-    assert len({line["who"] for line in record.journal if line["path"] == "/halts"}) > 1
+    assert len({line["client"] for line in record.journal if line["path"] == "/halts"}) > 1
     assert min(len(record.filings), len(record.halts), len(record.articles)) > 10
 
 
@@ -138,14 +138,14 @@ def test_in_one_command_as_the_page_says(programs: Make) -> None:
         code = all_of_it.stop()  # it stops the instances it started
 
     assert code == 0, all_of_it.said
-    assert "they leave in order" in all_of_it.said
+    assert "stopping: running jobs finish first" in all_of_it.said
     assert "Traceback" not in all_of_it.said
     assert not re.search(r"[1-9]\d* refused", all_of_it.said)
 
 
 def test_what_is_wrong_is_seen() -> None:
     def line(path: str, came: float, **what: Any) -> dict[str, Any]:
-        return {"path": path, "came": came, "status": 200, "who": "market/1", **what}
+        return {"path": path, "at": came, "status": 200, "client": "market/1", **what}
 
     good = Record(
         [

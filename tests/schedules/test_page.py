@@ -68,7 +68,7 @@ def test_the_example_ticks_greets_and_reports(home: Path) -> None:
     assert "hello, Ada" in said
     assert "the report of today" in said
     assert len([line for line in said if line.startswith("tick ")]) >= 3
-    assert "report: 0 7 * * mon-fri (Europe/Paris), 0 runs by the clock" in said
+    assert "report: 0 7 * * mon-fri (Europe/Paris), 0 scheduled runs" in said
 
 
 def test_the_page_tells_of_every_option() -> None:

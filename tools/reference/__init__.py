@@ -1,10 +1,10 @@
 """Reference pages of the documentation, generated from the code.
 
-    python -m tools.reference              # rewrites them, and the code on other pages; tests compare
+    python -m tools.reference              # writes them, and refreshes included code on other pages
 
-Signatures and docstrings, commands and their options, events, tables with the comments of the migrations,
-and the operations of the HTTP API. Every public name gets an entry; a table or an event without a
-description is an error.
+They list signatures and docstrings, commands and options, events, tables with the comments of the
+migrations, and the operations of the HTTP API. Every public name gets an entry; a table or an event without
+a description is an error. Tests compare the pages with the code.
 """
 
 from __future__ import annotations

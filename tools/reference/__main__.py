@@ -1,4 +1,4 @@
-"""Writes the generated pages, and the code on other pages that comes from files."""
+"""Write the generated pages, and refresh the code that other pages include from files."""
 
 from __future__ import annotations
 

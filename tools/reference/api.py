@@ -32,15 +32,15 @@ PAGES = (
     Page(
         "app",
         "Rota",
-        "The app: what it knows and where it works. Told at length in [tasks](../../guides/tasks.md) and "
-        "[workers](../../guides/workers.md).",
+        "The app holds tasks, flows, schedules and the connection settings of one database. Guides: "
+        "[tasks](../../guides/tasks.md), [workers](../../guides/workers.md).",
         ("rota:Rota", "rota.app.queues:Queues", "rota:Settings", "rota:Retry", "rota:LostJob"),
     ),
     Page(
         "runs",
         "Tasks, flows, runs",
-        "What is started, and what comes of it. At length: [tasks](../../guides/tasks.md), "
-        "[flows](../../guides/flows.md).",
+        "Tasks and flows are started; a run is one execution of them. Guides: "
+        "[tasks](../../guides/tasks.md), [flows](../../guides/flows.md).",
         (
             "rota:Task",
             "rota.app.task:SyncTask",
@@ -57,8 +57,8 @@ PAGES = (
     Page(
         "context",
         "Context",
-        "What a task's code may know and do about its job, as its first parameter `ctx: Context`. At "
-        "length: [durable functions](../../guides/durable.md), [workers](../../guides/workers.md).",
+        "A task that declares `ctx: Context` as its first parameter receives the context of its job. "
+        "Guides: [durable functions](../../guides/durable.md), [workers](../../guides/workers.md).",
         (
             "rota:Context",
             "rota.model.context:SyncContext",
@@ -68,9 +68,9 @@ PAGES = (
     ),
     Page(
         "coordination",
-        "Locks, leaders, rates",
-        "What instances agree on. At length: [locks](../../guides/locks.md), "
-        "[leaders](../../guides/leaders.md), [once, and not too often](../../guides/once-and-limits.md).",
+        "Locks, leaders, rate limits",
+        "Coordination between the instances of an app. Guides: [locks](../../guides/locks.md), "
+        "[leaders](../../guides/leaders.md), [once and rate limits](../../guides/once-and-limits.md).",
         (
             "rota.app.locks:Lock",
             "rota.app.locks:Permit",
@@ -86,7 +86,7 @@ PAGES = (
     Page(
         "schedules",
         "Schedules",
-        "Schedules at run time, `app.schedules`. At length: [schedules](../../guides/schedules.md).",
+        "Schedule operations at run time: `app.schedules`. Guide: [schedules](../../guides/schedules.md).",
         (
             "rota.app.schedules:Schedules",
             "rota.app.schedules:SyncSchedules",
@@ -97,8 +97,9 @@ PAGES = (
     Page(
         "web",
         "In a web process",
-        "What is mounted, wrapped or depended on. At length: [in a web application](../../guides/web.md), "
-        "[access](../../guides/access.md), [logs](../../guides/logs.md).",
+        "Parts for a web application: pages to mount, lifespans, middleware and dependencies. Guides: "
+        "[in a web application](../../guides/web.md), [access](../../guides/access.md), "
+        "[logs](../../guides/logs.md).",
         (
             "rota.web.site:site",
             "rota.web.health:health",
@@ -119,7 +120,7 @@ PAGES = (
     Page(
         "testing",
         "Testing",
-        "`rota.testing`; the fixtures and how to use all this: [testing](../../guides/testing.md).",
+        "Names in `rota.testing`. The fixtures, and examples: [testing](../../guides/testing.md).",
         tuple(
             f"rota.testing:{name}"
             for name in (
@@ -140,7 +141,7 @@ PAGES = (
     ),
 )
 
-# For the engine, although their names have no underscore.
+# Used by the engine only, although their names have no underscore.
 INTERNAL = {
     "Rota": {"open", "current_client", "switch_database", "coordinator"},
     "Task": {"within"},
@@ -201,13 +202,15 @@ def _entry(of: str) -> Iterator[str]:
         call = thing if isinstance(thing, FunctionType) else type(thing).__call__
         yield _code(f"{_async(call)}{name}{_signature(call)}")
         yield said(inspect.getdoc(thing) or "")
+        if call is not thing:
+            yield said(inspect.getdoc(call) or "")
         return
     yield from _class(thing)
 
 
 def _class(of: type[Any]) -> Iterator[str]:
     words = of.__doc__ or ""
-    if not words.startswith(f"{of.__name__}("):
+    if words and not words.startswith(f"{of.__name__}("):
         yield said(words)
     if issubclass(of, enum.Enum):
         yield ", ".join(f"`{of.__name__}.{each.name}`" for each in of) + "."
@@ -257,7 +260,7 @@ def _member(of: type[Any], name: str) -> Iterator[str]:
 
 
 def _fields(of: type[Any]) -> list[list[str]]:
-    """Return the fields of a data class, each with its type and its docstring."""
+    """Return the fields of a data class, each with its type and its default."""
     if not (hasattr(of, "__dataclass_fields__") or hasattr(of, "__struct_fields__")):
         return []
     source = inspect.getsource(of)
@@ -349,7 +352,7 @@ def _errors() -> str:
         ]
         for each in kinds
     ]
-    note = " What to do about each message: [troubleshooting](../../troubleshooting.md)."
+    note = " The remedy for each: [troubleshooting](../../troubleshooting.md)."
     return made(
         "Errors",
         head + note,

@@ -1,4 +1,4 @@
-"""Every command with its arguments and options, as click knows them."""
+"""Reference of the commands: arguments and options as click declares them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rota.cli.main import PANELS, cli
 from .prose import made, said, table
 
 WORDS = """\
-Every command, as `rota COMMAND --help` says it. What goes together:
-[the guide](../guides/cli.md).
+All commands, with the texts of `rota COMMAND --help`. [The guide](../guides/cli.md) shows how to use them
+together.
 
-Each takes `--dsn` and `--schema`, and those that need your code `-a MODULE:APP`, before or after its
-name."""
+Every command takes `--dsn` and `--schema`, and commands that need your code take `-a MODULE:APP`. These
+options can be given before or after the command's name."""
 
 COMMON = {"dsn", "schema", "help", "version"}
 

@@ -9,15 +9,15 @@ from rota.web.api import openapi
 from .prose import made, table
 
 WORDS = """\
-Every operation below `/api/v1`, as the OpenAPI document (`GET /api/v1/openapi.json`) has it. How to
-ask, what the JSON is like and what errors mean: [the guide](../guides/http-api.md). Each may also answer
-401, 403, 429 and 503."""
+All operations under `/api/v1`, from the OpenAPI document (`GET /api/v1/openapi.json`).
+[The guide](../guides/http-api.md) describes authentication, the JSON format and the errors. Every operation
+can also return 401, 403, 429 or 503."""
 
 TITLES = {
     "runs": "Runs",
     "schedules": "Schedules",
-    "fleet": "The fleet",
-    "people": "People",
+    "fleet": "Fleet",
+    "people": "Access",
 }
 USUAL = {"200", "201", "202", "204", "400", "401", "403", "408", "413", "415", "429", "503"}
 
@@ -38,7 +38,7 @@ def page() -> str:
 
 
 def _operation(method: str, path: str, said: dict[str, Any], schemas: dict[str, Any]) -> str:
-    lines = [f"### {method.upper()} {path}", f"{said['summary']} For: {said['x-rota-role']}."]
+    lines = [f"### {method.upper()} {path}", f"{said['summary']} Role: {said['x-rota-role']}."]
     rows = [
         [f"`{each['name']}`", each["in"], _type(each["schema"]), _words(each["schema"])]
         for each in said["parameters"]
@@ -65,7 +65,8 @@ def _operation(method: str, path: str, said: dict[str, Any], schemas: dict[str, 
         if code not in USUAL and code[0] != "2"
     ]
     lines.append(
-        f"Answers {', '.join(done)}{known}" + (f"; {'; '.join(others)}." if others else ".")
+        f"Returns {' or '.join(done)}{known}."
+        + (f" Errors: {'; '.join(others)}." if others else "")
     )
     return "\n\n".join(lines)
 
@@ -106,7 +107,8 @@ def _type(schema: dict[str, Any]) -> str:
 
 
 def _words(schema: dict[str, Any]) -> str:
-    words = [schema.get("description", "")]
+    alternatives = [schema, *schema.get("anyOf", ())]
+    words = [next((each["description"] for each in alternatives if "description" in each), "")]
     if schema.get("default") not in (None, "", [], {}):
-        words.append(f"`{schema['default']}` unless said.")
+        words.append(f"Default: `{schema['default']}`.")
     return " ".join(filter(None, words))

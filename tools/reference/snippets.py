@@ -1,4 +1,4 @@
-"""Code on the pages that comes from tested files.
+"""Code blocks on the pages that are included from tested files.
 
 A page names the file and its section in the line above the block:
 
@@ -45,6 +45,6 @@ def _section(root: Path, of: str) -> str:
     found = re.findall(marked, text, re.MULTILINE | re.DOTALL)
     if len(found) != 1:
         raise SystemExit(
-            f"{path} has no section {section!r}: it is between `# [{section}]` and `# [/{section}]`"
+            f"{path} has no section {section!r}; mark it with `# [{section}]` and `# [/{section}]`"
         )
     return str(found[0]).strip("\n")

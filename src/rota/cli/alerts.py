@@ -191,10 +191,10 @@ def _duration(alert: AlertRow) -> Text:
     show_default=True,
     help="Maximum number of rows.",
 )
-@click.option("--operator", metavar="NAME", help="Operator who acted.")
-@click.option("--action", metavar="WORDS", help="Action, for example 'cancel run'.")
+@click.option("--operator", metavar="NAME", help="Only actions of this operator.")
+@click.option("--action", metavar="WORDS", help="Only this action, for example 'cancel run'.")
 @click.option(
-    "--subject", metavar="NAME", help="Object of the action: a run's id, a schedule's name."
+    "--subject", metavar="NAME", help="Only actions on this object: a run's id, a schedule's name."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def audit(

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @with_target
-@click.option("-q", "--queue", metavar="NAME", help="This queue alone.")
+@click.option("-q", "--queue", metavar="NAME", help="Only this queue.")
 @click.option(
     "--target",
     "target_seconds",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="Seconds to work off a backlog; default: ROTA_AUTOSCALE_TARGET, else 60.",
+    help="Seconds to clear a backlog; default: ROTA_AUTOSCALE_TARGET, else 60.",
 )
 @click.option(
     "--min", "min_workers", type=click.IntRange(0), metavar="N", help="Minimum number of workers."

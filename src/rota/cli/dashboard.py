@@ -34,7 +34,7 @@ LOOPBACK = "127.0.0.1"
 @with_target
 @click.argument("name", metavar="[MODULE:APP]", required=False)
 @click.option(
-    "--host", default=LOOPBACK, metavar="HOST", show_default=True, help="Where to listen."
+    "--host", default=LOOPBACK, metavar="HOST", show_default=True, help="Address to listen on."
 )
 @click.option(
     "-p",

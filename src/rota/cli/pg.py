@@ -42,7 +42,7 @@ def directory_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--directory",
         type=click.Path(path_type=Path, file_okay=False),
-        help="Its data directory. The default is private to you, or lies in ROTA_LOCAL_DIR.",
+        help="Data directory; default: in ROTA_LOCAL_DIR, else in your user data directory.",
     )(command)
 
 
@@ -64,7 +64,9 @@ def start(directory: Path | None, listen: bool) -> None:
 
 @pg.command()
 @directory_option
-@click.option("--now", is_flag=True, help="Even if apps use it; they lose their connections.")
+@click.option(
+    "--now", is_flag=True, help="Stop it even if apps use it; they lose their connections."
+)
 def stop(directory: Path | None, now: bool) -> None:
     """Stop the embedded PostgreSQL, now or when the last app that uses it ends."""
     server = LocalPostgres(directory)
@@ -79,7 +81,7 @@ def stop(directory: Path | None, now: bool) -> None:
 
 @pg.command()
 @directory_option
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
 @click.pass_context
 def status(context: click.Context, directory: Path | None, as_json: bool) -> None:
     """Show whether the embedded PostgreSQL is running, and where. Exit code 3 if it is not."""
@@ -108,7 +110,12 @@ def status(context: click.Context, directory: Path | None, as_json: bool) -> Non
 
 @pg.command(context_settings={"ignore_unknown_options": True})
 @directory_option
-@click.option("--database", default="rota", show_default=True, help="Made if it is missing.")
+@click.option(
+    "--database",
+    default="rota",
+    show_default=True,
+    help="Database to open; created if it does not exist.",
+)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def psql(directory: Path | None, database: str, arguments: tuple[str, ...]) -> None:
     """Open psql on the embedded PostgreSQL and start it if necessary. ARGUMENTS are passed to psql."""

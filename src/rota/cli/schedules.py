@@ -212,7 +212,11 @@ def show(target: Target, name: str, limit: int, as_json: bool) -> None:
 @with_target
 @click.argument("name")
 @click.option(
-    "--reason", default="by hand", show_default=True, metavar="TEXT", help="Said to others."
+    "--reason",
+    default="by hand",
+    show_default=True,
+    metavar="TEXT",
+    help="Reason for the pause, shown with the schedule.",
 )
 @as_json_option
 def pause(target: Target, name: str, reason: str, as_json: bool) -> None:

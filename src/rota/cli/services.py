@@ -77,15 +77,13 @@ def _print_services(found: list[ServiceRow], now: datetime) -> None:
     for each in found:
         if each.host is None:
             consequence = (
-                "one that stands by takes it within seconds"
+                "a standby instance takes it within seconds"
                 if each.standing_by
-                else "no instance that knows it is there"
+                else "none of the running instances has it"
             )
-            output.print_text(f"nobody runs service {each.name!r}: {consequence}", "yellow")
+            output.print_text(f"no instance runs service {each.name!r}: {consequence}", "yellow")
     if owner.is_narrow():
-        output.hint(
-            "standbys: how many instances stand by; in a wider terminal, or with --json, which"
-        )
+        output.hint("standbys: number of standby instances; a wider terminal or --json names them")
 
 
 def _every(service: ServiceRow) -> Text:
@@ -94,13 +92,13 @@ def _every(service: ServiceRow) -> Text:
 
 def _runner(service: ServiceRow) -> Text:
     if service.host is None:
-        return output.cell("nobody", "yellow")
+        return output.cell("none", "yellow")
     return output.wrapped_cell(owner.format_process(service.host, service.pid))
 
 
 def _standing_by(service: ServiceRow) -> Text:
     if not service.standing_by:
-        return output.cell("nobody", "dim")
+        return output.cell("none", "dim")
     return output.wrapped_cell(", ".join(service.standing_by))
 
 
@@ -182,11 +180,11 @@ def _print_service(service: ServiceRow, now: datetime) -> None:
     if service.every is not None:
         properties.append(("every", output.format_duration(service.every)))
     if service.host is None:
-        properties.append(("instance", output.cell("nobody", "yellow")))
+        properties.append(("instance", output.cell("none", "yellow")))
     else:
         since = "" if service.since is None else f", for {output.format_age(service.since, now)}"
         properties.append(("instance", f"{owner.format_process(service.host, service.pid)}{since}"))
-    properties.append(("standby", ", ".join(service.standing_by) or output.cell("nobody", "dim")))
+    properties.append(("standby", ", ".join(service.standing_by) or output.cell("none", "dim")))
     if service.failures:
         properties.append(("failures", output.cell(f"{service.failures} in a row", "red")))
     next_cell = _next(service, now)

@@ -147,7 +147,7 @@ class Coordinator:
                 async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
                     await self.release(held, CLOSE_TIMEOUT_SECONDS)
             except Exception as error:
-                log.warning("%s locks were not given back: %s", len(held), error)
+                log.warning("%s locks were not released: %s", len(held), error)
         await self.renewal_thread.close()
 
     async def resign(self, reason: str, *, except_services: bool = False) -> None:

@@ -279,11 +279,11 @@ class LockHandle:
             async with asyncio.timeout(timeout):
                 return await coordinator.release([lease], timeout) == [None]
         except TimeoutError:
-            log.warning("%s could not be given back in %.1f s", self._title, timeout)
+            log.warning("%s could not be released in %.1f s", self._title, timeout)
         except Exception as error:
             if not pg_errors.is_transient(error):
                 raise
-            log.warning("%s could not be given back: %s", self._title, error)
+            log.warning("%s could not be released: %s", self._title, error)
         return False
 
     async def __aenter__(self: H) -> H:

@@ -34,7 +34,7 @@ def nobody_waits_for_his_turn() -> None:
     async def take() -> None:
         return None
 
-    market.feed._turns.take = take
+    market.feed._rate_limit.take = take
 
 
 def everything_is_new() -> None:

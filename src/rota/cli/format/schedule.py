@@ -78,8 +78,8 @@ def _lacks_worker(schedule: Schedule, *, has_workers: bool) -> bool:
 
 def no_worker_message(schedule: Schedule) -> str:
     if schedule.kind == "action":
-        return f"nobody knows action {schedule.target!r}"
-    return f"nobody knows its {schedule.kind}"
+        return f"no worker knows action {schedule.target!r}"
+    return f"no worker knows its {schedule.kind}"
 
 
 def last_tick_cell(schedule: Schedule, now: datetime) -> Text:

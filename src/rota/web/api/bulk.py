@@ -27,7 +27,7 @@ class RunCountQuery(RunFilterQuery):
 
 class RunCountDocument(msgspec.Struct, frozen=True):
     count: int
-    exact: Annotated[bool, Meta(description="False: there are at least this many.")]
+    exact: Annotated[bool, Meta(description="False if `count` is a lower bound.")]
     upto: Annotated[Id, Meta(description="Pass it to the action, which then ignores later runs.")]
 
 
@@ -40,7 +40,7 @@ class BulkRequest(RunFilterQuery):
 
 
 class BulkDocument(msgspec.Struct, frozen=True):
-    done: Annotated[int, Meta(description="Runs of this batch.")]
+    done: Annotated[int, Meta(description="Runs of this batch that were cancelled or retried.")]
     skipped: Annotated[int, Meta(description="Runs that had ended or changed state by then.")]
     next: Annotated[Next, Meta(description="Repeat the request with this cursor.")] | None
 

@@ -91,7 +91,7 @@ class LeaderDocument(msgspec.Struct, frozen=True):
         Annotated[datetime, Meta(description="null for a leader that holds a session lock.")] | None
     )
     alive: bool
-    elections: Annotated[int, Meta(description="Within an hour.")]
+    elections: Annotated[int, Meta(description="Number of elections within the last hour.")]
 
 
 class LeaderList(msgspec.Struct, frozen=True):
@@ -190,9 +190,7 @@ class OnceCallDocument(msgspec.Struct, frozen=True):
     expires: datetime
     finished: datetime | None
     retained_until: (
-        Annotated[
-            datetime, Meta(description="Time until which the result is kept; null: for good.")
-        ]
+        Annotated[datetime, Meta(description="Time until which the result is kept; null: forever.")]
         | None
     )
     result: StoredJson = UNSET
@@ -213,7 +211,7 @@ class RateLimitDocument(msgspec.Struct, frozen=True):
     name: str
     interval: Annotated[float, Meta(description="Seconds between two permits.")]
     used: Annotated[float, Meta(description="Permits used and not refilled yet.")]
-    refilled_at: Annotated[datetime, Meta(description="Time at which all are refilled.")]
+    refilled_at: Annotated[datetime, Meta(description="Time at which all permits are refilled.")]
     last_used: datetime
 
 

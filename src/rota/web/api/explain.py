@@ -21,15 +21,19 @@ router = Router("runs")
 class ReasonDocument(msgspec.Struct, frozen=True):
     code: explanation.ReasonCode
     message: str
-    kind: Annotated[explanation.SubjectKind, Meta(description="Kind of the object that causes it.")]
+    kind: Annotated[
+        explanation.SubjectKind, Meta(description="Kind of the object that is the cause.")
+    ]
     subject: Annotated[str, Meta(description="Id or name of that object.")]
     job: Annotated[Id, Meta(description="Job that this reason holds up.")] | None
     jobs: Annotated[int, Meta(description="Number of jobs held up by the same reason.")]
     since: datetime | None
     until: datetime | None
     remedy: Annotated[str, Meta(description="Remedy; null if none is needed.")] | None
-    is_stuck: Annotated[bool, Meta(description="True if it does not change without a remedy.")]
-    is_certain: Annotated[bool, Meta(description="False if it is only possible.")]
+    is_stuck: Annotated[bool, Meta(description="True if nothing changes without the remedy.")]
+    is_certain: Annotated[
+        bool, Meta(description="False if the reason is possible but not certain.")
+    ]
     detail: (
         Annotated[str, Meta(description="Text of the error. Absent for viewers.")]
         | UnsetType

@@ -17,23 +17,27 @@ from rota.web.api.schema_types import MAX_INT64, Cursor, Limit, Name
 
 Key = Annotated[
     str,
-    Meta(min_length=1, max_length=500, description="Of each task and flow, the last run with it."),
+    Meta(
+        min_length=1,
+        max_length=500,
+        description="Only the last run with this key, of each task and flow.",
+    ),
 ]
 Timestamp = Annotated[datetime, Meta(tz=True)]
-Since = Annotated[Timestamp, Meta(description="Created then or later.")]
-Until = Annotated[Timestamp, Meta(description="Created before.")]
+Since = Annotated[Timestamp, Meta(description="Created at this time or later.")]
+Until = Annotated[Timestamp, Meta(description="Created before this time.")]
 SearchText = Annotated[
     str,
     Meta(
         min_length=1,
         max_length=200,
-        description="Text in its name or key; for operators also in its input, or its error.",
+        description="Text in the name or key; for operators also in the input or error.",
     ),
 ]
 
 
 class RunFilterQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    name: Annotated[Name, Meta(description="Of a task or a flow.")] | None = None
+    name: Annotated[Name, Meta(description="Name of a task or a flow.")] | None = None
     queue: Name | None = None
     state: State | None = None
     key: Key | None = None

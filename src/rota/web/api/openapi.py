@@ -72,7 +72,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "operationId": operation.name,
         "tags": [operation.tag],
         "summary": operation.summary,
-        "description": f"For {operation.role.text}s.",
+        "description": f"Requires the role {operation.role.text}.",
         "x-rota-role": operation.role.text,
         "parameters": [*_path_parameters(operation), *_query_parameters(operation)],
         "responses": _responses(operation),

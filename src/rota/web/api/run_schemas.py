@@ -50,7 +50,8 @@ class RunPage(msgspec.Struct, frozen=True):
     runs: list[RunSummary]
     next: (
         Annotated[
-            Next, Meta(description="Present even if fewer were found: the search was not complete.")
+            Next,
+            Meta(description="Cursor of the next page; also present if this page is not full."),
         ]
         | None
     )
@@ -73,7 +74,7 @@ class JobDocument(msgspec.Struct, frozen=True):
     attempt: int
     worker: Id | None
     since: datetime
-    successors: Annotated[list[Id], Meta(description="Jobs that wait for it.")]
+    successors: Annotated[list[Id], Meta(description="Jobs that depend on it.")]
     finished: datetime | None
     seconds: float | None
     error: ErrorDetail | None
@@ -81,7 +82,7 @@ class JobDocument(msgspec.Struct, frozen=True):
     awaits: list[str] | None
     done: float | None
     total: float | None
-    attempts: Annotated[list[AttemptDocument], Meta(description="Those before the last one.")]
+    attempts: Annotated[list[AttemptDocument], Meta(description="Attempts before the last one.")]
     input: StoredJson = UNSET
     result: StoredJson = UNSET
 
@@ -123,7 +124,7 @@ class LogLine(msgspec.Struct, frozen=True):
 
 class ChildRunDocument(msgspec.Struct, frozen=True):
     run: Id
-    parent: Annotated[Id, Meta(description="The job that has started it.")]
+    parent: Annotated[Id, Meta(description="Job that started this run.")]
     flow: str
     state: str
     jobs: int
@@ -133,8 +134,10 @@ class RunDocument(msgspec.Struct, frozen=True):
     """A run of a task or a flow, or one job of a run."""
 
     run: Id
-    job: Annotated[Id, Meta(description="Of a task's run, or of a job of a flow's.")] | None
-    name: Annotated[str, Meta(description="Of its task or its flow; a job's calls have none.")]
+    job: Annotated[Id, Meta(description="Id of the job; null for a flow's run.")] | None
+    name: Annotated[
+        str, Meta(description="Name of the task or flow; empty for child calls of a job.")
+    ]
     is_flow: bool
     queue: str | None
     state: str
@@ -149,20 +152,20 @@ class RunDocument(msgspec.Struct, frozen=True):
     awaits: list[str] | None
     priority: int | None
     key: str | None
-    parent: Annotated[Id, Meta(description="The job that has started it.")] | None
-    origin: Annotated[Id, Meta(description="The run it was forked from.")] | None
+    parent: Annotated[Id, Meta(description="Job that started this run.")] | None
+    origin: Annotated[Id, Meta(description="Run that this one was forked from.")] | None
     error: ErrorDetail | None
     attempts: list[AttemptDocument]
-    steps: Annotated[list[StepDocument], Meta(description="The last ones, the last first.")]
+    steps: Annotated[list[StepDocument], Meta(description="Latest steps, the latest first.")]
     signals: list[SignalDocument]
     children: list[ChildRunDocument]
-    jobs: Annotated[list[JobDocument], Meta(description="Of a flow: the first ones.")]
-    job_count: Annotated[int, Meta(description="Of a flow: how many there are.")]
-    next_jobs: Annotated[Next, Meta(description="For /runs/{run}/jobs.")] | None
+    jobs: Annotated[list[JobDocument], Meta(description="First jobs of a flow's run.")]
+    job_count: Annotated[int, Meta(description="Number of jobs of a flow's run.")]
+    next_jobs: Annotated[Next, Meta(description="Cursor for /runs/{run}/jobs.")] | None
     input: StoredJson = UNSET
     result: StoredJson = UNSET
     logs: (
-        Annotated[list[LogLine], Meta(description="The last first. Absent for viewers.")]
+        Annotated[list[LogLine], Meta(description="Latest lines first. Absent for viewers.")]
         | UnsetType
     ) = UNSET
 

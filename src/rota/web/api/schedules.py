@@ -59,7 +59,7 @@ class ScheduleDocument(msgspec.Struct, frozen=True):
         bool, Meta(description="True if declared in code, false if created at run time.")
     ]
     kind: Annotated[str, Meta(description="task, flow or action.")]
-    target: Annotated[str, Meta(description="The name of that.")]
+    target: Annotated[str, Meta(description="Name of the task, flow or action.")]
     tenant: str | None
     cron: str | None
     tz: str
@@ -78,7 +78,7 @@ class ScheduleDocument(msgspec.Struct, frozen=True):
     state: Annotated[str, Meta(description="active, paused, disabled or ended.")]
     reason: str | None
     created: datetime
-    next: Annotated[list[datetime], Meta(description="The next ticks of an active one.")]
+    next: Annotated[list[datetime], Meta(description="Next ticks, if the schedule is active.")]
     last: TickDocument | None
     last_success: datetime | None
     last_failure: datetime | None
@@ -88,7 +88,9 @@ class ScheduleDocument(msgspec.Struct, frozen=True):
     has_worker: Annotated[
         bool, Meta(description="True if a live worker knows its task, flow or action.")
     ]
-    ticks: Annotated[list[TickDocument], Meta(description="The last first.")] | UnsetType = UNSET
+    ticks: Annotated[list[TickDocument], Meta(description="Latest ticks first.")] | UnsetType = (
+        UNSET
+    )
     input: StoredJson = UNSET
 
 

@@ -52,7 +52,7 @@ class WorkerDocument(msgspec.Struct, frozen=True):
         Annotated[datetime, Meta(description="Time at which it was asked to drain.")] | None
     )
     ended: datetime | None
-    charged_jobs: Annotated[list[Id], Meta(description="Jobs charged with its death.")]
+    charged_jobs: Annotated[list[Id], Meta(description="Jobs that caused its death.")]
     metadata: msgspec.Raw
 
 
@@ -96,7 +96,7 @@ class QueueDocument(msgspec.Struct, frozen=True):
     oldest: (
         Annotated[float, Meta(description="Seconds that the oldest job has been queued.")] | None
     )
-    workers: Annotated[int, Meta(description="Workers that can claim it.")]
+    workers: Annotated[int, Meta(description="Workers that can run the task.")]
     quarantined: int
 
 
@@ -121,7 +121,7 @@ class PauseQueueRequest(msgspec.Struct, forbid_unknown_fields=True):
 class QueueState(msgspec.Struct, frozen=True):
     queue: str
     paused: bool
-    changed: Annotated[bool, Meta(description="False if it already was.")]
+    changed: Annotated[bool, Meta(description="False if the queue already had this state.")]
 
 
 class QuarantineListQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -262,7 +262,7 @@ async def acknowledge_alerts(
 
 @router.add("POST", "/alerts/dismiss", Role.OPERATOR, error_statuses=(404,))
 async def dismiss_alerts(context: RequestContext, body: DismissAlertRequest) -> AlertSubjects:
-    """Close alerts by hand. An alert is raised again if its condition persists."""
+    """Close alerts. An alert is raised again if its condition persists."""
     return await _change_alerts(
         context, alerts.dismiss(body.kind, body.subject, context.caller.name)
     )

@@ -106,8 +106,8 @@ def waits(chart_range: ChartRange, buckets: Sequence[BucketRow]) -> Markup:
         ),
         ChartSeries("mean", [each.mean_wait_seconds for each in buckets], "mean"),
     ]
-    title = f"Time from ready to taken, the last {chart_range.phrase}"
-    return _duration_chart(chart_range, buckets, series, title, "no job was taken")
+    title = f"Time from queued to claimed, the last {chart_range.phrase}"
+    return _duration_chart(chart_range, buckets, series, title, "no job was claimed")
 
 
 def runtimes(chart_range: ChartRange, buckets: Sequence[BucketRow]) -> Markup:
@@ -127,7 +127,7 @@ def depth(
     begin: datetime,
     depths: Sequence[int | None],
     *,
-    empty: str = "nothing was ready",
+    empty: str = "nothing was queued",
 ) -> Markup:
     """Return a chart of the number of queued jobs."""
     series = [ChartSeries("queued", depths, "queued")]

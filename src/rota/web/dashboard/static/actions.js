@@ -53,7 +53,7 @@ export async function ask(method, url, body = "{}") {
     // reported below
   }
   if (response.ok) return answer;
-  throw new Error(answer?.error?.message ?? `it answered ${response.status}`);
+  throw new Error(answer?.error?.message ?? `the server answered with status ${response.status}`);
 }
 
 /** @param {HTMLFormElement} form */
@@ -78,7 +78,7 @@ function written(field) {
   if (value === "") return null;
   switch (field.dataset.type) {
     case "number":
-      if (!Number.isFinite(Number(value))) throw new Error(`${label} is a number, not ${value}`);
+      if (!Number.isFinite(Number(value))) throw new Error(`${label} must be a number, not ${value}`);
       return String(Number(value));
     case "boolean":
       return String(value === "true");
@@ -88,7 +88,7 @@ function written(field) {
       try {
         JSON.parse(value);
       } catch (error) {
-        throw new Error(`${label} is no JSON: ${error instanceof Error ? error.message : error}`);
+        throw new Error(`${label} is not valid JSON: ${error instanceof Error ? error.message : error}`);
       }
       return value;
     case "time":
@@ -138,7 +138,7 @@ document.addEventListener("click", (event) => {
   if (copier instanceof HTMLElement) {
     // A page loaded over plain HTTP from another machine has no clipboard.
     const copying = navigator.clipboard?.writeText(copier.dataset.copy ?? "") ?? Promise.reject();
-    copying.then(() => tell("copied"), () => tell("this browser does not let it be copied", "bad"));
+    copying.then(() => tell("copied"), () => tell("this browser does not allow copying", "bad"));
     return;
   }
   const element = target.closest("button[data-act]");

@@ -34,5 +34,5 @@ document.addEventListener("keydown", (event) => {
   } else if (event.key === "j") step(1);
   else if (event.key === "k") step(-1);
   else if (event.key === "?")
-    tell("/ finds · j, k move · Enter opens · g then o overview, q queues, r runs, f flows, w workers, s schedules, c coordination, a alerts, u audit");
+    tell("/ search · j, k move · Enter open · g then o overview, q queues, r runs, f flows, w workers, s schedules, c coordination, a alerts, u audit");
 });

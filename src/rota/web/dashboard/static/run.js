@@ -45,9 +45,9 @@ function fault(field) {
   try {
     const value = JSON.parse(text);
     const object = typeof value === "object" && value !== null && !Array.isArray(value);
-    return field.dataset.json === "object" && !object ? "an input is a JSON object, the arguments by name" : "";
+    return field.dataset.json === "object" && !object ? "the input must be a JSON object: the arguments by name" : "";
   } catch (error) {
-    return `this is no JSON: ${error instanceof Error ? error.message : error}`;
+    return `this is not valid JSON: ${error instanceof Error ? error.message : error}`;
   }
 }
 

@@ -8,8 +8,8 @@ import { ask, confirmed, tell } from "./actions.js";
 /** @typedef {{done: number, skipped: number, next: string | null}} Acted */
 
 const WORDS = /** @type {const} */ ({
-  cancel: { act: "cancel", done: "cancelled", skipped: "were over already" },
-  retry: { act: "retry", done: "queued for a retry", skipped: "had been retried already" },
+  cancel: { act: "cancel", done: "cancelled", skipped: "had already ended" },
+  retry: { act: "retry", done: "queued for a retry", skipped: "had already been retried" },
 });
 
 const card = /** @type {HTMLElement | null} */ (document.querySelector("[data-runs]"));
@@ -42,7 +42,7 @@ function refresh() {
     all.checked = there > 0 && count === there;
     all.indeterminate = count > 0 && count < there;
   }
-  const words = isEverything() ? "all, also beyond this page" : count === 0 ? "none selected" : `${count} selected`;
+  const words = isEverything() ? "all matching runs, on all pages" : count === 0 ? "none selected" : `${count} selected`;
   if (said && said.textContent !== words) said.textContent = words;
   for (const button of card?.querySelectorAll("button[data-many]") ?? [])
     /** @type {HTMLButtonElement} */ (button).disabled = count === 0 && !isEverything();
@@ -87,12 +87,12 @@ async function decide(act) {
   /** @type {Counted} */
   const found = await ask("GET", `${api}/count?${new URLSearchParams({ ...meant, action: act })}`);
   if (found.count === 0 && found.exact) {
-    tell(`there is nothing to ${verb}${matching()}`);
+    tell(`no runs to ${verb}${matching()}`);
     return;
   }
   // This includes runs that were cancelled on purpose, so the question must mention it.
   const which = act === "retry" && !("state" in meant) ? " that failed, expired or were cancelled" : "";
-  const question = `${capital(verb)} ${many(found.count, found.exact)}${which}${matching()}? Those that start from now on are not touched.`;
+  const question = `${capital(verb)} ${many(found.count, found.exact)}${which}${matching()}? Runs that start later are not affected.`;
   if (await confirmed(question, { yes: verb, danger }))
     await go(act, { ...meant, upto: found.upto }, found.count, found.exact);
 }
@@ -134,7 +134,7 @@ async function go(act, body, count, exact) {
     } while (cursor && !stopped);
     tell(stopped && cursor ? `stopped: ${result()}` : result());
   } catch (error) {
-    tell(`${result()}, then: ${error instanceof Error ? error.message : error}`, "bad");
+    tell(`${result()}, then failed: ${error instanceof Error ? error.message : error}`, "bad");
   } finally {
     dialog.removeEventListener("close", stop);
     dialog.close();
