@@ -15,7 +15,7 @@ order = app.flow("order")
 
 
 @order.task
-async def mix(bread: str) -> str:  # no task has the name bread: it is an input
+async def mix(bread: str) -> str:  # no task is called bread, so it is an input
     await asyncio.sleep(2)
     return f"{bread} dough"
 
@@ -28,8 +28,8 @@ async def heat() -> int:  # depends on no task: runs at the same time as mix
 
 @order.task
 async def bake(ctx: Context, mix: str, heat: int) -> str:  # depends on both
-    for minute in range(20):
-        ctx.progress(minute, 20, f"{heat} °C")
+    for second in range(20):
+        ctx.progress(second, 20, f"{heat} °C")
         await asyncio.sleep(1)
     return f"a loaf of {mix.removesuffix(' dough')} bread"
 
@@ -48,8 +48,8 @@ async def charge(card: str, amount: int) -> str:
 
 @app.task
 async def pay(ctx: Context, card: str, amount: int) -> str:
-    receipt = await ctx.step("charge", charge, card, amount)  # runs once
-    await ctx.sleep(5)  # or days=30; occupies no worker meanwhile
+    receipt = await ctx.step("charge", charge, card, amount)  # its result is stored
+    await ctx.sleep(5)  # or days=30; occupies no worker
     ctx.log(f"thank you, {card}")
     return receipt
 

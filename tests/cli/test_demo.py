@@ -108,7 +108,7 @@ def test_a_demo_kills_a_worker_recovers_says_so_in_figures_and_leaves_nothing(
     assert {"jobs", "speed", "latency", "retries", "flows", "killed", "recovered", "ticks"} <= set(
         figures
     ), ended.out
-    assert "none lost" in ended.out
+    assert "all succeeded" in ended.out
     assert "none of them twice" in ended.out
     assert f"worker {killed}, with {jobs} job" in ended.out
     assert int(figures["jobs"][0].replace(",", "")) >= 2000

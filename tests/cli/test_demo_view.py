@@ -147,15 +147,15 @@ def test_each_figure_is_said() -> None:
     assert figures["retries"][0] == "41"
     assert figures["flows"] == (
         "2",
-        "of etl: 1 succeeded, 1 running; 1 approved by a signal",
+        "etl: 1 succeeded, 1 running; 1 approved by a signal",
     )
     assert figures["killed"][1] == "worker 2, with 440 jobs; detected after 1.2 s"
     assert figures["recovered"] == (
         "3.4 s",
-        "after the kill the last of its jobs had ended on worker 1 and worker 3; none lost",
+        "after the kill all its jobs had ended, on worker 1 and worker 3; all succeeded",
     )
     assert figures["taken over"][0] == "500 ms"
-    assert figures["monitor"][0] == "60 rounds"
+    assert figures["monitor"][0] == "60 iterations"
     assert figures["ticks"] == ("30", "one every 2 s, none of them twice, none missed")
 
 
@@ -166,7 +166,7 @@ def test_what_went_wrong_is_not_hidden() -> None:
 
     figures = told(bad)
 
-    assert figures["recovered"][1].endswith("; 2 lost")
+    assert figures["recovered"][1].endswith("; 2 did not succeed")
     assert figures["ticks"][1] == "one every 2 s, 1 of them twice, 2 missed"
     assert figures["open"][0] == "5"
 

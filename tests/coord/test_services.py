@@ -204,7 +204,7 @@ def test_a_service_says_how_often(rota_dsn: str) -> None:
 
 
 async def test_what_is_wrong_with_one_is_found_before_any_runs(rota_app: Rota) -> None:
-    with pytest.raises(DefinitionError, match="knows no service"):
+    with pytest.raises(DefinitionError, match="has no service"):
         async with rota_app.services():
             pass
 

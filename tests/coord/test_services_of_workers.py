@@ -106,7 +106,7 @@ async def test_an_app_with_services_alone_works_until_it_is_told_to_stop(rota_ds
             told.append(event.outcome)
 
     async with app:
-        with pytest.raises(DefinitionError, match="services and no tasks"):
+        with pytest.raises(DefinitionError, match="services but no tasks"):
             async with app.worker():
                 pass
         app.subscribe(hear)

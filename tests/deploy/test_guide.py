@@ -59,7 +59,7 @@ def test_its_arithmetic_is_that_of_the_manifests(role: str, column: int) -> None
         if line.startswith("| ") and line.count("|") == 4
     }
     [grace] = [cell for head, cell in said.items() if head.startswith("`ROTA_DRAIN_TIMEOUT`")]
-    [allowed] = [cell for head, cell in said.items() if head.startswith("what to allow")]
+    [allowed] = [cell for head, cell in said.items() if head.startswith("time before SIGKILL")]
 
     whole = pod["spec"]["terminationGracePeriodSeconds"]
     assert f"**{environment(base(), pod)['ROTA_DRAIN_TIMEOUT']}**" in grace

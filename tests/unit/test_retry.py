@@ -122,8 +122,8 @@ def test_asking_for_another_attempt_counts_as_one() -> None:
     [
         ({"max_attempts": 0}, r"max_attempts=0.*from 1 \(no retry\) to 30000"),
         ({"max_attempts": 30_001}, "max_attempts=30001"),
-        ({"delay": -1}, "cannot be negative"),
-        ({"max_delay": timedelta(seconds=-1)}, "cannot be negative"),
+        ({"delay": -1}, "must be 0 or more"),
+        ({"max_delay": timedelta(seconds=-1)}, "must be 0 or more"),
         ({"backoff": 0.5}, "backoff=0.5.*at least 1"),
         ({"jitter": 1.1}, "jitter=1.1.*from 0 to 1"),
         ({"delay": float("nan")}, "delay"),

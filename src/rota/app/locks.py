@@ -35,7 +35,7 @@ class Permit(Lock):
 
 
 class SyncLock:
-    """Blocking version of a lock. A thread renews it as usual."""
+    """Blocking version of a lock. The same thread renews it."""
 
     def __init__(self, app: Rota, lock: Lock) -> None:
         self._app = app
@@ -69,7 +69,7 @@ class SyncLock:
         """Blocking version of `lock.assert_held(connection)`, for a synchronous connection."""
         if is_async(connection):
             raise ArgumentError(
-                "this connection is to be awaited: await lock.assert_held(connection) of the lock itself"
+                "this connection is async: use await lock.assert_held(connection) without .sync"
             )
         self._lock.run_assertion(connection)
 

@@ -1,4 +1,4 @@
-"""Entry points that run an app's jobs and services, for a block or until a signal."""
+"""Entry points that run an app's jobs and services, during an `async with` block or until a signal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class WorkerEntry:
-    """Worker methods of `Rota`."""
+    """Base class of `Rota`: runs workers and services."""
 
     registry: Registry
     event_bus: EventBus
@@ -42,13 +42,13 @@ class WorkerEntry:
     async def services(self) -> AsyncIterator[ServiceGroup]:
         """Be a candidate for the app's services during the block, and run them while elected.
 
-        Workers run services anyway; this is for a program without a worker.
+        For a program without a worker. Workers run the services by default.
         """
         from rota.store.migrate import check
 
         if not self.registry.services:
             raise DefinitionError(
-                "this app knows no service: import the modules that define them before it stands by"
+                "this app has no service: import the modules that define them first"
             )
         client = await self.open()
         await check(client.database)
@@ -64,8 +64,8 @@ class WorkerEntry:
 
         if client.services is not None:
             raise RotaError(
-                "this app stands by for its services here already; a worker beside app.services() is "
-                "made with app.worker(services=False)"
+                "this program already stands by for the app's services; add a worker with "
+                "app.worker(services=False)"
             )
         definitions = self.registry.services.values()
         for each in definitions:
@@ -92,8 +92,8 @@ class WorkerEntry:
     ) -> AsyncIterator[Worker]:
         """Run a worker inside this program during the block; then drain it.
 
-        `metadata` is shown with the worker, by `rota workers` and on its page. The worker also runs the
-        app's services, unless `services` is false.
+        `rota workers` and the dashboard show `metadata`. The worker also runs the app's services, unless
+        `services` is false.
         """
         import asyncio
 
@@ -108,8 +108,8 @@ class WorkerEntry:
         tasks = self.registry.tasks
         if services and self.registry.services and not tasks:
             raise DefinitionError(
-                "this app has services and no tasks, so there is nothing for a worker to do: run them with "
-                "`async with app.services()`, app.work() or `rota worker`"
+                "this app has services but no tasks: run them with `async with app.services()`, "
+                "app.work() or `rota worker`"
             )
         config = WorkerConfig(
             client.database,
@@ -173,8 +173,8 @@ class WorkerEntry:
     ) -> bool:
         """Work until SIGTERM, SIGINT or a drain request, then finish the running jobs.
 
-        A second signal shortens that. Return True if a drain was requested: then the worker should not be
-        replaced.
+        A second signal shortens that. Return True if a drain request came before any signal: a supervisor
+        should then not restart the worker.
         """
         shutdown = ShutdownSignals()
         self.readiness.mark_starting()
@@ -207,8 +207,7 @@ class WorkerEntry:
         return shutdown.drain_requested
 
     async def _wait_for_shutdown(self, shutdown: ShutdownSignals) -> asyncio.Task[None]:
-        """Wait for a request to stop, then resign leaderships at once. Return the
-        task of the resignation."""
+        """Wait for a request to stop, then begin to resign leaderships. Return that task."""
         import asyncio
 
         client = await self.open()
@@ -223,7 +222,7 @@ class WorkerEntry:
 
 
 class ShutdownSignals:
-    """Requests to a working program: stop, hurry, drain."""
+    """Requests to stop, by signal or drain. A signal after that hurries the shutdown."""
 
     def __init__(self) -> None:
         import asyncio
@@ -240,13 +239,13 @@ class ShutdownSignals:
         """Handle signals during the block. A signal during startup takes effect when the startup is
         complete."""
         signals = (signal.SIGTERM, signal.SIGINT)
-        for name in signals:
-            self._loop.add_signal_handler(name, self._on_signal)
+        for number in signals:
+            self._loop.add_signal_handler(number, self._on_signal)
         try:
             yield
         finally:
-            for name in signals:
-                self._loop.remove_signal_handler(name)
+            for number in signals:
+                self._loop.remove_signal_handler(number)
 
     def on_hurry(self, callback: Callable[[], None]) -> None:
         self._on_hurry = callback

@@ -15,9 +15,9 @@ from rota.model.settings import Duration, to_seconds
 class Retry:
     """Number of attempts of a job, and the delay between them.
 
-    The nth delay is `delay × backoff^(n-1)`, at most `max_delay`. It varies by up to the fraction `jitter`,
-    so that jobs that failed together are not retried together. Errors of the types in `non_retryable` end
-    the job at once.
+    The nth delay is `delay × backoff^(n-1)`, at most `max_delay`. It varies randomly by up to ±`jitter`
+    (0.2 is 20 %), so that jobs that failed together are not retried together. Errors of the types in
+    `non_retryable` end the job at once.
     """
 
     max_attempts: int = 3
@@ -34,7 +34,7 @@ class Retry:
             )
         # Written with `not`, so that NaN is refused as well.
         if not (to_seconds(self.delay) >= 0 and to_seconds(self.max_delay) >= 0):
-            raise DefinitionError("Retry(delay=…, max_delay=…) cannot be negative")
+            raise DefinitionError("Retry(delay=…, max_delay=…) must be 0 or more")
         if not self.backoff >= 1:
             raise DefinitionError(f"Retry(backoff={self.backoff}) must be at least 1")
         if not 0 <= self.jitter <= 1:
@@ -52,7 +52,10 @@ class Retry:
         error: BaseException,
         random: Callable[[float, float], float] = random.uniform,
     ) -> float | None:
-        """Return the seconds to wait after this attempt failed; None if it was the last one."""
+        """Return the seconds until the next attempt; None if no attempt follows.
+
+        `RetryLater` sets the delay itself, without `max_delay` and `jitter`.
+        """
         if attempt >= self.max_attempts or isinstance(error, self.non_retryable):
             return None
         if isinstance(error, RetryLater):
@@ -65,8 +68,8 @@ class Retry:
         return min(delay * random(1 - self.jitter, 1 + self.jitter), max_delay)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the policy as it is stored with a job that has its own. Types cannot be stored, so
-        `non_retryable` is always the task's."""
+        """Return the policy to store with a job that was started with `options(retry=…)`. Types cannot be
+        stored, so `non_retryable` is always the task's."""
         return {
             "max_attempts": self.max_attempts,
             "delay": to_seconds(self.delay),

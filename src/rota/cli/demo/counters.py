@@ -31,7 +31,7 @@ class DemoCounters:
     start_seconds: float = 0.0
     """Total time of starting them."""
     max_rate: float = 0.0
-    """Best rate in jobs per second, from the start of a wave to the end of its last job."""
+    """Best rate of a wave in jobs per second, without the jobs that are retried."""
     latencies: list[float] = field(default_factory=list)
     """Seconds from start to result of single jobs."""
     flow_states: dict[int, str] = field(default_factory=dict)

@@ -16,32 +16,35 @@ SummaryLine = tuple[str, str, str]
 
 def summary_lines(counters: DemoCounters) -> Iterator[SummaryLine]:
     if counters.ended_jobs:
-        bad = {state: jobs for state, jobs in counters.job_states.items() if state != "succeeded"}
-        others = ", ".join(f"{output.format_count(jobs)} {state}" for state, jobs in bad.items())
-        words = f"ended in {output.format_duration(counters.duration)}, each recorded once"
+        not_succeeded = ", ".join(
+            f"{output.format_count(jobs)} {state}"
+            for state, jobs in counters.job_states.items()
+            if state != "succeeded"
+        )
+        explanation = f"ended in {output.format_duration(counters.duration)}, each recorded once"
         yield (
             "jobs",
             output.format_count(counters.ended_jobs),
-            f"{words}; {others}" if others else words,
+            f"{explanation}; {not_succeeded}" if not_succeeded else explanation,
         )
     if counters.max_rate:
         yield (
             "speed",
             f"{_round(counters.max_rate)} jobs/s",
-            f"the fastest wave of jobs that do nothing, from its start to the end of the last; started at "
+            f"the fastest wave of jobs that do nothing, without retried ones; started at "
             f"{_round(len(counters.wave_runs) / counters.start_seconds)} jobs/s",
         )
     if counters.open_jobs:
         yield (
             "open",
             output.format_count(counters.open_jobs),
-            "of them had not ended when the demo stopped",
+            "of these jobs had not ended when the demo stopped",
         )
     if counters.latencies:
         yield (
             "latency",
             output.format_duration(statistics.median(counters.latencies)),
-            f"from start to result, one job at a time; the slowest of {len(counters.latencies)} took "
+            f"median from start to result, one at a time; the slowest of {len(counters.latencies)} took "
             f"{output.format_duration(max(counters.latencies))}",
         )
     if counters.retries:
@@ -57,7 +60,7 @@ def summary_lines(counters: DemoCounters) -> Iterator[SummaryLine]:
     if counters.monitor_iterations:
         yield (
             "monitor",
-            f"{output.format_count(counters.monitor_iterations)} rounds",
+            f"{output.format_count(counters.monitor_iterations)} iterations",
             f"one every {tasks.MONITOR_SECONDS:g} s, on one worker at a time",
         )
     if counters.ticks:
@@ -77,7 +80,7 @@ def summary_lines(counters: DemoCounters) -> Iterator[SummaryLine]:
 def _describe_flows(counters: DemoCounters) -> str:
     states = Counter(counters.flow_states.values())
     words = ", ".join(f"{count} {state}" for state, count in states.items())
-    return f"of etl: {words}; {counters.approved} approved by a signal"
+    return f"etl: {words}; {counters.approved} approved by a signal"
 
 
 def _kill_lines(kill: WorkerKill) -> Iterator[SummaryLine]:
@@ -91,12 +94,13 @@ def _kill_lines(kill: WorkerKill) -> Iterator[SummaryLine]:
         f"worker {kill.worker}, with {held}; detected after {output.format_duration(kill.detected)}",
     )
     if kill.recovered is not None:
-        finished_by = " and ".join(f"worker {each}" for each in kill.finished_by) or "it"
-        lost = kill.held_jobs - kill.succeeded
+        finished_by = " and ".join(f"worker {each}" for each in kill.finished_by)
+        not_succeeded = kill.held_jobs - kill.succeeded
         yield (
             "recovered",
             output.format_duration(kill.recovered),
-            f"after the kill the last of its jobs had ended on {finished_by}; {lost or 'none'} lost",
+            f"after the kill all its jobs had ended, on {finished_by or 'no other worker'}; "
+            f"{f'{not_succeeded} did not succeed' if not_succeeded else 'all succeeded'}",
         )
     if kill.monitor_moved is not None:
         yield (
@@ -111,14 +115,14 @@ def _round(speed: float) -> str:
 
 
 def print_summary(counters: DemoCounters) -> None:
-    grid = output.new_table("", "", "words", free=("words",))
+    grid = output.new_table("", "", "explanation", free=("explanation",))
     grid.show_header = False
-    for name, value, words in summary_lines(counters):
-        note = output.cell(words, "dim")
+    for name, value, explanation in summary_lines(counters):
+        note = output.cell(explanation, "dim")
         note.no_wrap = False
         grid.add_row(output.cell(name, "dim"), output.cell(value), note)
     if grid.row_count:
         output.print_renderable(grid)
-        output.hint(f"the app that ran: {tasks.__file__}; with your own: rota dev MODULE:APP")
+        output.hint(f"the app of the demo: {tasks.__file__}; run your own: rota dev MODULE:APP")
     else:
-        output.print_text("the demo stopped before it began")
+        output.print_text("the demo stopped before the first measurement")

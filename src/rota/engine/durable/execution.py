@@ -1,18 +1,18 @@
-"""Durable functions of a job: steps, sleeps, signal waits and values, stored as the code reaches them.
+"""Durable operations of a job: steps, sleeps, signal waits and values.
 
-    operation ──▶ in the journal? ── yes ──▶ return the stored result
-                         │ no
-                         ▼
+    operation ──▶ ended in the journal? ── yes ──▶ return the stored result
+                          │ no
+                          ▼
                   step           run it, store the result, then return it to the code
                   sleep, wait    store it and suspend the job, which then uses no slot, memory or connection
 
-When a suspended job is woken, its code runs again from the first line, and the journal replays every
-operation it had reached. Short sleeps, and sleeps of one branch while other branches are busy, wait in the
-worker instead.
+When a suspended job is woken, its code runs again from the first line, and every operation it had
+reached returns its stored result. For up to a second, or while other branches of the code are busy, the
+job waits in the worker instead of being suspended.
 
-Entries that cost nothing to recompute (a value, the end of a wait) are written together with the next
-entry, before anything happens that could depend on them. The same holds for a failed step whose error the
-code has handled, as a later operation shows. An error that the code does not handle fails the attempt, and
+Entries without outside effects (a value, the end of a wait) are written together with the next entry,
+before anything happens that could depend on them. So is a failed step, once a later operation shows that
+the code has handled its error. An error that the code does not handle fails the attempt, and
 the next attempt runs the step again.
 """
 
@@ -50,6 +50,8 @@ SINGLE_ATTEMPT = Retry(max_attempts=1)
 
 
 class DurableExecution:
+    """Durable operations of one attempt."""
+
     def __init__(
         self,
         job: int,
@@ -73,7 +75,7 @@ class DurableExecution:
         self._waits: list[JournalEntry] = []
         self._last_now: datetime | None = None
         self.forced_outcome: Suspended | Rejected | Restarted | None = None
-        """Outcome of the attempt once it is decided. Later results of the code are ignored."""
+        """Outcome that ends the attempt early. Later results of the code are ignored."""
 
     # Steps
 

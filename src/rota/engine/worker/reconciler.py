@@ -2,12 +2,12 @@
 
 The answer to a beat lists the claims of this worker and the jobs to cancel. It leads to these actions:
 
-    cancel request                      stop the job
-    claim only in the database          return its jobs to the queue
-    claim only in the worker            stop its jobs, whose outcomes would be refused
-    pending releases                    release the successors, in place of a worker that died
+    cancel request                          stop the job
+    claim only in the database (unknown)    return its jobs to the queue
+    claim only in the worker (lost)         stop its jobs: their outcomes would be refused
+    pending releases                        release successors that another transaction had locked
 
-A claim is only in the database if the answer to it was lost, perhaps long after the connection broke. It is
+A claim is only in the database if its answer was lost; it may appear long after the connection broke. It is
 only in the worker if it was taken back, or if a crash of the server lost it.
 """
 
@@ -49,13 +49,13 @@ class ClaimReconciler(Loop):
         self._notifier = notifier
         self._heartbeat: Heartbeat | None = None
         self._answer: BeatAnswer | None = None
-        self._missing_since: dict[int, float] = {}  # claims, and when they were first missing
+        self._missing_since: dict[int, float] = {}  # claim → monotonic time when first missed
 
     def set_heartbeat(self, heartbeat: Heartbeat) -> None:
         self._heartbeat = heartbeat
 
     def on_beat(self, result: BeatResult) -> None:
-        """Cancel jobs and stop those of lost claims, and leave the rest to the next tick."""
+        """Cancel jobs, and stop jobs of lost claims. The next tick does the rest."""
         answer = result.answer
         if answer is None:
             return
@@ -67,7 +67,7 @@ class ClaimReconciler(Loop):
 
     def _drop_lost_claims(self, answer: BeatAnswer, sent_at: float) -> None:
         missing = self._slots.unfinished_claims() - set(answer.claims)
-        # A claim may be newer than the beat: it is lost only if a later beat misses it as well.
+        # A claim may be newer than the beat: it is lost only if the next answer lacks it, too.
         lost = {claim for claim in missing if sent_at > self._missing_since.get(claim, sent_at)}
         now = time.monotonic()
         self._missing_since = {
@@ -101,7 +101,7 @@ class ClaimReconciler(Loop):
             async with self._database.connection() as connection:
                 transaction = return_to_queue(self._worker, [held.id], held.jobs)
                 [answers] = await pipeline(connection, [transaction], self._database.schema)
-            [move] = answers[1]
+            _, [move], _ = answers
             if move.jobs:
                 log.warning(
                     "returned the jobs of claim %s to the queue: the answer to the claim was lost",

@@ -28,26 +28,31 @@ class RunCountQuery(RunFilterQuery):
 class RunCountDocument(msgspec.Struct, frozen=True):
     count: int
     exact: Annotated[bool, Meta(description="False if `count` is a lower bound.")]
-    upto: Annotated[Id, Meta(description="Pass it to the action, which then ignores later runs.")]
+    upto: Annotated[
+        Id, Meta(description="Last id that was counted. The action ignores later runs.")
+    ]
 
 
 class BulkRequest(RunFilterQuery):
-    """Runs to act on: those that match, with ids up to `upto`, or those of `ids` that match."""
+    """Matching runs to act on: those up to the id `upto`, or those in `ids`."""
 
     upto: Annotated[Id, Meta(description="Value of `upto` from GET /runs/count.")] | None = None
-    ids: Annotated[list[Id], Meta(min_length=1, max_length=MAX_IDS)] | None = None
+    ids: (
+        Annotated[list[Id], Meta(min_length=1, max_length=MAX_IDS, description="Ids of runs.")]
+        | None
+    ) = None
     cursor: Cursor | None = None
 
 
 class BulkDocument(msgspec.Struct, frozen=True):
-    done: Annotated[int, Meta(description="Runs of this batch that were cancelled or retried.")]
-    skipped: Annotated[int, Meta(description="Runs that had ended or changed state by then.")]
-    next: Annotated[Next, Meta(description="Repeat the request with this cursor.")] | None
+    done: Annotated[int, Meta(description="Runs that were cancelled, asked to stop, or retried.")]
+    skipped: Annotated[int, Meta(description="Runs that changed state or were deleted before.")]
+    next: Annotated[Next, Meta(description="Cursor of the next batch; null after the last.")] | None
 
 
 @router.add("GET", "/runs/count", Role.VIEWER)
 async def count_runs(context: RequestContext, query: RunCountQuery) -> RunCountDocument:
-    """Count the runs that match and can be cancelled or retried. Large counts are not exact."""
+    """Count the matching runs that `action` applies to. A large count is a lower bound."""
     found = await bulk_actions.count_runs(
         context.app, context.read, query.action, build_run_filter(context, query)
     )
@@ -56,13 +61,13 @@ async def count_runs(context: RequestContext, query: RunCountQuery) -> RunCountD
 
 @router.add("POST", "/runs/cancel", Role.OPERATOR)
 async def cancel_runs(context: RequestContext, body: BulkRequest) -> BulkDocument:
-    """Cancel a batch of matching runs, the latest first. Repeat with the cursor `next` until it is null."""
+    """Cancel a batch of matching runs, the latest first. Repeat with `cursor` = `next` until it is null."""
     return await _run_bulk_action(context, "cancel", body)
 
 
 @router.add("POST", "/runs/retry", Role.OPERATOR)
 async def retry_runs(context: RequestContext, body: BulkRequest) -> BulkDocument:
-    """Retry a batch of matching runs. Repeat with the cursor `next` until it is null."""
+    """Retry a batch of matching runs, the latest first. Repeat with `cursor` = `next` until it is null."""
     return await _run_bulk_action(context, "retry", body)
 
 
@@ -71,6 +76,7 @@ async def _run_bulk_action(
 ) -> BulkDocument:
     if (body.upto is None) == (body.ids is None):
         raise HttpError(422, "invalid", "pass `upto`, from GET /runs/count, or `ids`, but not both")
+    # `apply_batch` adds 1 to the id.
     upto = MAX_INT64 - 1 if body.upto is None else min(int(body.upto), MAX_INT64 - 1)
     result = await bulk_actions.apply_batch(
         context.app,
