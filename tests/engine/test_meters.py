@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from rota.engine.telemetry.counters import MAX_QUEUE_TASKS, OTHER, Counters, ProcessCounters
-from rota.engine.worker.slots import OutcomeBatch
-from rota.model.outcome import FinalOutcome, Rejected, Retried, Suspended
+from rota.engine.telemetry.event_bus import EventBus
+from rota.engine.worker.outcomes import KINDS, FinishedAttempt, OutcomeBatch, publish
+from rota.model.outcome import (
+    AlreadyRecorded,
+    Discarded,
+    FinalOutcome,
+    Outcome,
+    Quarantined,
+    Rejected,
+    Restarted,
+    Retried,
+    Returned,
+    Succeeded,
+    Suspended,
+)
 from rota.store.jobs import ClaimedJob
 
 
@@ -17,39 +30,63 @@ def job(number: int, task: str = "work", queue: str = "default", waited: float =
     return claimed
 
 
+ERROR = '{"type": "ValueError", "message": "", "traceback": "", "attempt": 1}'
+
+
+def count(
+    meters: Counters, *attempts: FinishedAttempt[Any], refused: set[int] | None = None
+) -> None:
+    publish(1, OutcomeBatch(attempts), refused or set(), meters, EventBus())
+
+
+def attempts(*ended: tuple[Outcome, float]) -> list[FinishedAttempt[Any]]:
+    return [
+        FinishedAttempt(job(number), outcome, seconds)
+        for number, (outcome, seconds) in enumerate(ended, 1)
+    ]
+
+
+def test_outcome_table_has_every_outcome_but_discarded() -> None:
+    """A discarded attempt is not recorded."""
+    assert set(KINDS) == set(get_args(Outcome)) - {Discarded}
+
+
 def test_every_end_counts_for_what_it_is() -> None:
     meters = Counters()
-    meters.count_outcomes(
-        OutcomeBatch(
-            succeeded=[(job(1), None, 0.1), (job(2), None, 0.2)],
-            finished=[
-                (job(3), FinalOutcome("failed", None), 0.3),
-                (job(4), FinalOutcome("expired", None), 0.0),
-            ],
-            retried=[(job(5), Retried(1.0, "{}"), 0.4)],
-            rejected=[(job(6), Rejected("quarantined", "{}"))],
-            returned=[job(7)],
-            already_recorded=[(job(8), 0.5)],
-            suspended=[(job(9), Suspended((), ()), 0.6)],
-        )
+    count(
+        meters,
+        *attempts(
+            (Succeeded(None), 0.1),
+            (Succeeded(None), 0.2),
+            (FinalOutcome("failed", ERROR), 0.3),
+            (FinalOutcome("expired", None), 0.0),
+            (Retried(1.0, ERROR), 0.4),
+            (Quarantined(ERROR), 0.0),
+            (Rejected("cancelled", ERROR), 0.0),
+            (Returned(), 0.0),
+            (AlreadyRecorded(), 0.5),
+            (Suspended((), ()), 0.3),
+            (Restarted("{}"), 0.3),
+        ),
     )
     line = meters.by_task["default", "work"]
 
     assert (line.succeeded, line.failed, line.expired, line.retried) == (3, 1, 1, 1)
-    assert (line.quarantined, line.returned, line.suspended) == (1, 1, 1)
+    assert (line.quarantined, line.cancelled, line.returned, line.suspended) == (1, 1, 1, 2)
     # Jobs that never began are left out: they would lower the mean duration.
-    assert line.durations.count == 6
+    assert line.durations.count == 7
     assert abs(line.durations.total - 2.1) < 1e-9
 
 
 def test_what_was_refused_is_counted_as_that_alone() -> None:
     meters = Counters()
-    batch = OutcomeBatch(
-        succeeded=[(job(number), None, 0.1) for number in range(20)],
-        finished=[(job(30), FinalOutcome("failed", None), 0.1)],
-        retried=[(job(31), Retried(1.0, "{}"), 0.1)],
+    count(
+        meters,
+        *(FinishedAttempt(job(number), Succeeded(None), 0.1) for number in range(20)),
+        FinishedAttempt(job(30), FinalOutcome("failed", ERROR), 0.1),
+        FinishedAttempt(job(31), Retried(1.0, ERROR), 0.1),
+        refused={3, 4, 30, 31},
     )
-    meters.count_outcomes(batch, {3, 4, 30, 31})
 
     assert meters.refused == 4
     line = meters.by_task["default", "work"]
@@ -60,7 +97,7 @@ def test_a_batch_of_several_places_is_told_apart() -> None:
     meters = Counters()
     jobs = [job(number, f"task{number % 3}", f"queue{number % 2}") for number in range(60)]
     meters.count_claim(jobs)
-    meters.count_outcomes(OutcomeBatch(succeeded=[(each, None, 0.1) for each in jobs]))
+    count(meters, *(FinishedAttempt(each, Succeeded(None), 0.1) for each in jobs))
 
     assert len(meters.by_task) == 6
     assert {line.claimed for line in meters.by_task.values()} == {10}

@@ -9,9 +9,13 @@ import time
 import pytest
 from psycopg.errors import OperationalError
 
-from rota.engine.worker.outcomes import statements_for, waiter_ids
-from rota.engine.worker.slots import OutcomeBatch as Finished
-from rota.model.outcome import FinalOutcome, Retried
+from rota.engine.worker.outcomes import (
+    FinishedAttempt,
+    OutcomeBatch,
+    transactions_for,
+    waiter_ids,
+)
+from rota.model.outcome import FinalOutcome, Outcome, Retried, Returned, Succeeded
 from rota.store import listeners, pg_errors, runs, timers
 
 from . import flows
@@ -76,18 +80,15 @@ class Storm:
             batch.jobs,
             on=on,
         )
-        ended = Finished()
-        for job in batch.members:
-            match "done" if kindly else chance.choice(["done", "done", "failed", "again", "back"]):
-                case "done":
-                    ended.succeeded.append((job, None, 0.1))
-                case "failed":
-                    ended.finished.append((job, FinalOutcome("failed", "{}"), 0.1))
-                case "again":
-                    ended.retried.append((job, Retried(0.0, "{}"), 0.1))
-                case "back":
-                    ended.returned.append(job)
-        segments = statements_for(worker, ended)
+        done, failed = Succeeded(None), FinalOutcome("failed", "{}")
+        possible: list[Outcome] = [done, done, failed, Retried(0.0, "{}"), Returned()]
+        ended = OutcomeBatch(
+            [
+                FinishedAttempt(job, done if kindly else chance.choice(possible), 0.1)
+                for job in batch.members
+            ]
+        )
+        segments = transactions_for(worker, ended)
         while segments:
             try:
                 await stage.together(*segments[0], on=on)

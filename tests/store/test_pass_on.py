@@ -260,8 +260,7 @@ async def test_claims_are_locked_before_those_who_wait(stage: Stage) -> None:
 async def test_ends_and_wishes_recorded_together_take_their_locks_in_order(stage: Stage) -> None:
     """A batch with a failure and with a retry that has a cancel request, recorded as the engine does. The
     other batch ends the other predecessors of the same two jobs."""
-    from rota.engine.worker.outcomes import statements_for
-    from rota.engine.worker.slots import OutcomeBatch as Finished
+    from rota.engine.worker.outcomes import FinishedAttempt, OutcomeBatch, transactions_for
     from rota.model.outcome import FinalOutcome, Retried
 
     graph = {"p": [], "q": [], "r": [], "s": [], "low": ["p", "q"], "high": ["r", "s"]}
@@ -271,13 +270,15 @@ async def test_ends_and_wishes_recorded_together_take_their_locks_in_order(stage
     await stage.run(runs.cancel(run["p"]), stage.watch)
     other = await stage.connect(engine=True)
     by_job = {member.job: member for member in mine.members}
-    batch = Finished(
-        finished=[(by_job[run["r"]], FinalOutcome("failed", "{}"), 0.1)],
-        retried=[(by_job[run["p"]], Retried(60.0, "{}"), 0.1)],
+    batch = OutcomeBatch(
+        [
+            FinishedAttempt(by_job[run["r"]], FinalOutcome("failed", "{}"), 0.1),
+            FinishedAttempt(by_job[run["p"]], Retried(60.0, "{}"), 0.1),
+        ]
     )
 
     ending: Any = None
-    for segment in statements_for(worker, batch):
+    for segment in transactions_for(worker, batch):
         async with stage.engine.transaction():
             for query in segment:
                 await stage.run(query)

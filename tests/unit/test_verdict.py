@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from rota import LostJob, Retry, WorkerLost
 from rota.engine.worker.crash_policy import after_crash, crash_count
-from rota.model.outcome import Rejected
+from rota.model.outcome import Quarantined, Rejected
 from rota.model.task import TaskDefinition, TaskPolicy, WorkerLostAction
 from rota.store.jobs import ClaimedJob
 
@@ -24,12 +24,12 @@ def lost(mark: int, attempt: int = 1, run: int | None = None) -> ClaimedJob:
 async def work() -> None: ...
 
 
-async def judged(job: ClaimedJob, **policy: Any) -> Rejected | None:
+async def judged(job: ClaimedJob, **policy: Any) -> Rejected | Quarantined | None:
     task = TaskDefinition(work, "work", TaskPolicy(**policy))
     return await after_crash(job, task, task.policy.retry)
 
 
-def message(answer: Rejected) -> str:
+def message(answer: Rejected | Quarantined) -> str:
     text: str = json.loads(answer.error)["message"]
     return text
 
@@ -55,7 +55,7 @@ async def test_one_that_used_up_its_budget_is_put_away_and_none_before(
 
     assert (answer is not None) == (count >= budget)
     if answer is not None:
-        assert answer.state == "quarantined"
+        assert isinstance(answer, Quarantined)
         many = "a worker was" if count == 1 else f"{count} workers were"
         assert message(answer) == f"{many} lost while running it"
 
@@ -71,8 +71,7 @@ async def test_the_budget_comes_before_what_the_task_says_and_before_its_attempt
     ]
     for policy in policies:
         answer = await judged(lost(-5, attempt=4), **policy)
-        assert answer is not None
-        assert answer.state == "quarantined"
+        assert isinstance(answer, Quarantined)
 
 
 # on_worker_lost of the task
@@ -89,7 +88,7 @@ async def test_by_default_it_runs_again() -> None:
 async def test_a_task_may_say_that_a_lost_job_is_over(says: str, state: str, mark: int) -> None:
     answer = await judged(lost(mark), on_worker_lost=says)
 
-    assert answer is not None
+    assert isinstance(answer, Rejected)
     assert answer.state == state
     document = json.loads(answer.error)
     assert document["type"] == "rota.errors.WorkerLost"
@@ -113,7 +112,7 @@ async def test_a_handler_is_told_what_was_lost_and_decides(
 
     answer = await judged(lost(-4, attempt=3, run=5), on_worker_lost=slow if awaited else plain)
 
-    assert (answer and answer.state) == state
+    assert (answer.state if isinstance(answer, Rejected) else answer) == state
     assert told == [LostJob(7, 5, "work", 2, 2)]
 
 
@@ -133,7 +132,7 @@ async def test_a_handler_that_answers_nonsense_ends_the_job_with_an_error_that_s
     """An unknown answer does not allow the job to run again."""
     answer = await judged(lost(-1), on_worker_lost=lambda loss: "maybe")
 
-    assert answer is not None
+    assert isinstance(answer, Rejected)
     assert answer.state == "failed"
     assert "on_worker_lost of task 'work' answered 'maybe'" in message(answer)
 
@@ -144,7 +143,7 @@ async def test_a_handler_that_fails_ends_the_job_with_its_error() -> None:
 
     answer = await judged(lost(-3, attempt=2), on_worker_lost=handler)
 
-    assert answer is not None
+    assert isinstance(answer, Rejected)
     assert answer.state == "failed"
     assert json.loads(answer.error)["type"].endswith("LookupError")
     assert message(answer) == "no such customer"
@@ -161,7 +160,7 @@ async def test_the_attempt_it_is_told_is_the_one_that_was_lost(mark: int, told: 
 
     answer = await judged(lost(mark, attempt=4), on_worker_lost=handler, max_crashes=9)
 
-    assert answer is not None
+    assert isinstance(answer, Rejected)
     assert (heard, json.loads(answer.error)["attempt"]) == ([told], told)
 
 
@@ -175,6 +174,7 @@ async def test_a_charged_loss_is_an_attempt(attempts: int, lost_in: int) -> None
 
     assert (answer is None) == (lost_in < attempts)
     if answer is not None:
+        assert isinstance(answer, Rejected)
         assert (answer.state, json.loads(answer.error)["attempt"]) == ("failed", lost_in)
 
 
@@ -187,7 +187,7 @@ async def test_an_uncharged_loss_is_none_also_in_the_last_attempt(attempts: int)
 async def test_a_task_that_is_tried_once_is_not_tried_twice(mark: int, attempt: int) -> None:
     answer = await judged(lost(mark, attempt=attempt), retry=Retry(max_attempts=1))
 
-    assert answer is not None
+    assert isinstance(answer, Rejected)
     assert answer.state == "failed"
 
 
@@ -195,6 +195,6 @@ async def test_a_task_that_is_tried_once_is_not_tried_twice(mark: int, attempt: 
 async def test_an_error_that_is_never_tried_again_may_be_the_loss_of_a_worker(mark: int) -> None:
     answer = await judged(lost(mark), retry=Retry(non_retryable=(WorkerLost,)))
 
-    assert answer is not None
+    assert isinstance(answer, Rejected)
     assert answer.state == "failed"
     assert await judged(lost(mark), retry=Retry(non_retryable=(OSError,))) is None

@@ -50,9 +50,16 @@ class Discarded:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The job is not retried automatically: a worker was lost with it, or its code has changed."""
+    """The job ends because a worker was lost with it."""
 
-    state: Literal["failed", "cancelled", "quarantined"]
+    state: Literal["failed", "cancelled"]
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """The job waits for an operator: too many workers were lost with it, or its code has changed."""
+
     error: str
 
 
@@ -85,6 +92,7 @@ Outcome = (
     | Returned
     | Discarded
     | Rejected
+    | Quarantined
     | AlreadyRecorded
     | Suspended
     | Restarted

@@ -13,6 +13,17 @@ from rota.store.array_literals import int_array
 from rota.store.jobs import MoveResult
 from rota.store.query import Query
 
+CLAIM_WRITES = {
+    "job/claim": "puts queued jobs into a new claim",
+    "job/claim_suspects": "puts each suspect into its own new claim",
+    "claim/split": "moves one job into its own claim, with or without a visibility timeout",
+    "claim/mark_running": "notes that a suspect runs alone; moves no job",
+    "job/complete": "removes succeeded jobs",
+    "claim/release": "removes jobs with any other outcome, in the transaction that moves them",
+    "rota.reap": "removes the jobs of a lost worker, or of a claim past its visibility timeout",
+}
+"""Statements and functions that write `claims`: all of them. A new one must respect fence and pauses."""
+
 
 class HeldClaim(msgspec.Struct, frozen=True):
     id: int

@@ -7,8 +7,8 @@
                   sleep, wait    store it and suspend the job, which then uses no slot, memory or connection
 
 When a suspended job is woken, its code runs again from the first line, and every operation it had
-reached returns its stored result. For up to a second, or while other branches of the code are busy, the
-job waits in the worker instead of being suspended.
+reached returns its stored result. A wait of at most a second stays in the worker. With several branches
+of the code, the job is suspended only if none of them is active.
 
 Entries without outside effects (a value, the end of a wait) are written together with the next entry,
 before anything happens that could depend on them. So is a failed step, once a later operation shows that
@@ -42,7 +42,7 @@ from rota.errors import (
 )
 from rota.model import codec
 from rota.model.journal import EntryKind, JournalEntry, Replay, StoredEntry
-from rota.model.outcome import Rejected, Restarted, ResultUnstorable, Suspended
+from rota.model.outcome import Quarantined, Restarted, ResultUnstorable, Suspended
 from rota.model.result_types import Reader, reader_of_function, reader_of_type
 from rota.model.retry import Retry
 
@@ -74,7 +74,7 @@ class DurableExecution:
         self._busy_count = 0
         self._waits: list[JournalEntry] = []
         self._last_now: datetime | None = None
-        self.forced_outcome: Suspended | Rejected | Restarted | None = None
+        self.forced_outcome: Suspended | Quarantined | Restarted | None = None
         """Outcome that ends the attempt early. Later results of the code are ignored."""
 
     # Steps
@@ -387,7 +387,7 @@ class DurableExecution:
             )
 
     def _quarantine(self, error: ReplayMismatch) -> None:
-        self.forced_outcome = Rejected("quarantined", codec.encode_error(error, self._attempt, ""))
+        self.forced_outcome = Quarantined(codec.encode_error(error, self._attempt, ""))
 
     def _remaining_seconds(self, stored: StoredEntry) -> float | None:
         """Return the seconds until the wait of a stored entry ends; None if it has no end."""

@@ -32,7 +32,7 @@ from rota.errors import (
 from rota.model import codec
 from rota.model.context import BoundCall, Failure
 from rota.model.journal import JournalEntry
-from rota.model.outcome import FinalOutcome, Rejected, Retried
+from rota.model.outcome import FinalOutcome, Quarantined, Retried
 from rota.model.task import TaskDefinition
 from rota.store import runs
 from rota.store.database import Database
@@ -142,12 +142,14 @@ async def check_replay(
     if check.is_discarded:
         return None
     match outcome:
-        case Rejected(error=error) if isinstance(raised, ReplayMismatch):
+        case Quarantined(error) if isinstance(raised, ReplayMismatch):
             return ReplayProblem(
                 "replay", f"reached {raised.actual}, but its journal has {raised.expected} here"
             )
         case (
-            Rejected(error=error) | Retried(error=error) | FinalOutcome(state="failed", error=error)
+            Quarantined(error=error)
+            | Retried(error=error)
+            | FinalOutcome(state="failed", error=error)
         ):
             if isinstance(raised, RetryLater | Requeue):
                 return None

@@ -27,6 +27,7 @@ from rota.model.journal import JournalEntry, StoredEntry
 from rota.model.outcome import (
     FinalOutcome,
     Outcome,
+    Quarantined,
     Rejected,
     Restarted,
     Retried,
@@ -243,6 +244,8 @@ class Simulation:
                 simulation_outcome.state, simulation_outcome.result = "succeeded", result
             case FinalOutcome(state, error) | Rejected(state, error):
                 simulation_outcome.state, simulation_outcome.error = state, error
+            case Quarantined(error):
+                simulation_outcome.state, simulation_outcome.error = "quarantined", error
             case Retried(delay, _):
                 simulation_outcome.attempts += 1
                 self._wait_until(self.journal.now + timedelta(seconds=delay), simulation_outcome)

@@ -9,13 +9,13 @@ Counts follow the database's answers: a job counts as finished when its outcome 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rota.model.histogram import SIZE_BOUNDS, Histogram
 
 if TYPE_CHECKING:
-    from rota.engine.worker.slots import OutcomeBatch
+    from rota.engine.worker.outcomes import FinishedAttempt
     from rota.store.jobs import ClaimedJob
 
 QueueTask = tuple[str, str]
@@ -89,43 +89,15 @@ class Counters:
                 waited = [each for each in waited if each >= 0]
             counters.wait_times.add_all(waited)
 
-    def count_outcomes(self, batch: OutcomeBatch, refused: Collection[int] = ()) -> None:
-        """Count a recorded batch, without the jobs in `refused`."""
-        self.refused += len(refused)
-        succeeded = batch.succeeded
-        if succeeded and refused:
-            succeeded = [each for each in succeeded if each[0].job not in refused]
-        if succeeded:
-            jobs, _, durations = zip(*succeeded, strict=True)
-            for (queue, task), times in _by_queue_task(jobs, list(durations)):
-                counters = self.task_counters(queue, task)
-                counters.succeeded += len(times)
-                counters.durations.add_all(times)
-        for job, duration in batch.already_recorded:
-            counters = self.task_counters(job.queue, job.task)
-            counters.succeeded += 1
-            counters.durations.add(duration)
-        for job, outcome, seconds in batch.finished:
-            if job.job not in refused:
-                counters = self.task_counters(job.queue, job.task)
-                setattr(counters, outcome.state, getattr(counters, outcome.state) + 1)
-                if seconds:  # 0: the job never started
-                    counters.durations.add(seconds)
-        for job, _, seconds in batch.retried:
-            if job.job not in refused:
-                counters = self.task_counters(job.queue, job.task)
-                counters.retried += 1
-                counters.durations.add(seconds)
-        for job, rejected in batch.rejected:
-            if job.job not in refused:
-                counters = self.task_counters(job.queue, job.task)
-                setattr(counters, rejected.state, getattr(counters, rejected.state) + 1)
-        for job, _, seconds in (*batch.suspended, *batch.restarted):
-            counters = self.task_counters(job.queue, job.task)
-            counters.suspended += 1
-            counters.durations.add(seconds)
-        for job in batch.returned:
-            self.task_counters(job.queue, job.task).returned += 1
+    def count_attempts(self, counter: str, attempts: Sequence[FinishedAttempt[Any]]) -> None:
+        """Count recorded attempts, and their durations as far as their code was called."""
+        jobs = [each.job for each in attempts]
+        for (queue, task), seconds in _by_queue_task(jobs, [each.seconds for each in attempts]):
+            counters = self.task_counters(queue, task)
+            setattr(counters, counter, getattr(counters, counter) + len(seconds))
+            if 0.0 in seconds:
+                seconds = [each for each in seconds if each]
+            counters.durations.add_all(seconds)
 
     def merge(self, other: Counters) -> None:
         for (queue, task), counters in other.by_task.items():

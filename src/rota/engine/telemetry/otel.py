@@ -17,6 +17,7 @@ from rota.model.outcome import (
     Discarded,
     FinalOutcome,
     Outcome,
+    Quarantined,
     Rejected,
     Restarted,
     Retried,
@@ -254,6 +255,8 @@ def _outcome_name(outcome: Outcome) -> tuple[str, str | None]:
             return state, error if state == "failed" else None
         case Rejected(state, error):
             return state, error
+        case Quarantined(error):
+            return "quarantined", error
         case Suspended():
             return "sleeping", None
         case Restarted():

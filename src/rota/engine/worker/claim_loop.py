@@ -36,10 +36,11 @@ from rota.engine.telemetry.tracing import Tracing
 from rota.engine.worker import outcomes
 from rota.engine.worker.claim_planner import ClaimPlanner, ClaimRequest
 from rota.engine.worker.job_inputs import load_inputs, load_journal, load_trace_links
-from rota.engine.worker.slots import JobSlots, OutcomeBatch
+from rota.engine.worker.outcomes import FinishedAttempt, OutcomeBatch
+from rota.engine.worker.slots import JobSlots
 from rota.loop import Loop
 from rota.model import codec, events
-from rota.model.outcome import FinalOutcome
+from rota.model.outcome import FinalOutcome, Restarted, Retried, Succeeded, Suspended
 from rota.model.task import TaskDefinition
 from rota.store import jobs, listeners, pg_errors, runs, trace_links
 from rota.store.connection import ReconnectingConnection
@@ -59,6 +60,10 @@ SECOND_ROUND_TRIP_JOBS = 100
 
 SEPARATE_ROUND_TRIP_JOBS = 400
 """Jobs to send and claim from which outcomes and the claim use two connections."""
+
+
+UNSTORABLE_OUTCOMES = (Succeeded, FinalOutcome, Retried, Suspended, Restarted)
+"""Outcomes with values of the user's code, which the database may refuse to store."""
 
 
 @dataclass(slots=True, eq=False)
@@ -143,10 +148,10 @@ class ClaimLoop(Loop):
         if claim in self._slots.claims() or nonce in self._slots.expected_nonces:
             return True
         contended = (batch for _, batch in self._contended)
-        if any(claim in batch.claims for batch in (*self._unconfirmed, *contended)):
+        if any(claim in batch.claims() for batch in (*self._unconfirmed, *contended)):
             return True
         return any(
-            claim in trip.batch.claims
+            claim in trip.batch.claims()
             or (trip.request and nonce in (trip.request.nonce, trip.request.suspect_nonce))
             for trip in self._in_flight
         )
@@ -235,7 +240,7 @@ class ClaimLoop(Loop):
 
     async def _round_trip(self, trip: RoundTrip, connection: ReconnectingConnection) -> None:
         batch, request = trip.batch, trip.request
-        transactions = outcomes.statements_for(self._worker, batch)
+        transactions = outcomes.transactions_for(self._worker, batch)
         outcome_transactions = len(transactions)
         # Trace links go first: a released successor reads them.
         link_transactions = [[trace_links.write(batch.trace_links)]] if batch.trace_links else []
@@ -252,8 +257,7 @@ class ClaimLoop(Loop):
 
         result = self._accept(batch, answers[:outcome_transactions])
         self._counters.round_trips.add(seconds)
-        self._counters.count_outcomes(batch, set(result.refused))
-        outcomes.publish(self._worker, batch, set(result.refused), self._event_bus)
+        self._publish(batch, set(result.refused))
         if result.refused:
             self._on_refused(len(result.refused))
         trip.batch = OutcomeBatch()  # recorded: a later error must not send it again
@@ -318,14 +322,17 @@ class ClaimLoop(Loop):
     def _accept(self, batch: OutcomeBatch, answers: list[list[list[Any]]]) -> outcomes.BatchResult:
         """Read the answers to a batch and plan the polls that its retries and sleeps need."""
         result = outcomes.read_answers(batch, answers)
-        if batch.retried:
-            self._planner.timer_due_in(min(each.delay for _, each, _ in batch.retried))
-        for _, suspended, _ in batch.suspended:
-            for each in suspended.waits:
-                if each.seconds is not None:
-                    self._planner.timer_due_in(each.seconds)
+        for retried in batch.of(Retried):
+            self._planner.timer_due_in(retried.outcome.delay)
+        for suspended in batch.of(Suspended):
+            for wait in suspended.outcome.waits:
+                if wait.seconds is not None:
+                    self._planner.timer_due_in(wait.seconds)
         self._after_release(result.queues, result.runs, result.pending)
         return result
+
+    def _publish(self, batch: OutcomeBatch, refused: set[int]) -> None:
+        outcomes.publish(self._worker, batch, refused, self._counters, self._event_bus)
 
     def _after_release(
         self, queues: Collection[str], finished_runs: Collection[int], pending: bool
@@ -362,7 +369,7 @@ class ClaimLoop(Loop):
         batch, connection = self._unconfirmed[0], self._idle_connections.pop()
         try:
             try:
-                answers = await connection.send(outcomes.statements_for(self._worker, batch))
+                answers = await connection.send(outcomes.transactions_for(self._worker, batch))
             except Exception as error:
                 if pg_errors.is_transient(error) and not pg_errors.is_contended(error):
                     raise
@@ -372,11 +379,10 @@ class ClaimLoop(Loop):
             recorded: set[int] = set()
             if refused:
                 # A refused outcome may have been recorded by the round trip that lost its answer.
-                query = jobs.recorded(refused, sorted(batch.claims))
+                query = jobs.recorded(refused, sorted(batch.claims()))
                 recorded = set((await connection.send([[query]]))[0][0])
             self._unconfirmed.pop(0)
-            self._counters.count_outcomes(batch, set(refused) - recorded)
-            outcomes.publish(self._worker, batch, set(refused) - recorded, self._event_bus)
+            self._publish(batch, set(refused) - recorded)
             self._on_refused(len(set(refused) - recorded))
             # Losing this notification is safe: waiters also poll.
             await connection.send([[listeners.notify_waiters(outcomes.waiter_ids(batch))]])
@@ -393,21 +399,21 @@ class ClaimLoop(Loop):
         outcome that can never be stored becomes a failure of its job. Any other error is the server's
         fault: the outcome is kept and sent again after CONTENDED_RETRY_SECONDS.
         """
-        singles = list(batch.split())
+        singles = batch.split()
         if len(singles) > 1:
             return singles
         if pg_errors.is_unstorable(error):
-            rare = (*batch.suspended, *batch.restarted)
-            for job, outcome, seconds in (*batch.succeeded, *batch.finished, *batch.retried, *rare):
-                failure = FinalOutcome("failed", codec.encode_error(error, job.attempt, ""))
-                if outcome != failure:
-                    log.error(
-                        "job %s (%s) fails: its outcome cannot be stored: %s",
-                        job.job,
-                        job.task,
-                        pg_errors.first_line(error),
-                    )
-                    return [OutcomeBatch(finished=[(job, failure, seconds)])]
+            [attempt] = singles[0].attempts
+            job = attempt.job
+            failure = FinalOutcome("failed", codec.encode_error(error, job.attempt, ""))
+            if isinstance(attempt.outcome, UNSTORABLE_OUTCOMES) and attempt.outcome != failure:
+                log.error(
+                    "job %s (%s) fails: its outcome cannot be stored: %s",
+                    job.job,
+                    job.task,
+                    pg_errors.first_line(error),
+                )
+                return [OutcomeBatch([FinishedAttempt(job, failure, attempt.seconds)])]
         if not pg_errors.is_contended(error) and not self._contended:
             log.error(
                 "outcomes could not be recorded: %s; they are sent again every %.0f s",

@@ -10,10 +10,11 @@ A worker that knows the task decides, before the job runs again. In this order:
 from __future__ import annotations
 
 import inspect
+from typing import Literal
 
 from rota.errors import WorkerLost
 from rota.model import codec
-from rota.model.outcome import Rejected
+from rota.model.outcome import Quarantined, Rejected
 from rota.model.retry import Retry
 from rota.model.task import LostJob, TaskDefinition, WorkerLostAction
 from rota.store.jobs import ClaimedJob
@@ -29,7 +30,9 @@ def must_run_alone(job: ClaimedJob) -> bool:
     return job.lost < 0 and job.lost not in (-1, -3)
 
 
-async def after_crash(job: ClaimedJob, task: TaskDefinition, retry: Retry) -> Rejected | None:
+async def after_crash(
+    job: ClaimedJob, task: TaskDefinition, retry: Retry
+) -> Rejected | Quarantined | None:
     """Return the final outcome of a lost job, or None if it runs again."""
     crashes = crash_count(job)
     # A charged crash has used up an attempt. A job that is not charged may not even have begun.
@@ -38,9 +41,8 @@ async def after_crash(job: ClaimedJob, task: TaskDefinition, retry: Retry) -> Re
     error = WorkerLost(f"its worker was lost {_describe_crashes(crashes)}")
     if crashes >= task.policy.max_crashes:
         subject = "a worker was" if crashes == 1 else f"{crashes} workers were"
-        return _rejected(
-            "quarantined", WorkerLost(f"{subject} lost while running it"), last_attempt
-        )
+        quarantine_error = WorkerLost(f"{subject} lost while running it")
+        return Quarantined(codec.encode_error(quarantine_error, last_attempt, ""))
     lost_job = LostJob(job.job, job.run or job.job, task.name, last_attempt, crashes)
     try:
         action = await _lost_job_action(task, lost_job)
@@ -71,8 +73,8 @@ async def _lost_job_action(task: TaskDefinition, lost_job: LostJob) -> WorkerLos
     return action
 
 
-def _rejected(state: str, error: Exception, attempt: int) -> Rejected:
-    return Rejected(state, codec.encode_error(error, attempt, ""))  # type: ignore[arg-type]
+def _rejected(state: Literal["failed", "cancelled"], error: Exception, attempt: int) -> Rejected:
+    return Rejected(state, codec.encode_error(error, attempt, ""))
 
 
 def _describe_crashes(crashes: int) -> str:

@@ -1,27 +1,106 @@
-"""Recording of outcomes: the transactions, their answers, and the log lines and events about them.
+"""Outcomes of finished attempts: how each kind is recorded, read back, counted, logged and published.
 
-Successes are recorded by one statement, which includes the fence. Other outcomes are rare. Their
-transactions lock the claims first and move the jobs in a second statement, which therefore sees cancel
-requests that were written before the lock.
+`KINDS` is the table; the other functions apply it to a batch. Successes are recorded by one statement,
+which includes the fence. All other transactions have this form:
+
+    1. lock the claims           cancel requests written before the lock are visible to the next statement
+    2. move the jobs             the answer is a `MoveResult`
+    3. remove them from claims   a claim without jobs is deleted
+
+Each kind has its own transaction: releasing successors twice in one transaction would lock out of order.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, Literal, TypeVar
 
+from rota.engine.telemetry.counters import Counters
 from rota.engine.telemetry.event_bus import EventBus
-from rota.engine.worker.slots import OutcomeBatch
 from rota.logs import job_fields
 from rota.model import codec, events
-from rota.model.outcome import Rejected, Suspended
+from rota.model.outcome import (
+    AlreadyRecorded,
+    FinalOutcome,
+    Outcome,
+    Quarantined,
+    Rejected,
+    Restarted,
+    Retried,
+    Returned,
+    Succeeded,
+    Suspended,
+)
 from rota.store import claims, jobs, signals, steps
-from rota.store.jobs import ClaimedJob, MoveResult
+from rota.store.jobs import RECORDED_CLAIM, ClaimedJob, MoveResult
 from rota.store.query import Query
 
 log = logging.getLogger("rota")
+
+Ended = TypeVar("Ended", bound=Outcome)
+Transaction = list[Query[Any]]
+
+
+@dataclass(slots=True)
+class FinishedAttempt(Generic[Ended]):
+    job: ClaimedJob
+    outcome: Ended
+    seconds: float
+    """Duration of the attempt; 0 if its code was not called."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeKind(Generic[Ended]):
+    """One row of the table."""
+
+    transaction: Callable[[int, list[FinishedAttempt[Ended]]], Transaction] | None
+    """Returns the transaction that records attempts of a worker. None: they are recorded already."""
+    answer: Literal["refused", "accepted", "ignored"]
+    """Jobs that the answer lists. A refusal is ignored if the job has not ended."""
+    is_awaited: bool
+    """True if a client may wait for the job: it may have ended."""
+    counter: str | None
+    """Counter of these attempts; None: the one named like the outcome's state."""
+    event: Callable[[int, FinishedAttempt[Ended]], events.Event] | None
+    log: Callable[[FinishedAttempt[Ended]], None] | None = None
+
+
+class OutcomeBatch:
+    """Finished attempts that are recorded together, in groups of one kind."""
+
+    def __init__(
+        self,
+        attempts: Sequence[FinishedAttempt[Any]] = (),
+        trace_links: Sequence[tuple[int, str]] = (),
+    ) -> None:
+        self.attempts = attempts
+        self.trace_links = trace_links
+        """Span of each traced job that successors or callers may wait for."""
+        self._groups: dict[type[Any], list[FinishedAttempt[Any]]] = {}
+        for each in attempts:
+            self._groups.setdefault(type(each.outcome), []).append(each)
+
+    def __bool__(self) -> bool:
+        return bool(self.attempts)
+
+    def of(self, kind: type[Ended]) -> list[FinishedAttempt[Ended]]:
+        """Return the attempts with this kind of outcome."""
+        return self._groups.get(kind, [])
+
+    def groups(self) -> Iterator[tuple[OutcomeKind[Any], list[FinishedAttempt[Any]]]]:
+        """Yield the kinds of outcomes in the batch, in the order of the table, with their attempts."""
+        for outcome, kind in KINDS.items():
+            if attempts := self._groups.get(outcome):
+                yield kind, attempts
+
+    def split(self) -> list[OutcomeBatch]:
+        """Return one batch for each attempt."""
+        return [OutcomeBatch([each]) for each in self.attempts]
+
+    def claims(self) -> set[int]:
+        return {each.job.claim for each in self.attempts} - {RECORDED_CLAIM}
 
 
 @dataclass(slots=True)
@@ -43,206 +122,168 @@ class BatchResult:
         self.pending |= move.pending
 
 
-def statements_for(worker: int, batch: OutcomeBatch) -> list[list[Query[Any]]]:
-    """Return the transactions that record a batch.
+# Recording
 
-    Successes are one statement. The transactions of all other outcomes lock the claims first.
-    """
-    transactions: list[list[Query[Any]]] = []
-    if batch.succeeded:
-        transactions.append(
-            [
-                jobs.complete(
-                    worker,
-                    [job.claim for job, _, _ in batch.succeeded],
-                    [job.job for job, _, _ in batch.succeeded],
-                    [result for _, result, _ in batch.succeeded],
-                    [seconds for _, _, seconds in batch.succeeded],
-                    [job.run is not None for job, _, _ in batch.succeeded],
-                )
-            ]
-        )
-    # Separate transactions: each releases successors, and doing so twice would lock out of order.
-    if batch.finished:
-        held = sorted({job.claim for job, _, _ in batch.finished})
-        transactions.append(
-            [
-                claims.lock(worker, held),
-                jobs.finish(
-                    worker,
-                    [job.claim for job, _, _ in batch.finished],
-                    [job.job for job, _, _ in batch.finished],
-                    [outcome.state for _, outcome, _ in batch.finished],
-                    [outcome.error for _, outcome, _ in batch.finished],
-                    [seconds for _, _, seconds in batch.finished],
-                ),
-                claims.release(worker, held, [job.job for job, _, _ in batch.finished]),
-            ]
-        )
-    if batch.retried:
-        held = sorted({job.claim for job, _, _ in batch.retried})
-        transactions.append(
-            [
-                claims.lock(worker, held),
-                jobs.retry(
-                    worker,
-                    [job.claim for job, _, _ in batch.retried],
-                    [job.job for job, _, _ in batch.retried],
-                    [retried.delay for _, retried, _ in batch.retried],
-                    [retried.error for _, retried, _ in batch.retried],
-                    [seconds for _, _, seconds in batch.retried],
-                ),
-                claims.release(worker, held, [job.job for job, _, _ in batch.retried]),
-            ]
-        )
-    for rejected in (_not_quarantined(batch), _quarantined(batch)):
-        if rejected:
-            held = sorted({job.claim for job, _ in rejected})
-            claim_ids = [job.claim for job, _ in rejected]
-            job_ids = [job.job for job, _ in rejected]
-            errors = [outcome.error for _, outcome in rejected]
-            if rejected[0][1].state == "quarantined":
-                query = jobs.quarantine(worker, claim_ids, job_ids, errors)
-            else:
-                query = jobs.finish_lost(
-                    worker, claim_ids, job_ids, [outcome.state for _, outcome in rejected], errors
-                )
-            release = claims.release(worker, held, job_ids)
-            transactions.append([claims.lock(worker, held), query, release])
-    if batch.suspended:
-        transactions.append(
-            suspend(worker, [(job, suspended) for job, suspended, _ in batch.suspended])
-        )
-    if batch.restarted:
-        held = sorted({job.claim for job, _, _ in batch.restarted})
-        restarted = [job for job, _, _ in batch.restarted]
-        transactions.append(
-            [
-                claims.lock(worker, held),
-                steps.restart(worker, restarted, [each.args for _, each, _ in batch.restarted]),
-                claims.release(worker, held, [job.job for job in restarted]),
-            ]
-        )
-    if batch.returned:
-        transactions.append(
-            return_to_queue(
-                worker,
-                sorted({job.claim for job in batch.returned}),
-                [job.job for job in batch.returned],
-            )
-        )
-    return transactions
+
+def transactions_for(worker: int, batch: OutcomeBatch) -> list[Transaction]:
+    """Return the transactions that record a batch."""
+    return [kind.transaction(worker, group) for kind, group in batch.groups() if kind.transaction]
 
 
 def read_answers(batch: OutcomeBatch, answers: Sequence[list[list[Any]]]) -> BatchResult:
     """Return the result of a batch from the answers to its transactions."""
     result = BatchResult()
-    each = iter(answers)
-    if batch.succeeded:
-        [[move]] = next(each)
-        result.refused += move.jobs
-        result.add(move)
-    rare = (batch.finished, batch.retried, _not_quarantined(batch), _quarantined(batch))
-    for entries in rare:
-        if entries:
-            _, [move], _ = next(each)
+    recorded = [(kind, group) for kind, group in batch.groups() if kind.transaction]
+    for (kind, group), statements in zip(recorded, answers, strict=True):
+        [move] = statements[-2] if len(statements) > 1 else statements[0]
+        if kind.answer == "refused":
+            result.refused += move.jobs
+        elif kind.answer == "accepted":
             accepted = set(move.jobs)
-            result.refused += [job.job for job, *_ in entries if job.job not in accepted]
-            result.add(move)
-    for unfinished in (batch.suspended, batch.restarted, batch.returned):
-        if unfinished:
-            *_, [move], _ = next(each)
-            result.add(move)
+            result.refused += [each.job.job for each in group if each.job.job not in accepted]
+        result.add(move)
     return result
 
 
 def waiter_ids(batch: OutcomeBatch) -> list[int]:
     """Return the jobs and runs that may have finished with a batch: clients may wait for them."""
-    finished = [job for job, _, _ in batch.succeeded] + [
-        job for job, _, _ in (*batch.finished, *batch.retried)
-    ]
-    finished += [job for job, _ in batch.rejected]
+    finished = [each.job for kind, group in batch.groups() if kind.is_awaited for each in group]
     runs = {job.run for job in finished if job.run is not None}
     return [*(job.job for job in finished), *runs]
 
 
-def _not_quarantined(batch: OutcomeBatch) -> list[tuple[ClaimedJob, Rejected]]:
-    return [each for each in batch.rejected if each[1].state != "quarantined"]
-
-
-def _quarantined(batch: OutcomeBatch) -> list[tuple[ClaimedJob, Rejected]]:
-    return [each for each in batch.rejected if each[1].state == "quarantined"]
-
-
-def publish(worker: int, batch: OutcomeBatch, refused: set[int], event_bus: EventBus) -> None:
-    """Log and publish the outcomes of a batch that the database has answered."""
+def publish(
+    worker: int,
+    batch: OutcomeBatch,
+    refused: Collection[int],
+    counters: Counters,
+    event_bus: EventBus,
+) -> None:
+    """Count, log and publish the outcomes of a batch that the database has answered."""
+    counters.refused += len(refused)
     if refused:
         log.warning(
             "%s outcome(s) refused, for example of job %s: this worker no longer holds their claims",
             len(refused),
             min(refused),
         )
-    for job, outcome, _ in batch.finished:
-        if outcome.state == "failed" and job.job not in refused:
-            log.warning(
-                "job %s (%s) failed on attempt %s: %s; it will not be retried",
-                job.job,
-                job.task,
-                job.attempt,
-                codec.error_type(outcome.error),
-                extra=job_fields(job),
-            )
-    for job, retried, _ in batch.retried:
-        if job.job not in refused:
-            log.info(
-                "job %s (%s) failed on attempt %s: %s; retrying in %.1f s",
-                job.job,
-                job.task,
-                job.attempt,
-                codec.error_type(retried.error),
-                retried.delay,
-                extra=job_fields(job),
-            )
-    for job, rejected in batch.rejected:
-        if rejected.state == "quarantined" and job.job not in refused:
-            log.error(
-                "job %s (%s) is in quarantine: %s; release it with `rota release %s`, or cancel it",
-                job.job,
-                job.task,
-                codec.decode_error(rejected.error.encode()).message,
-                job.job,
-                extra=job_fields(job),
-            )
-    if not event_bus:
+        if event_bus:
+            for id in refused:
+                event_bus.publish(events.OutcomeRefused(worker, id))
+    for kind, group in batch.groups():
+        if refused:
+            group = [each for each in group if each.job.job not in refused]
+        if not group:
+            continue
+        _count(kind, group, counters)
+        if kind.log is not None:
+            for each in group:
+                kind.log(each)
+        if event_bus and kind.event is not None:
+            for each in group:
+                event_bus.publish(kind.event(worker, each))
+
+
+def _count(
+    kind: OutcomeKind[Any], attempts: list[FinishedAttempt[Any]], counters: Counters
+) -> None:
+    if kind.counter is not None:
+        counters.count_attempts(kind.counter, attempts)
         return
-    for id in refused:
-        event_bus.publish(events.OutcomeRefused(worker, id))
-    finished = [
-        *((job, "succeeded", seconds) for job, _, seconds in batch.succeeded),
-        *((job, outcome.state, seconds) for job, outcome, seconds in batch.finished),
-        *((job, outcome.state, 0.0) for job, outcome in _not_quarantined(batch)),
-        *((job, "succeeded", seconds) for job, seconds in batch.already_recorded),
+    for state in {each.outcome.state for each in attempts}:
+        counters.count_attempts(state, [each for each in attempts if each.outcome.state == state])
+
+
+# Transactions
+
+
+def _complete(worker: int, attempts: list[FinishedAttempt[Succeeded]]) -> Transaction:
+    done = [each.job for each in attempts]
+    return [
+        jobs.complete(
+            worker,
+            [job.claim for job in done],
+            [job.job for job in done],
+            [each.outcome.result for each in attempts],
+            [each.seconds for each in attempts],
+            [job.run is not None for job in done],
+        )
     ]
-    for job, state, seconds in finished:
-        if job.job not in refused:
-            event_bus.publish(
-                events.JobFinished(worker, job.job, job.task, job.attempt, state, seconds)
-            )
-    for job, retried, _ in batch.retried:
-        if job.job not in refused:
-            event_bus.publish(
-                events.JobRetried(worker, job.job, job.task, job.attempt, retried.delay)
-            )
-    for job, _ in _quarantined(batch):
-        if job.job not in refused:
-            event_bus.publish(events.JobQuarantined(worker, job.job, job.task))
-    for job, _, _ in batch.suspended:
-        event_bus.publish(events.JobSuspended(worker, job.job, job.task))
-    for job in batch.returned:
-        event_bus.publish(events.JobReturned(worker, job.job, job.task))
 
 
-def suspend(worker: int, jobs: Sequence[tuple[ClaimedJob, Suspended]]) -> list[Query[Any]]:
+def _finish(worker: int, attempts: list[FinishedAttempt[FinalOutcome]]) -> Transaction:
+    finish = jobs.finish(
+        worker,
+        [each.job.claim for each in attempts],
+        [each.job.job for each in attempts],
+        [each.outcome.state for each in attempts],
+        [each.outcome.error for each in attempts],
+        [each.seconds for each in attempts],
+    )
+    return _move(worker, attempts, finish)
+
+
+def _retry(worker: int, attempts: list[FinishedAttempt[Retried]]) -> Transaction:
+    retry = jobs.retry(
+        worker,
+        [each.job.claim for each in attempts],
+        [each.job.job for each in attempts],
+        [each.outcome.delay for each in attempts],
+        [each.outcome.error for each in attempts],
+        [each.seconds for each in attempts],
+    )
+    return _move(worker, attempts, retry)
+
+
+def _finish_lost(worker: int, attempts: list[FinishedAttempt[Rejected]]) -> Transaction:
+    finish = jobs.finish_lost(
+        worker,
+        [each.job.claim for each in attempts],
+        [each.job.job for each in attempts],
+        [each.outcome.state for each in attempts],
+        [each.outcome.error for each in attempts],
+    )
+    return _move(worker, attempts, finish)
+
+
+def _quarantine(worker: int, attempts: list[FinishedAttempt[Quarantined]]) -> Transaction:
+    quarantine = jobs.quarantine(
+        worker,
+        [each.job.claim for each in attempts],
+        [each.job.job for each in attempts],
+        [each.outcome.error for each in attempts],
+    )
+    return _move(worker, attempts, quarantine)
+
+
+def _restart(worker: int, attempts: list[FinishedAttempt[Restarted]]) -> Transaction:
+    restart = steps.restart(
+        worker, [each.job for each in attempts], [each.outcome.args for each in attempts]
+    )
+    return _move(worker, attempts, restart)
+
+
+def _suspend(worker: int, attempts: list[FinishedAttempt[Suspended]]) -> Transaction:
+    return suspend(worker, [(each.job, each.outcome) for each in attempts])
+
+
+def _return(worker: int, attempts: list[FinishedAttempt[Returned]]) -> Transaction:
+    held = sorted({each.job.claim for each in attempts})
+    return return_to_queue(worker, held, [each.job.job for each in attempts])
+
+
+def _move(
+    worker: int, attempts: Sequence[FinishedAttempt[Any]], statement: Query[MoveResult]
+) -> Transaction:
+    held = sorted({each.job.claim for each in attempts})
+    return [
+        claims.lock(worker, held),
+        statement,
+        claims.release(worker, held, [each.job.job for each in attempts]),
+    ]
+
+
+def suspend(worker: int, jobs: Sequence[tuple[ClaimedJob, Suspended]]) -> Transaction:
     """Return the transaction that suspends jobs.
 
     Signals are locked before claims. So a signal sent meanwhile either finds the job sleeping and wakes
@@ -261,12 +302,101 @@ def suspend(worker: int, jobs: Sequence[tuple[ClaimedJob, Suspended]]) -> list[Q
     ]
 
 
-def return_to_queue(
-    worker: int, claim_ids: Sequence[int], job_ids: Sequence[int]
-) -> list[Query[Any]]:
+def return_to_queue(worker: int, claim_ids: Sequence[int], job_ids: Sequence[int]) -> Transaction:
     """Return the transaction that returns unfinished jobs to the queue."""
     return [
         claims.lock_exclusive(worker, claim_ids),
         jobs.return_to_queue(worker, claim_ids, job_ids),
         claims.release(worker, claim_ids, job_ids),
     ]
+
+
+# Events and log lines
+
+
+def _finished(worker: int, attempt: FinishedAttempt[FinalOutcome | Rejected]) -> events.Event:
+    return _job_finished(worker, attempt, attempt.outcome.state)
+
+
+def _succeeded(worker: int, attempt: FinishedAttempt[Any]) -> events.Event:
+    return _job_finished(worker, attempt, "succeeded")
+
+
+def _job_finished(worker: int, attempt: FinishedAttempt[Any], state: str) -> events.Event:
+    job = attempt.job
+    return events.JobFinished(worker, job.job, job.task, job.attempt, state, attempt.seconds)
+
+
+def _retried(worker: int, attempt: FinishedAttempt[Retried]) -> events.Event:
+    job = attempt.job
+    return events.JobRetried(worker, job.job, job.task, job.attempt, attempt.outcome.delay)
+
+
+def _log_failure(attempt: FinishedAttempt[FinalOutcome]) -> None:
+    job, outcome = attempt.job, attempt.outcome
+    if outcome.state == "failed":
+        log.warning(
+            "job %s (%s) failed on attempt %s: %s; it will not be retried",
+            job.job,
+            job.task,
+            job.attempt,
+            codec.error_type(outcome.error),
+            extra=job_fields(job),
+        )
+
+
+def _log_retry(attempt: FinishedAttempt[Retried]) -> None:
+    job, outcome = attempt.job, attempt.outcome
+    log.info(
+        "job %s (%s) failed on attempt %s: %s; retrying in %.1f s",
+        job.job,
+        job.task,
+        job.attempt,
+        codec.error_type(outcome.error),
+        outcome.delay,
+        extra=job_fields(job),
+    )
+
+
+def _log_quarantine(attempt: FinishedAttempt[Quarantined]) -> None:
+    job = attempt.job
+    log.error(
+        "job %s (%s) is in quarantine: %s; release it with `rota release %s`, or cancel it",
+        job.job,
+        job.task,
+        codec.decode_error(attempt.outcome.error.encode()).message,
+        job.job,
+        extra=job_fields(job),
+    )
+
+
+KINDS: dict[type[Outcome], OutcomeKind[Any]] = {
+    Succeeded: OutcomeKind(_complete, "refused", True, "succeeded", _succeeded),
+    FinalOutcome: OutcomeKind(_finish, "accepted", True, None, _finished, _log_failure),
+    Retried: OutcomeKind(_retry, "accepted", True, "retried", _retried, _log_retry),
+    Rejected: OutcomeKind(_finish_lost, "accepted", True, None, _finished),
+    Quarantined: OutcomeKind(
+        _quarantine,
+        "accepted",
+        True,
+        "quarantined",
+        lambda worker, each: events.JobQuarantined(worker, each.job.job, each.job.task),
+        _log_quarantine,
+    ),
+    Suspended: OutcomeKind(
+        _suspend,
+        "ignored",
+        False,
+        "suspended",
+        lambda worker, each: events.JobSuspended(worker, each.job.job, each.job.task),
+    ),
+    Restarted: OutcomeKind(_restart, "ignored", False, "suspended", None),
+    Returned: OutcomeKind(
+        _return,
+        "ignored",
+        False,
+        "returned",
+        lambda worker, each: events.JobReturned(worker, each.job.job, each.job.task),
+    ),
+    AlreadyRecorded: OutcomeKind(None, "ignored", False, "succeeded", _succeeded),
+}

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from rota.engine.execution.executor import StopReason, effective_policy, outcome_of_error
@@ -22,15 +22,15 @@ from rota.engine.telemetry.otel import is_sampled
 from rota.engine.telemetry.tracing import Tracing
 from rota.engine.worker.crash_policy import after_crash, must_run_alone
 from rota.engine.worker.exclusive_run import ExclusiveRun, MarkExclusive
+from rota.engine.worker.outcomes import FinishedAttempt, OutcomeBatch
 from rota.model.context import ContextBackend
 from rota.model.outcome import (
     AlreadyRecorded,
     Discarded,
     FinalOutcome,
     Outcome,
+    Quarantined,
     Rejected,
-    Restarted,
-    Retried,
     Returned,
     Succeeded,
     Suspended,
@@ -40,49 +40,6 @@ from rota.model.task import TaskDefinition
 from rota.store.jobs import RECORDED_CLAIM, ClaimedJob
 
 OUTCOMES_PER_WAKE = 50
-
-
-@dataclass(slots=True)
-class OutcomeBatch:
-    """Outcomes of jobs that are to be recorded."""
-
-    succeeded: list[tuple[ClaimedJob, str | None, float]] = field(default_factory=list)
-    finished: list[tuple[ClaimedJob, FinalOutcome, float]] = field(default_factory=list)
-    retried: list[tuple[ClaimedJob, Retried, float]] = field(default_factory=list)
-    returned: list[ClaimedJob] = field(default_factory=list)
-    rejected: list[tuple[ClaimedJob, Rejected]] = field(default_factory=list)
-    suspended: list[tuple[ClaimedJob, Suspended, float]] = field(default_factory=list)
-    restarted: list[tuple[ClaimedJob, Restarted, float]] = field(default_factory=list)
-    already_recorded: list[tuple[ClaimedJob, float]] = field(default_factory=list)
-    trace_links: list[tuple[int, str]] = field(default_factory=list)
-    """Span of each traced job that successors or callers may wait for."""
-
-    def __bool__(self) -> bool:
-        rare = (
-            self.finished or self.retried or self.returned or self.rejected or self.already_recorded
-        )
-        return bool(self.succeeded or rare or self.suspended or self.restarted)
-
-    def split(self) -> Iterator[OutcomeBatch]:
-        """Yield one batch for each outcome."""
-        yield from (OutcomeBatch(succeeded=[each]) for each in self.succeeded)
-        yield from (OutcomeBatch(finished=[each]) for each in self.finished)
-        yield from (OutcomeBatch(retried=[each]) for each in self.retried)
-        yield from (OutcomeBatch(returned=[each]) for each in self.returned)
-        yield from (OutcomeBatch(rejected=[each]) for each in self.rejected)
-        yield from (OutcomeBatch(suspended=[each]) for each in self.suspended)
-        yield from (OutcomeBatch(restarted=[each]) for each in self.restarted)
-
-    @property
-    def claims(self) -> set[int]:
-        return (
-            {job.claim for job, _, _ in self.succeeded}
-            | {job.claim for job, _, _ in self.finished}
-            | {job.claim for job, _, _ in self.retried}
-            | {job.claim for job in self.returned}
-            | {job.claim for job, _ in self.rejected}
-            | {job.claim for job, _, _ in (*self.suspended, *self.restarted)}
-        )
 
 
 async def _mark_nothing(job: ClaimedJob, exclusive: bool) -> bool:
@@ -113,12 +70,13 @@ class JobSlots:
         self._running: dict[int, ClaimedJob] = {}
         # Running jobs that only wait and use no slot, with the number of branches that wait.
         self._parked: dict[ClaimedJob, int] = {}
-        self._outcomes = OutcomeBatch()
+        self._finished: list[FinishedAttempt[Any]] = []
+        self._trace_links: list[tuple[int, str]] = []
         self._on_outcome: Callable[[], None] = lambda: None
         self._empty = asyncio.Event()
         self._empty.set()
         self.expected_nonces: set[UUID] = set()
-        """Nonces of the claims that jobs in these slots are about to receive."""
+        """Nonces of new claims for single jobs (`split_claim`) whose answer has not arrived."""
         self._exclusive_run = ExclusiveRun(
             mark_exclusive, self._count_others, self._on_exclusive_end
         )
@@ -153,11 +111,11 @@ class JobSlots:
 
     @property
     def has_outcomes(self) -> bool:
-        return bool(self._outcomes)
+        return bool(self._finished)
 
     @property
     def outcome_count(self) -> int:
-        return len(self._outcomes.succeeded) + len(self._outcomes.suspended)
+        return len(self._finished)
 
     @property
     def is_reserved(self) -> bool:
@@ -169,7 +127,7 @@ class JobSlots:
         return (
             {job.claim for job in self._running.values()}
             | {job.claim for _, job in self._backlog}
-            | self._outcomes.claims
+            | {each.job.claim for each in self._finished}
         )
 
     def unfinished_claims(self) -> set[int]:
@@ -200,7 +158,7 @@ class JobSlots:
             _, job = backlog.popleft()
             # A job that already ran steps does not expire.
             if job.expired and not job.has_steps:
-                self._outcomes.finished.append((job, FinalOutcome("expired", None), 0.0))
+                self._add_outcome(job, FinalOutcome("expired", None), 0.0)
                 self._on_outcome()
                 continue
             task = self._tasks[job.task]
@@ -244,7 +202,9 @@ class JobSlots:
 
         async def decide_and_start() -> None:
             try:
-                outcome: Rejected | Discarded | None = await after_crash(job, task, retry)
+                outcome: Rejected | Quarantined | Discarded | None = await after_crash(
+                    job, task, retry
+                )
                 if outcome is None and exclusive and not await self._exclusive_run.begin(job):
                     outcome = Discarded()
                 if outcome is not None:
@@ -271,43 +231,25 @@ class JobSlots:
         if self._exclusive_run.is_reserved:
             self._exclusive_run.end(job)
             self._exclusive_run.check_alone()
-        outcomes = self._outcomes
         if job.claim == RECORDED_CLAIM:
             outcome = AlreadyRecorded()
         if job.span is not None:
             self._add_trace_link(job, job.span, outcome)
-        match outcome:
-            case Succeeded(result):
-                outcomes.succeeded.append((job, result, seconds))
-                # Wake the claim loop for the first outcome, then once per OUTCOMES_PER_WAKE: by then a
-                # second round trip may be worth it.
-                needs_wake = len(outcomes.succeeded) % OUTCOMES_PER_WAKE == 1
-            case FinalOutcome():
-                outcomes.finished.append((job, outcome, seconds))
-                needs_wake = True
-            case Retried():
-                outcomes.retried.append((job, outcome, seconds))
-                needs_wake = True
-            case Returned():
-                outcomes.returned.append(job)
-                needs_wake = True
-            case Rejected():
-                outcomes.rejected.append((job, outcome))
-                needs_wake = True
-            case Suspended():
-                outcomes.suspended.append((job, outcome, seconds))
-                needs_wake = len(outcomes.suspended) % OUTCOMES_PER_WAKE == 1
-            case Restarted():
-                outcomes.restarted.append((job, outcome, seconds))
-                needs_wake = True
-            case AlreadyRecorded():
-                outcomes.already_recorded.append((job, seconds))
-                needs_wake = True
-            case Discarded():
-                needs_wake = False
+        needs_wake = False
+        if not isinstance(outcome, Discarded):
+            # A returned attempt does not count, and neither does its duration.
+            self._add_outcome(job, outcome, 0.0 if isinstance(outcome, Returned) else seconds)
+            # Wake the claim loop for the first outcome, then once per OUTCOMES_PER_WAKE: by then a second
+            # round trip may be worth it. Rare outcomes are recorded at once.
+            needs_wake = len(self._finished) % OUTCOMES_PER_WAKE == 1 or not isinstance(
+                outcome, Succeeded | Suspended
+            )
         self._start_jobs()
         if needs_wake:
             self._on_outcome()
+
+    def _add_outcome(self, job: ClaimedJob, outcome: Outcome, seconds: float) -> None:
+        self._finished.append(FinishedAttempt(job, outcome, seconds))
 
     def _add_trace_link(self, job: ClaimedJob, span: str, outcome: Outcome) -> None:
         """Keep the span of a finished job, so that jobs that waited for it can link to it."""
@@ -316,7 +258,7 @@ class JobSlots:
             and isinstance(outcome, Succeeded | FinalOutcome)
             and is_sampled(span)
         ):
-            self._outcomes.trace_links.append((job.job, span))
+            self._trace_links.append((job.job, span))
 
     def finish_detached(self, job: ClaimedJob, outcome: Outcome) -> None:
         """Record the outcome of a job whose code does not end. Later results of the code are ignored."""
@@ -324,12 +266,13 @@ class JobSlots:
 
     def take_outcomes(self) -> OutcomeBatch:
         """Return the outcomes since the last call."""
-        taken, self._outcomes = self._outcomes, OutcomeBatch()
-        return taken
+        batch = OutcomeBatch(self._finished, self._trace_links)
+        self._finished, self._trace_links = [], []
+        return batch
 
     @contextmanager
     def parked(self, job: ClaimedJob) -> Iterator[None]:
-        """Free the slot of a job while it only waits for other jobs, which may need that slot."""
+        """Free the slot of a job while it only waits: for other jobs, a time or a signal."""
         if self._running.get(job.job) is job:
             self._parked[job] = self._parked.get(job, 0) + 1
             self._exclusive_run.allow_others(job)
@@ -346,14 +289,13 @@ class JobSlots:
     # Cancelling, stopping and returning jobs
 
     def return_unstarted(self, older_than: float) -> int:
-        """Return jobs that have waited `older_than` seconds for a slot to the queue, and their number.
-
-        Another worker may have a free slot.
+        """Give jobs that have waited `older_than` seconds for a slot back to the queue: another worker may
+        have a free slot. Return their number.
         """
         returned = 0
         oldest = time.monotonic() - older_than
         while self._backlog and self._backlog[0][0] <= oldest:
-            self._outcomes.returned.append(self._backlog.popleft()[1])
+            self._add_outcome(self._backlog.popleft()[1], Returned(), 0.0)
             returned += 1
         if not self._running and not self._backlog:
             self._empty.set()
@@ -364,7 +306,7 @@ class JobSlots:
         cancelled = set(jobs)
         for entry in [entry for entry in self._backlog if entry[1].job in cancelled]:
             self._backlog.remove(entry)
-            self._outcomes.finished.append((entry[1], FinalOutcome("cancelled", None), 0.0))
+            self._add_outcome(entry[1], FinalOutcome("cancelled", None), 0.0)
         for job in cancelled & self._running.keys():
             self._stop(self._running[job], StopReason.CANCELLED)
         if self.has_outcomes:
@@ -377,7 +319,7 @@ class JobSlots:
             self._stop(job, StopReason.DRAINED)
 
     def stop_parked(self) -> None:
-        """Ask jobs that only wait for other jobs to stop: they can wait in another worker."""
+        """Ask parked jobs to stop: they can wait in another worker."""
         for job in list(self._parked):
             self._stop(job, StopReason.DRAINED)
 
@@ -397,7 +339,8 @@ class JobSlots:
     def abandon(self, *, return_jobs: bool = True) -> None:
         """Free the slots of jobs that do not stop. If one ends later, its outcome is ignored."""
         if return_jobs:
-            self._outcomes.returned += self._running.values()
+            for job in self._running.values():
+                self._add_outcome(job, Returned(), 0.0)
         self._running.clear()
         self._parked.clear()
         self._empty.set()
