@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import tarfile
 import zipfile
 from datetime import date
@@ -111,7 +112,7 @@ def test_changelog_without_the_section_is_refused() -> None:
 
 def test_command_reports_one_line() -> None:
     done = subprocess.run(
-        ["make", "-s", "release", "VERSION=next"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "tools.release", "next"], capture_output=True, text=True, check=False
     )
     assert done.returncode != 0
     assert "make release: VERSION=next is not of the form 1.2.3" in done.stderr

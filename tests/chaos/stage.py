@@ -288,8 +288,8 @@ class Stage:
         seen["recovered"] = len(recoveries(evidence))
         lines = Counter(line.what for line in evidence.lines)
         seen["stale"] = lines["refused"] + lines["stale"]
-        seen["reborn"] = lines["WorkerReborn"]
-        seen["given_back"] = lines["JobGivenBack"]
+        seen["reborn"] = lines["WorkerReregistered"]
+        seen["given_back"] = lines["JobReturned"]
         seen["effects"] = len(evidence.effects)
         seen["quarantined"] = len(evidence.quarantined)
         seen["journeys"] = len(evidence.results)

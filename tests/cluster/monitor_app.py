@@ -115,6 +115,7 @@ async def main(order: dict[str, Any]) -> None:
             note("up")
 
     for name, seconds in order.get("balancing", {}).items():
+        getattr(service_balancer, name)  # raises if the constant has another name
         setattr(service_balancer, name, seconds)
     app = Rota(order["dsn"], drain_timeout=5)
     for name in order["services"]:

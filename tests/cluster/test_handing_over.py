@@ -17,7 +17,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 SERVICES = ["filings", "halts", "articles", "research"]
 
 # The default values divided by four. A killed instance stays listed long after balancing may begin.
-BALANCING = {"BEAT": 0.5, "LEASE": 6.0, "SETTLED": 1.0, "PRESENT": 0.75}
+BALANCING = {
+    "BEAT_SECONDS": 0.5,
+    "LEASE_SECONDS": 6.0,
+    "HAND_OVER_PAUSE_SECONDS": 1.0,
+    "PRESENT_SECONDS": 0.75,
+}
 
 
 @pytest.fixture

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 
 import psycopg
 import pytest
 
-from rota.engine.notify.notifier import MAX_BATCH_SECONDS, Notifier
+from rota.engine.notify import notifier
+from rota.engine.notify.notifier import MAX_BATCH_SECONDS, MIN_BATCH_SECONDS, Notifier
 from rota.model.settings import Settings
 from rota.store.database import Database
 
@@ -36,9 +38,19 @@ async def test_what_comes_in_numbers_goes_together(news: Notifier) -> None:
     assert 2 <= news.sent - before <= took / MAX_BATCH_SECONDS + 2
 
 
-async def test_what_comes_one_at_a_time_is_not_held_back(news: Notifier, direct_dsn: str) -> None:
+async def test_what_comes_one_at_a_time_is_not_held_back(
+    news: Notifier, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The pattern of a client that starts a job, waits for its result and starts the next."""
     rounds, before = 20, news.sent
+    pauses: list[float] = []
+
+    async def recorded_sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await asyncio.sleep(seconds)
+
+    its_asyncio = SimpleNamespace(**{**vars(asyncio), "sleep": recorded_sleep})
+    monkeypatch.setattr(notifier, "asyncio", its_asyncio)
     async with await psycopg.AsyncConnection.connect(direct_dsn, autocommit=True) as listening:
         await listening.execute('listen "rota.wake"')
         heard = listening.notifies()
@@ -50,3 +62,4 @@ async def test_what_comes_one_at_a_time_is_not_held_back(news: Notifier, direct_
             await asyncio.sleep(MAX_BATCH_SECONDS / 2)  # duration of the job
         await heard.aclose()
     assert news.sent - before == rounds
+    assert set(pauses) == {MIN_BATCH_SECONDS}, "collected, as in a burst"

@@ -7,18 +7,18 @@ A term is held in one of two ways, and each excludes the other:
   candidates on this connection.
 - Through a pooler, which has no such sessions, by a lease: an expiry time in the row that is renewed.
 
-Two instances do not lead at once: the server gives the term to another instance no sooner than one lease
-after it last received a statement from the leader, which is after the leader sent it. A leader trusts
-its term for six tenths of a lease, counted from when it sent the last probe that was answered, by a
-clock that advances while the machine is suspended. So a leader that is frozen or cut off has stopped
+Two instances do not lead at once: the server elects another instance at the earliest one lease after it
+received the leader's last statement. The leader counts from an earlier moment: it trusts its term for six
+tenths of a lease after it sent the last probe that was answered, by a clock that advances while the
+machine is suspended. So a leader that is frozen or cut off has stopped
 leading, without any message, before another instance begins.
 
-A server that ends the session earlier (a restart, an operator) is noticed as soon as the connection
-closes. Until then, at most for the trusted time, two instances may both believe that they lead. Work
-that must be done by one instance only asserts its term (`rota.assert_term`).
+If the server ends the session before that timeout (a restart, an operator), the leader notices it as soon
+as the connection closes. Until then, at most for the trusted time, two instances may both believe that
+they lead. Work that only one instance may do must assert its term (`rota.assert_term`).
 
-A session lock without a term is released at the next turn, because it keeps all other instances from
-being elected.
+A session lock without a term is released at the next turn at the latest, because it keeps all other
+instances from being elected.
 """
 
 from __future__ import annotations
@@ -53,14 +53,16 @@ ELECTION_BATCH_SECONDS = 0.6
 """Candidates that are due within this many seconds seek election together with one that is due now."""
 
 ABSTAIN_SECONDS = 3.0
-"""Seconds for which an instance that has resigned does not seek election, before jitter."""
+"""Seconds for which a candidate that has resigned does not seek election, before jitter."""
 
 MAX_RENEW_SECONDS = 5.0
+"""Upper bound of the time limit of a turn."""
+
 MIN_RENEW_SECONDS = 1.0
+"""Lower bound of that limit while this instance leads nothing."""
+
 RESIGN_RETRY_SECONDS = 0.2
-"""Seconds that a turn may take at most; the lower bound of that limit while this instance leads nothing;
-and the pause between attempts to send a resignation.
-"""
+"""Pause between attempts to send a resignation."""
 
 STABLE_TERM_SECONDS = 60.0
 """Seconds after which a term counts as stable."""
@@ -100,7 +102,7 @@ class Elector:
         """Seconds of silence after which the server ends the session."""
         self._pooler_logged = False
 
-    # Called in the event loop of the candidate
+    # Called in the event loop of the candidate (`_end_term` also in the election thread)
 
     def add_candidate(self, candidate: Candidate) -> None:
         self._candidates = (*self._candidates, candidate)
@@ -140,8 +142,8 @@ class Elector:
     ) -> bool:
         """Withdraw all candidates; with `except_services`, all but those of services.
 
-        Services hand over when their iteration ends. Return False if no candidate led, so that there is
-        nothing to send.
+        Services hand over when their iteration ends. Return False if none of the withdrawn candidates led,
+        so that there is nothing to send.
         """
         staying = [
             each for each in self._candidates if except_services and each.yield_delay is not None
@@ -181,7 +183,8 @@ class Elector:
         leases = [each.lease for each in self._candidates]
         leading = self._leading()
         if any(each.has_session_lock for each in leading):
-            # A timeout closes the connection and loses the term, so allow as long as the term is trusted.
+            # A timeout closes the connection and loses the term, so allow all the time from the due probe
+            # to the end of the trust.
             seconds = earliest(leases) * (TRUSTED_SHARE - PROBE_SHARE)
         elif leading:
             seconds = earliest(leases) / 4
@@ -334,12 +337,12 @@ class Elector:
         ]
         if any(each.due_at <= now for each in candidates):
             # One pause for all candidates: the smallest of many random pauses would be nearly the same on
-            # every instance.
+            # every instance, so that all would seek election at the same moment.
             pause = ELECTION_POLL_SECONDS * random.uniform(0.7, 1.3)
             for each in candidates:
                 if each.due_at <= now + ELECTION_BATCH_SECONDS:
                     each.due_at = now + pause
-                    # Of several candidates in this instance, one at a time.
+                    # Of several candidates of this instance for one name, only one at a time.
                     if each.name not in led_names:
                         due.setdefault(each.name, each)
         if due:

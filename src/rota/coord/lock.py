@@ -1,7 +1,7 @@
 """A lock, or a permit of a semaphore, from the first attempt to acquire it until its release.
 
 Acquiring is one statement and releasing another; in between the renewal thread renews it. A program that
-does not get the lock registers on its row and is notified of the release. It also polls, because a
+does not get the lock sets a flag on the lock's row and is notified of the release. It also polls, because a
 holder that dies sends no notification.
 
 A loss shows in three ways: `held` is false at once, by the clock, in any thread; `lost` is set in the
@@ -93,7 +93,8 @@ class LockHandle:
 
     @property
     def held(self) -> bool:
-        """True if the lock can be trusted at this moment. Thread-safe, and right after any pause."""
+        """True if the lock can be trusted now. Thread-safe, and correct also after the process was
+        suspended."""
         return self._lease is not None and self._lease.is_held()
 
     # Acquire

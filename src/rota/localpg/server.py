@@ -30,7 +30,7 @@ from rota.localpg.runnable_binaries import make_runnable
 
 log = logging.getLogger(__name__)
 
-# Longer than any operation that holds the lock: a start, after a stop, after an initdb.
+# Longer than any operation that holds the lock: a stop, then an initdb, then a start.
 CONTROL_LOCK_TIMEOUT_SECONDS = START_TIMEOUT_SECONDS + 120.0
 
 
@@ -56,8 +56,8 @@ class LocalPostgres:
     """The server of one directory.
 
     `start` acquires a share in it, `stop` releases the share. The first share starts the server, releasing
-    the last one stops it. `settings` and `profile` apply if this call starts the server; a running server
-    is not changed. A share belongs to the process that acquired it: a forked child has none.
+    the last one stops it. `settings` and `profile` apply if `start` of this object starts the server; a
+    running server is not changed. A share belongs to the process that acquired it: a forked child has none.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class LocalPostgres:
             return False
 
     def make_share_inheritable(self) -> None:
-        """Let the program that this process is about to exec hold the share while it runs."""
+        """Keep the share across `exec`: the new program holds it until it ends."""
         if self._share:
             self._share.make_inheritable()
 

@@ -3,10 +3,10 @@
 Pure functions: the result depends only on the row and the time, so years can be simulated in a moment. The
 ticks of a long outage are not iterated: those that start nothing are counted.
 
-Due are the next tick, once its time has come, and later ticks whose time plus the maximum jitter has
-passed. `catch_up` selects among them, `grace` drops those that are too late, and `overlap` decides about
-the rest. Each tick is handled once: it starts a run, or it is recorded with the reason why not, or it is
-counted as missed.
+These ticks are due: the next one, once its time has come, and later ones whose time plus the maximum
+jitter has passed. `catch_up` selects among them, `grace` drops those that are too late, and `overlap`
+decides about the rest. Each tick is handled once: it starts a run, or it is recorded with the reason why
+not, or it is counted as missed.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ async def check_schema(context: CheckContext) -> list[CheckResult]:
         return [CheckResult("schema", "problem", message, 0, "migrations", "rota db migrate")]
     if newer:
         message = f"{name} was made by a newer Rota: it has migration {max(newer):04d}"
-        fix = "pip install --upgrade rota"
+        fix = "pip install --upgrade pgrota"
         return [CheckResult("schema", "problem", message, max(newer), "migrations", fix)]
     if behind:
         message = f"{name} is {len(behind)} migration(s) behind this Rota"

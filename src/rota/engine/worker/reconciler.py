@@ -1,14 +1,16 @@
 """Reconciliation of a worker's jobs and claims with the database, after every beat.
 
-The answer to a beat lists the claims of this worker and the jobs to cancel. It leads to these actions:
+The answer to a beat lists the claims of this worker and the jobs to cancel, and tells whether releases are
+pending. It leads to these actions:
 
     cancel request                          stop the job
     claim only in the database (unknown)    return its jobs to the queue
     claim only in the worker (lost)         stop its jobs: their outcomes would be refused
-    pending releases                        release successors that another transaction had locked
+    pending releases                        release successors of finished jobs, which were locked before
 
-A claim is only in the database if its answer was lost; it may appear long after the connection broke. It is
-only in the worker if it was taken back, or if a crash of the server lost it.
+A claim exists only in the database if the answer to the claim statement was lost. Such a claim may appear
+long after the connection broke. A claim exists only in the worker if it was taken back, or if a crash of
+the server lost it.
 """
 
 from __future__ import annotations
