@@ -53,7 +53,7 @@ class FinishedAttempt(Generic[Ended]):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeKind(Generic[Ended]):
-    """One row of the table."""
+    """Row of the table."""
 
     transaction: Callable[[int, list[FinishedAttempt[Ended]]], Transaction] | None
     """Returns the transaction that records attempts of a worker. None: they are recorded already."""
