@@ -54,13 +54,13 @@ test-fast: setup ## tests without the slow ones
 
 proofs: setup ## long forms of the tests: a million rows, every await, every mutant, minutes of faults
 	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 $$($(BIN)/python tests/phases.py proofs)
-	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 tests/store/test_plans.py tests/store/test_reap_plans.py tests/store/test_lock_plans.py tests/store/test_durable_plans.py tests/store/test_schedule_plans.py tests/store/test_any_flow.py
-	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 tests/unit/test_timetable_zones.py tests/unit/test_schedule_lives.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 tests/store/test_job_plans.py tests/store/test_reap_plans.py tests/store/test_lock_plans.py tests/store/test_step_plans.py tests/store/test_schedule_plans.py tests/store/test_random_flows.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 tests/unit/test_timetable_zones.py tests/unit/test_schedule_model.py
 	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/pooler/test_job_suite.py
 	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/cluster/test_durable_kills.py tests/cluster/test_signals.py tests/cluster/test_many_sleepers.py tests/cluster/test_many_processes.py tests/chaos/test_short.py
-	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/cluster/test_contenders.py tests/cluster/test_leaders.py tests/cluster/test_monitor.py tests/cluster/test_spreading.py tests/coord/test_once_storm.py
-	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/cluster/test_schedules.py tests/cluster/test_two_servers.py
-	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/cluster/test_rolling.py tests/web/test_drain.py tests/web/test_long_jobs.py tests/web/test_health_outage.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/cluster/test_lock_contenders.py tests/cluster/test_leaders.py tests/cluster/test_service_kills.py tests/cluster/test_service_balancer.py tests/coord/test_once_faults.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/cluster/test_schedules.py tests/cluster/test_two_workers.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/cluster/test_rolling_restart.py tests/web/test_drain.py tests/web/test_long_jobs.py tests/web/test_health_outage.py
 	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/web/test_api_schema.py tests/alerts tests/deploy
 	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/examples
 	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/cli/test_demo.py

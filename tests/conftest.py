@@ -18,7 +18,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from phases import ALONE, CROWD, PROOFS
-from pooler.bouncer import bouncer
+from pooler.pgbouncer import run_pgbouncer
 from rota.testing.server import DatabaseServer
 
 KEPT = {
@@ -57,7 +57,7 @@ def pytest_configure() -> None:
 def way(rota_server: DatabaseServer) -> Iterator[Callable[[str], str]]:
     """Return a function from a DSN to the DSN that Rota uses: the same, or one through a pooler."""
     if os.environ.get("ROTA_TEST_POOLER") == "1":
-        with bouncer(rota_server.dsn) as pooler:
+        with run_pgbouncer(rota_server.dsn) as pooler:
             yield pooler.before
     else:
         yield lambda dsn: dsn

@@ -1,7 +1,8 @@
 """Checks how plainly the tree is written; `make check` runs it.
 
-    vague words     those of the pattern VAGUE: at most 3 in 1,000 words, for each kind of text
-    docstrings      none begins with What, Who, Whether, How or the like
+    vague words     those of the pattern VAGUE: at most 3 in 1,000 words, for each kind of text; in tests 10
+    docstrings      none begins with What, Who, Whether, How or the like; tests are not checked
+    tests           names have at most 70 characters and no vague word
 
 Kinds of text: docstrings and comments, SQL comments, Markdown, templates, strings of four words and more.
 Folders are added to FINISHED when they are rewritten, and are never removed.
@@ -27,8 +28,13 @@ FINISHED = (
 )
 """Folders and files that are checked."""
 
+TESTS = ("tests",)
+
 MAX_VAGUE = 3.0
+MAX_VAGUE_IN_TESTS = 10.0
 """Vague words in 1,000."""
+
+MAX_TEST_NAME = 70
 
 VAGUE = re.compile(
     r"\b(who|whoever|whom|whose|what|whatever|somebody|someone|nobody|anybody|everybody|others|anew|"
@@ -111,7 +117,7 @@ def files(places: tuple[str, ...]) -> list[Path]:
     return sorted(p for p in found if p.suffix in kinds and p.is_file() and p != Path(__file__))
 
 
-def faults(paths: Iterable[Path]) -> Iterator[str]:
+def faults(paths: Iterable[Path], max_vague: float = MAX_VAGUE) -> Iterator[str]:
     """Yield a line for each fault in the files, counted over all of them together."""
     words: Counter[str] = Counter()
     vague: defaultdict[str, list[str]] = defaultdict(list)
@@ -122,18 +128,37 @@ def faults(paths: Iterable[Path]) -> Iterator[str]:
             for word in VAGUE.finditer(text):
                 at = line + text.count("\n", 0, word.start())
                 vague[kind].append(f"{name}:{at}: {word[0]!r}")
-        if path.suffix == ".py":
+        if path.suffix == ".py" and max_vague == MAX_VAGUE:
             for line, first in openers(path):
                 yield f"{name}:{line}: a docstring begins with a vague word: {first[:60]}"
     for kind, found in vague.items():
         rate = 1000 * len(found) / words[kind]
-        if rate > MAX_VAGUE:
-            yield f"{kind}: {rate:.1f} vague words in 1,000, more than {MAX_VAGUE:g}:"
+        if rate > max_vague:
+            yield f"{kind}: {rate:.1f} vague words in 1,000, more than {max_vague:g}:"
             yield from (f"  {each}" for each in found)
 
 
+def test_names(paths: Iterable[Path]) -> Iterator[str]:
+    """Yield a line for each test whose name is too long or has a vague word."""
+    for path in paths:
+        if path.suffix != ".py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                name = node.name if node.name.startswith("test_") else ""
+                at = f"{path.name}:{node.lineno}"
+                if len(name) > MAX_TEST_NAME:
+                    yield f"{at}: the name of a test has {len(name)} characters: {name}"
+                if vague := VAGUE.search(name.replace("_", " ")):
+                    yield f"{at}: the name of a test has the vague word {vague[0]!r}: {name}"
+
+
 def main() -> int:
-    found = list(faults(files(tuple(sys.argv[1:]) or FINISHED)))
+    if places := tuple(sys.argv[1:]):
+        found = list(faults(files(places)))
+    else:
+        tests = files(TESTS)
+        found = [*faults(files(FINISHED)), *faults(tests, MAX_VAGUE_IN_TESTS), *test_names(tests)]
     for fault in found:
         print(fault)
     return 1 if found else 0

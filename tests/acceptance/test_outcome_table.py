@@ -79,7 +79,7 @@ CONDITIONS = {
 """Rows of the matrix: the first whose states include one of a predecessor decides."""
 
 
-def documented() -> Iterator[tuple[set[str], dict[str, str]]]:
+def documented_rows() -> Iterator[tuple[set[str], dict[str, str]]]:
     """Yield the rows of the matrix in the guide: states, and the result for each rule."""
     lines = [cells(line) for line in DOCS.read_text("utf-8").splitlines() if line.startswith("|")]
     start = next(number for number, line in enumerate(lines) if line[0] == "jobs before it")
@@ -91,19 +91,19 @@ def documented() -> Iterator[tuple[set[str], dict[str, str]]]:
 
 
 @pytest.mark.parametrize(("rule", "parents", "task"), [row[:3] for row in rows(TABLE)])
-def test_the_documentation_predicts_each_row(rule: str, parents: str, task: str) -> None:
+def test_flows_guide_matrix_predicts_task_state(rule: str, parents: str, task: str) -> None:
     states = set(parents.split(", "))
-    assert next(results[rule] for decides, results in documented() if decides & states) == task
+    assert next(results[rule] for decides, results in documented_rows() if decides & states) == task
 
 
 @pytest.mark.parametrize(("rule", "parents", "task", "run"), list(rows(TABLE)))
-async def test_a_task_and_its_run_come_to_what_the_table_says(
+async def test_task_and_run_states_follow_predecessor_states(
     rota_harness: Harness, rule: Any, parents: str, task: str, run: str
 ) -> None:
     flow = rota_harness.app.flow("small")
     ends = [each.strip() for each in parents.split(",")]
     for number, came_to in enumerate(ends):
-        parent(flow, f"parent{number}", came_to)
+        add_predecessor(flow, f"parent{number}", came_to)
     ran: list[str] = []
 
     @flow.task(after=[f"parent{number}" for number in range(len(ends))], when=rule)
@@ -113,7 +113,7 @@ async def test_a_task_and_its_run_come_to_what_the_table_says(
     # A predecessor that must expire has the run's expiry time; the rest have begun by then.
     expires = "expired" in ends
     started = await (flow.options(expires=60) if expires else flow).start()
-    await cancel_some(rota_harness.app, started.id, ends)
+    await cancel_predecessors(rota_harness.app, started.id, ends)
     if expires:
         with pytest.raises(NotIdle, match="in queue late"):
             await rota_harness.run_until_idle(queues=["default"])
@@ -129,7 +129,7 @@ async def test_a_task_and_its_run_come_to_what_the_table_says(
     assert [found[f"parent{number}"] for number in range(len(ends))] == ends
 
 
-def parent(flow: Flow, name: str, came_to: str) -> None:
+def add_predecessor(flow: Flow, name: str, came_to: str) -> None:
     """Declare a task that ends in this state, with a predecessor if it needs one."""
 
     async def fine() -> None: ...
@@ -156,11 +156,11 @@ def parent(flow: Flow, name: str, came_to: str) -> None:
             raise AssertionError(came_to)
 
 
-async def cancel_some(app: Rota, run: int, ends: list[str]) -> None:
+async def cancel_predecessors(app: Rota, run: int, ends: list[str]) -> None:
     for number, came_to in enumerate(ends):
         name = {"cancelled": f"parent{number}", "skipped by cancel": f"before_parent{number}"}
         if came_to in name:
-            job = await ask(
+            job = await fetch_all(
                 app,
                 "select job from rota.job_state where run = %s and task = %s",
                 run,
@@ -170,7 +170,7 @@ async def cancel_some(app: Rota, run: int, ends: list[str]) -> None:
 
 
 async def states(app: Rota, run: int) -> dict[str, str]:
-    found = await ask(
+    found = await fetch_all(
         app,
         "select state.task, state.state, outcome.error ->> 'message' from rota.job_state as state"
         " left join rota.outcomes as outcome using (job) where run = %s",
@@ -184,7 +184,7 @@ async def states(app: Rota, run: int) -> dict[str, str]:
     return answer
 
 
-async def ask(app: Rota, query: str, *params: Any) -> list[Any]:
+async def fetch_all(app: Rota, query: str, *params: Any) -> list[Any]:
     client = await app.open()
     async with client.database.connection() as connection:
         return await (await connection.execute(query.encode(), params)).fetchall()

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from .alert_helpers import ManualEvaluator, short_rounds
 from .fleet import Fleet
-from .looking import Looker, quick
 
-__all__ = ["fleet", "looker", "quick"]
+__all__ = ["fleet", "manual_evaluator", "short_rounds"]
 
 
 @pytest.fixture
-async def looker(rota_dsn: str) -> AsyncIterator[Looker]:
-    looker = Looker(rota_dsn)
+async def manual_evaluator(rota_dsn: str) -> AsyncIterator[ManualEvaluator]:
+    looker = ManualEvaluator(rota_dsn)
     yield looker
     await looker.close()
 

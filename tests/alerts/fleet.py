@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .looking import Sql
+from .alert_helpers import Sql
 
 APP = Path(__file__).with_name("worker_app.py")
 
@@ -31,7 +31,7 @@ class Fleet:
         async with asyncio.timeout(60):
             while len(self.notes.read_text().splitlines()) < count:
                 await asyncio.sleep(0.02)
-        await judge_of(db, await judge_of(db) + 3)
+        await wait_for_rounds(db, await wait_for_rounds(db) + 3)
         return [line.split(" ", 1)[1] for line in self.notes.read_text().splitlines()]
 
     def end(self) -> None:
@@ -41,7 +41,7 @@ class Fleet:
             each.wait()
 
 
-async def there(db: Sql, count: int) -> None:
+async def wait_for_workers(db: Sql, count: int) -> None:
     """Wait for `count` workers, each with a heartbeat after the last one started."""
     async with asyncio.timeout(60):
         while True:
@@ -53,7 +53,7 @@ async def there(db: Sql, count: int) -> None:
             await asyncio.sleep(0.02)
 
 
-async def judge_of(db: Sql, beyond: int = 0) -> int:
+async def wait_for_rounds(db: Sql, beyond: int = 0) -> int:
     """Wait until more than `beyond` rounds were made; return their number."""
     async with asyncio.timeout(60):
         while True:

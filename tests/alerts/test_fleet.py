@@ -9,22 +9,22 @@ import pytest
 
 from rota.model import alert_rules
 
-from .fleet import Fleet, judge_of, there
-from .looking import HOST, Looker, Sql, rows, until
+from .alert_helpers import HOST, ManualEvaluator, Sql, rows, until
+from .fleet import Fleet, wait_for_rounds, wait_for_workers
 
 
-async def test_a_worker_killed_is_told_once_over_three_and_over_when_another_took_its_place(
+async def test_fleet_killed_worker_raises_one_alert_until_replaced(
     rota_dsn: str, db: Sql, fleet: Fleet
 ) -> None:
     # The missing worker raises the alert here, not the time since it died.
     fleet.start(3, ROTA_ALERTS="worker-dead=1s")
-    await there(db, 3)
-    await judge_of(db)
+    await wait_for_workers(db, 3)
+    await wait_for_rounds(db)
 
     fleet.processes[0].send_signal(signal.SIGKILL)
     await until(db, [(alert_rules.WORKER_DEAD, HOST, True)], 20)
-    before = await judge_of(db)
-    await judge_of(db, before + 5)
+    before = await wait_for_rounds(db)
+    await wait_for_rounds(db, before + 5)
     assert await rows(db) == [(alert_rules.WORKER_DEAD, HOST, True)], "no worker has replaced it"
 
     fleet.start(1, ROTA_ALERTS="worker-dead=1s")
@@ -35,12 +35,12 @@ async def test_a_worker_killed_is_told_once_over_three_and_over_when_another_too
     ]
 
 
-async def test_whoever_looks_may_die_or_freeze_and_another_goes_on(
+async def test_fleet_frozen_evaluator_is_replaced_without_duplicate_alerts(
     rota_dsn: str, db: Sql, fleet: Fleet
 ) -> None:
     fleet.start(3, ROTA_ALERTS="worker-dead=off queue-age=1s")
-    await there(db, 3)
-    await judge_of(db)
+    await wait_for_workers(db, 3)
+    await wait_for_rounds(db)
     await db.execute("select rota.start('draw', '{}', queue => 'nobody')")
     await until(db, [(alert_rules.QUEUE_OLD, "nobody", True)], 20)
     await fleet.told(db, 1)
@@ -50,7 +50,7 @@ async def test_whoever_looks_may_die_or_freeze_and_another_goes_on(
     raiser.send_signal(signal.SIGSTOP)
     other = next(each for each in fleet.processes if each is not raiser)
     other.send_signal(signal.SIGKILL)
-    await judge_of(db, await judge_of(db) + 3)
+    await wait_for_rounds(db, await wait_for_rounds(db) + 3)
     await db.execute("delete from rota.queued")
     await until(db, [(alert_rules.QUEUE_OLD, "nobody", False)], 20)
     raiser.send_signal(signal.SIGCONT)
@@ -62,14 +62,14 @@ async def test_whoever_looks_may_die_or_freeze_and_another_goes_on(
     assert await rows(db) == [(alert_rules.QUEUE_OLD, "nobody", False)]
 
 
-async def test_of_many_who_ask_one_makes_the_round(rota_dsn: str, db: Sql) -> None:
-    lookers = [Looker(rota_dsn) for _ in range(8)]
+async def test_alert_round_concurrent_evaluators_make_one_round(rota_dsn: str, db: Sql) -> None:
+    lookers = [ManualEvaluator(rota_dsn) for _ in range(8)]
     await db.execute("select rota.start('work', '{}')")
     await db.execute("update rota.jobs set created = created - interval '1 day'")
 
     for number in range(1, 4):
         answers = await asyncio.gather(*(each.round.evaluate(0.2) for each in lookers))
-        assert await judge_of(db) == number
+        assert await wait_for_rounds(db) == number
         assert sum(len(changed) for changed, _ in answers) == (1 if number == 1 else 0)
         await asyncio.sleep(0.21)
     assert await rows(db) == [(alert_rules.QUEUE_OLD, "default", True)]
@@ -77,13 +77,13 @@ async def test_of_many_who_ask_one_makes_the_round(rota_dsn: str, db: Sql) -> No
         await each.close()
 
 
-async def test_who_was_away_for_a_round_changes_nothing(
-    rota_dsn: str, db: Sql, looker: Looker, monkeypatch: pytest.MonkeyPatch
+async def test_alert_round_outdated_observation_changes_nothing(
+    rota_dsn: str, db: Sql, manual_evaluator: ManualEvaluator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An instance has observed an alert and freezes before writing it. Meanwhile another instance makes a
     round, so the observation is outdated.
     """
-    late = Looker(rota_dsn)
+    late = ManualEvaluator(rota_dsn)
     await db.execute("select rota.start('work', '{}')")
     await db.execute("update rota.jobs set created = created - interval '1 day'")
     look = late.round._observe
@@ -91,7 +91,7 @@ async def test_who_was_away_for_a_round_changes_nothing(
     async def frozen(now: object) -> object:
         seen = await look(now)  # type: ignore[arg-type]
         await db.execute("delete from rota.queued")
-        assert await looker.look() == []
+        assert await manual_evaluator.look() == []
         return seen
 
     monkeypatch.setattr(late.round, "_observe", frozen)
@@ -101,8 +101,10 @@ async def test_who_was_away_for_a_round_changes_nothing(
     await late.close()
 
 
-async def test_a_clock_that_was_put_back_stops_nobody(db: Sql, looker: Looker) -> None:
-    await looker.look()
+async def test_alert_round_after_clock_set_back_is_still_made(
+    db: Sql, manual_evaluator: ManualEvaluator
+) -> None:
+    await manual_evaluator.look()
     await db.execute("update rota.alert_rounds set at = now() + interval '1 day'")
-    await looker.round.evaluate(60.0)
-    assert await judge_of(db) == 2
+    await manual_evaluator.round.evaluate(60.0)
+    assert await wait_for_rounds(db) == 2

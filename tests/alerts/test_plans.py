@@ -98,7 +98,7 @@ async def filled(own_stage: Stage, request: pytest.FixtureRequest) -> Stage:
     return stage
 
 
-async def test_a_round_reads_what_it_tells_of(filled: Stage) -> None:
+async def test_alert_round_queries_read_few_rows_of_large_tables(filled: Stage) -> None:
     plain = await filled.connect()
     looking: dict[str, tuple[Query[Any], int]] = {
         "turn": (alerts.begin_round(0.0), 10),

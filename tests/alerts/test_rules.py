@@ -57,7 +57,7 @@ USUAL = AlertRules.parse("")
         ("lock-held=on", alert_rules.HELD_TOO_LONG, None, 0),
     ],
 )
-def test_a_limit_is_said_for_all_or_for_a_queue(
+def test_alert_rules_parse_returns_limit_for_all_or_one_queue(
     text: str, kind: str, queue: str | None, limit: float
 ) -> None:
     assert AlertRules.parse(text).limit(kind, queue) == limit
@@ -80,7 +80,7 @@ def test_a_limit_is_said_for_all_or_for_a_queue(
         ("*: off", "cannot be a queue's name"),
     ],
 )
-def test_what_cannot_be_understood_is_refused_where_the_app_is_made(text: str, reason: str) -> None:
+def test_settings_invalid_alert_rules_raise_settings_error(text: str, reason: str) -> None:
     with pytest.raises(SettingsError, match=f"alerts: .*{reason}"):
         Settings(alerts=text)
 
@@ -101,7 +101,7 @@ def test_what_cannot_be_understood_is_refused_where_the_app_is_made(text: str, r
         ("https://hooks.example.com:22/", "hooks.example.com", "is not one of"),
     ],
 )
-def test_an_address_that_is_not_allowed_is_refused_where_the_app_is_made(
+def test_settings_disallowed_webhook_url_raises_settings_error(
     url: str, hosts: str, reason: str
 ) -> None:
     with pytest.raises(SettingsError, match=f"alert_webhook: .*{reason}") as caught:
@@ -109,14 +109,14 @@ def test_an_address_that_is_not_allowed_is_refused_where_the_app_is_made(
     assert "secret" not in str(caught.value).replace("not contain a name and password", "")
 
 
-def test_an_address_may_be_a_secret_and_is_not_shown() -> None:
+def test_settings_repr_hides_the_webhook_url() -> None:
     settings = Settings(
         alert_webhook="https://hooks.example.com/T0/B0/hush", webhook_hosts="hooks.example.com"
     )
     assert "hush" not in repr(settings)
 
 
-def test_every_rule_has_a_word_and_can_be_switched_off() -> None:
+def test_alert_rules_off_disables_every_rule() -> None:
     silent = AlertRules.parse("off")
     assert all(
         silent.limit(rule.kind) == OFF and not silent.is_enabled(rule.kind)
@@ -131,7 +131,7 @@ HEAD = QueueHead("images", 0, 7, 7, "resize", 0.0, 1, 1, 0, 10)
 WELL = ServerLoad(None, None, None, None, 0.0)
 
 
-def found(seen: FleetSnapshot, text: str = "") -> list[tuple[str, str, bool]]:
+def findings(seen: FleetSnapshot, text: str = "") -> list[tuple[str, str, bool]]:
     told = alert_decision.evaluate_rules(
         AlertRules.parse(text), seen, update_history({}, seen.heads, seen.now)
     )
@@ -221,11 +221,11 @@ def found(seen: FleetSnapshot, text: str = "") -> list[tuple[str, str, bool]]:
         ),
     ],
 )
-def test_what_is_over_its_limit_is_told_and_what_is_near_it_kept(
+def test_evaluate_rules_marks_findings_that_exceed_the_limit(
     seen: FleetSnapshot, kind: str, subject: str, over: bool
 ) -> None:
-    assert found(seen) == [(kind, subject, over)]
-    assert found(seen, "off") == []
+    assert findings(seen) == [(kind, subject, over)]
+    assert findings(seen, "off") == []
 
 
 @pytest.mark.parametrize(
@@ -241,18 +241,18 @@ def test_what_is_over_its_limit_is_told_and_what_is_near_it_kept(
         FleetSnapshot(NOW, server=[replace(WELL, snapshot_age=899.0, notify_usage=0.24)]),
     ],
 )
-def test_what_is_far_from_it_is_not(seen: FleetSnapshot) -> None:
-    assert found(seen) == []
+def test_evaluate_rules_values_far_below_limit_are_no_findings(seen: FleetSnapshot) -> None:
+    assert findings(seen) == []
 
 
-def test_a_queue_is_as_old_as_the_oldest_of_its_lanes() -> None:
+def test_evaluate_rules_queue_age_is_that_of_its_oldest_lane() -> None:
     heads = [
         replace(HEAD, priority=lane, age=age) for lane, age in ((0, 10.0), (5, 400.0), (9, 20.0))
     ]
-    assert found(FleetSnapshot(NOW, heads=heads)) == [(alert_rules.QUEUE_OLD, "images", True)]
+    assert findings(FleetSnapshot(NOW, heads=heads)) == [(alert_rules.QUEUE_OLD, "images", True)]
 
 
-def test_a_job_that_stays_first_is_as_old_as_the_first_look_at_it() -> None:
+def test_evaluate_rules_unmoved_head_ages_from_first_observation() -> None:
     head = replace(HEAD, age=None)
     memory = update_history({}, [head], NOW)
     later = NOW + timedelta(seconds=301)
@@ -269,42 +269,46 @@ def test_a_job_that_stays_first_is_as_old_as_the_first_look_at_it() -> None:
 # Workers
 
 
-def died(worker: int, ago: float, host: str = "web-1", *queues: str) -> DeadWorker:
+def dead_worker(worker: int, ago: float, host: str = "web-1", *queues: str) -> DeadWorker:
     return DeadWorker(worker, host, 1, list(queues or ("default",)), NOW - timedelta(seconds=ago))
 
 
-def came(ago: float, *queues: str) -> LiveWorker:
+def live_worker(ago: float, *queues: str) -> LiveWorker:
     return LiveWorker(list(queues or ("default",)), NOW - timedelta(seconds=ago))
 
 
 @pytest.mark.parametrize(
     ("dead", "alive", "missing"),
     [
-        ([died(1, 100)], [], [1]),
-        ([died(1, 100)], [came(200)], [1]),
-        ([died(1, 100)], [came(50)], []),
-        ([died(1, 100), died(2, 90)], [came(50)], [1]),
-        ([died(1, 100), died(2, 40)], [came(50)], [2]),
-        ([died(1, 100), died(2, 90)], [came(95), came(50)], []),
-        ([died(1, 100, "web-1", "a", "b")], [came(50, "b", "a")], []),
-        ([died(1, 100, "web-1", "a", "b")], [came(50, "a")], [1]),
+        ([dead_worker(1, 100)], [], [1]),
+        ([dead_worker(1, 100)], [live_worker(200)], [1]),
+        ([dead_worker(1, 100)], [live_worker(50)], []),
+        ([dead_worker(1, 100), dead_worker(2, 90)], [live_worker(50)], [1]),
+        ([dead_worker(1, 100), dead_worker(2, 40)], [live_worker(50)], [2]),
+        ([dead_worker(1, 100), dead_worker(2, 90)], [live_worker(95), live_worker(50)], []),
+        ([dead_worker(1, 100, "web-1", "a", "b")], [live_worker(50, "b", "a")], []),
+        ([dead_worker(1, 100, "web-1", "a", "b")], [live_worker(50, "a")], [1]),
     ],
 )
-def test_each_that_died_has_one_in_its_place_or_is_missing(
+def test_unreplaced_workers_returns_deaths_without_replacement(
     dead: list[DeadWorker], alive: list[LiveWorker], missing: list[int]
 ) -> None:
     assert [each.worker for each in unreplaced_workers(dead, alive)] == missing
 
 
-def test_who_died_is_told_by_host_for_a_while_and_for_as_long_as_nobody_takes_its_place() -> None:
-    long_ago = died(1, 3600, "web-1")
-    assert found(FleetSnapshot(NOW, dead=[died(2, 60)], alive=[came(30)])) == [
+def test_evaluate_rules_recent_or_unreplaced_deaths_are_listed_by_host() -> None:
+    long_ago = dead_worker(1, 3600, "web-1")
+    assert findings(FleetSnapshot(NOW, dead=[dead_worker(2, 60)], alive=[live_worker(30)])) == [
         (alert_rules.WORKER_DEAD, "web-1", True)
     ]
-    assert found(FleetSnapshot(NOW, dead=[long_ago], alive=[came(30)])) == []
-    assert found(FleetSnapshot(NOW, dead=[long_ago])) == [(alert_rules.WORKER_DEAD, "web-1", True)]
-    several = FleetSnapshot(NOW, dead=[died(3, 9), died(4, 8, "web-2"), died(5, 7)])
-    assert found(several) == [
+    assert findings(FleetSnapshot(NOW, dead=[long_ago], alive=[live_worker(30)])) == []
+    assert findings(FleetSnapshot(NOW, dead=[long_ago])) == [
+        (alert_rules.WORKER_DEAD, "web-1", True)
+    ]
+    several = FleetSnapshot(
+        NOW, dead=[dead_worker(3, 9), dead_worker(4, 8, "web-2"), dead_worker(5, 7)]
+    )
+    assert findings(several) == [
         (alert_rules.WORKER_DEAD, "web-1", True),
         (alert_rules.WORKER_DEAD, "web-2", True),
     ]
@@ -320,7 +324,7 @@ AGES = st.lists(st.sampled_from([0, 100, 149, 151, 299, 301, 900]), min_size=1, 
 
 
 @given(ages=AGES, step=st.sampled_from([5, 10, 12, 40]))
-def test_an_alert_opens_at_once_and_closes_after_a_calm(ages: list[int], step: int) -> None:
+def test_decide_alert_opens_at_once_and_closes_after_calm(ages: list[int], step: int) -> None:
     """For any course of a queue's age: the alert is raised as soon as the age exceeds its limit, kept until
     it is well below, and cleared only after `CALM` calm seconds. So it is never raised more often than
     that.
@@ -362,7 +366,9 @@ def test_an_alert_opens_at_once_and_closes_after_a_calm(ages: list[int], step: i
     told=st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=4),
     opened=st.sets(st.sampled_from("abcd")),
 )
-def test_each_that_is_open_is_decided_once(told: list[tuple[str, bool]], opened: set[str]) -> None:
+def test_decide_each_open_alert_gets_one_decision(
+    told: list[tuple[str, bool]], opened: set[str]
+) -> None:
     told_of = [
         Finding(alert_rules.QUEUE_OLD, name, "so", over) for name, over in dict(told).items()
     ]
@@ -382,7 +388,7 @@ def test_each_that_is_open_is_decided_once(told: list[tuple[str, bool]], opened:
     assert decision.closed == []
 
 
-def test_what_comes_back_within_the_calm_is_the_same_alert() -> None:
+def test_decide_finding_within_calm_keeps_the_same_alert() -> None:
     calm = OpenAlert(1, alert_rules.QUEUE_OLD, "images", "so", NOW - timedelta(seconds=29))
     again = Finding(alert_rules.QUEUE_OLD, "images", "so")
 

@@ -27,7 +27,7 @@ def statements() -> list[str]:
     )
 
 
-def text_of(statement: str) -> str:
+def statement_text(statement: str) -> str:
     return (STATEMENTS / f"{statement}.sql").read_text("utf-8")
 
 
@@ -40,5 +40,5 @@ def nodes(file: Path) -> Iterator[ast.AST]:
     return ast.walk(tree(file))
 
 
-def place(file: Path, node: ast.AST) -> str:
+def source_location(file: Path, node: ast.AST) -> str:
     return f"{file.relative_to(PACKAGE)}:{getattr(node, 'lineno', 0)}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 
-from .source import STATEMENTS, modules, nodes, place
+from .source import STATEMENTS, modules, nodes, source_location
 
 FORBIDDEN = {
     ("datetime", "now"),
@@ -22,20 +22,20 @@ FORBIDDEN = {
 }
 
 
-def test_nobody_in_the_engine_or_the_store_reads_the_wall_clock() -> None:
+def test_source_of_engine_and_store_never_reads_wall_clock() -> None:
     found = []
     for file in modules("engine", "store", "model", "coord", "app"):
         for node in nodes(file):
             match node:
                 case ast.Attribute(value=ast.Name(id=owner), attr=name):
                     if (owner, name) in FORBIDDEN:
-                        found.append(f"{place(file, node)}: {owner}.{name}")
+                        found.append(f"{source_location(file, node)}: {owner}.{name}")
                 case ast.Attribute(value=ast.Attribute(attr=owner), attr=name):
                     if (owner, name) in FORBIDDEN:
-                        found.append(f"{place(file, node)}: {owner}.{name}")
+                        found.append(f"{source_location(file, node)}: {owner}.{name}")
                 case ast.ImportFrom(module="time", names=names):
                     found += [
-                        f"{place(file, node)}: from time import {each.name}"
+                        f"{source_location(file, node)}: from time import {each.name}"
                         for each in names
                         if ("time", each.name) in FORBIDDEN
                     ]
@@ -45,7 +45,7 @@ def test_nobody_in_the_engine_or_the_store_reads_the_wall_clock() -> None:
     assert found == []
 
 
-def test_statements_ask_the_one_clock() -> None:
+def test_sql_statements_use_only_the_settable_clock() -> None:
     """A test cannot set `now()` and its relatives."""
     other = (
         "now()",

@@ -35,7 +35,7 @@ package.__path__ = [{path!r}]
 """
 
 
-def loaded(module: str, before: str = "") -> dict[str, Any]:
+def import_report(module: str, before: str = "") -> dict[str, Any]:
     """Return the modules in a new interpreter after the import, and the seconds the import took."""
     done = subprocess.run(
         [sys.executable, "-c", before + REPORT.format(module=module)],
@@ -49,38 +49,40 @@ def loaded(module: str, before: str = "") -> dict[str, Any]:
 
 
 @cache
-def of_rota() -> set[str]:
-    return set(loaded("rota")["modules"])
+def rota_modules() -> set[str]:
+    return set(import_report("rota")["modules"])
 
 
 @pytest.mark.parametrize("name", [*HEAVY, *EDGES, "asyncio", "rota.model.timetable"])
-def test_importing_rota_leaves_out(name: str) -> None:
-    assert not {each for each in of_rota() if each == name or each.startswith(f"{name}.")}
+def test_import_rota_does_not_load_listed_module(name: str) -> None:
+    assert not {each for each in rota_modules() if each == name or each.startswith(f"{name}.")}
 
 
-def test_importing_rota_adds_little_to_what_it_stands_on() -> None:
+def test_import_rota_adds_under_80_modules_to_its_dependencies() -> None:
     ground = set(
-        loaded("asyncio, msgspec, dataclasses, logging, inspect, importlib.resources")["modules"]
+        import_report("asyncio, msgspec, dataclasses, logging, inspect, importlib.resources")[
+            "modules"
+        ]
     )
 
-    assert len(of_rota() - ground) < 80
+    assert len(rota_modules() - ground) < 80
 
 
-def test_importing_rota_takes_little_longer_than_what_it_stands_on() -> None:
+def test_import_rota_takes_under_three_times_its_dependencies() -> None:
     """The limit is a generous ratio of medians, measured in turns, because this machine may be busy."""
     ours, ground = [], []
     for _ in range(5):
-        ours.append(loaded("rota")["took"])
-        ground.append(loaded("asyncio, msgspec")["took"])
+        ours.append(import_report("rota")["took"])
+        ground.append(import_report("asyncio, msgspec")["took"])
 
     assert sorted(ours)[2] < 3 * sorted(ground)[2]
 
 
-def test_the_pytest_plugin_brings_in_next_to_nothing() -> None:
+def test_import_pytest_plugin_does_not_load_heavy_modules() -> None:
     """pytest loads the plugin wherever Rota is installed, also for tests that do not use Rota."""
     before = ALONE.format(path=str(Path(rota.__file__).parent)) + "import pytest, pytest_asyncio\n"
 
-    brought = set(loaded("rota.testing.plugin", before)["modules"])
+    brought = set(import_report("rota.testing.plugin", before)["modules"])
 
     for name in (*HEAVY, "rota.app", "rota.localpg", "rota.testing.server", "rota.store.database"):
         assert name not in brought, name

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("name", [name for part in PARTS.values() for name in part])
-def test_what_is_named_is_there(name: str) -> None:
+def test_phase_entry_names_an_existing_test(name: str) -> None:
     path, _, test = name.partition("::")
     assert (ROOT / path).exists()
     if test:
@@ -24,7 +24,7 @@ def test_what_is_named_is_there(name: str) -> None:
         assert any(each.startswith(test.partition("[")[0]) for each in names)
 
 
-def test_no_test_says_for_itself_when_it_runs() -> None:
+def test_phase_marks_are_set_only_by_conftest() -> None:
     """The files of a part are derived from its names, so a test with only a mark would never run."""
     says = re.compile(r"\bmark\.(crowd|alone|browser)\b")
     conftest = ROOT / "tests" / "conftest.py"

@@ -65,11 +65,11 @@ FOR_TESTS = [
 ]
 
 
-def test_the_package_offers_these_names() -> None:
+def test_package_exports_listed_names() -> None:
     assert rota.__all__ == NAMES
 
 
-def test_the_module_on_logs_offers_these_names_and_its_page_tells_of_them() -> None:
+def test_logs_module_exports_listed_names_and_guide_documents_them() -> None:
     assert rota.logs.__all__ == [
         "JobFilter",
         "JsonFormatter",
@@ -81,23 +81,23 @@ def test_the_module_on_logs_offers_these_names_and_its_page_tells_of_them() -> N
     assert [name for name in rota.logs.__all__ if f"rota.logs.{name}(" not in page] == []
 
 
-def test_the_testing_package_offers_these_names() -> None:
+def test_testing_package_exports_listed_names() -> None:
     assert rota.testing.__all__ == FOR_TESTS
 
 
-def test_the_packages_for_the_web_offer_these_names() -> None:
+def test_web_packages_export_listed_names() -> None:
     assert rota.asgi.__all__ == ["Drain"]
     assert rota.contrib.fastapi.__all__ == ["Runs", "SyncRuns", "runs_in"]
 
 
-def test_every_name_is_there() -> None:
+def test_exported_names_exist() -> None:
     for package in (rota, rota.testing):
         for name in package.__all__:
             assert hasattr(package, name), f"{package.__name__}.{name}"
 
 
 def test_testing_guide_names_every_public_name_and_links_the_events() -> None:
-    """The linked page has an entry for every event (tests/docs/test_complete.py)."""
+    """The linked page has an entry for every event (tests/docs/test_reference.py)."""
     page = (DOCS / "guides" / "testing.md").read_text("utf-8")
     told_by_the_harness = {"SettableClock"}  # created by the harness only
 

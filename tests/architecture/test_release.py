@@ -47,7 +47,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_release_commits_tags_and_builds(tree: Path) -> None:
+def test_release_commits_tags_and_builds_archives(tree: Path) -> None:
     archive, wheel = sorted(release(tree, "1.2.0", DAY, PASS), key=lambda path: path.suffix)
 
     assert (tree / "CHANGELOG.md").read_text() == (
@@ -63,25 +63,25 @@ def test_release_commits_tags_and_builds(tree: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.2", "v1.2.0", "1.2.0rc1", "1.02.0"])
-def test_version_of_another_form_is_refused(tree: Path, version: str) -> None:
+def test_release_version_of_another_form_is_refused(tree: Path, version: str) -> None:
     with pytest.raises(ReleaseError, match=rf"VERSION={version} is not of the form 1\.2\.3"):
         release(tree, version, DAY, PASS)
 
 
 @pytest.mark.parametrize("version", ["1.2.0", "1.1.9"])
-def test_version_that_is_not_newer_is_refused(tree: Path, version: str) -> None:
+def test_release_version_not_newer_is_refused(tree: Path, version: str) -> None:
     git(tree, "tag", "v1.2.0")
     with pytest.raises(ReleaseError, match=r"is not newer than the released 1\.2\.0"):
         release(tree, version, DAY, PASS)
 
 
-def test_changes_that_are_not_committed_are_refused(tree: Path) -> None:
+def test_release_with_uncommitted_changes_is_refused(tree: Path) -> None:
     (tree / "src/rota/__init__.py").write_text("x = 1\n")
     with pytest.raises(ReleaseError, match=r"commit or remove.*\n.*src/rota/__init__\.py"):
         release(tree, "1.2.0", DAY, PASS)
 
 
-def test_failing_tests_leave_the_tree_as_it_was(tree: Path) -> None:
+def test_release_with_failing_tests_leaves_tree_unchanged(tree: Path) -> None:
     before = git(tree, "rev-parse", "HEAD")
     with pytest.raises(ReleaseError, match="`false` failed"):
         release(tree, "1.2.0", DAY, FAIL)
@@ -89,7 +89,7 @@ def test_failing_tests_leave_the_tree_as_it_was(tree: Path) -> None:
     assert (git(tree, "tag"), git(tree, "status", "--short")) == ("", "")
 
 
-def test_wheel_without_a_file_of_the_package_is_refused(tree: Path) -> None:
+def test_release_wheel_without_package_file_is_refused(tree: Path) -> None:
     project = tree / "pyproject.toml"
     project.write_text(f'{PROJECT}exclude = ["*.sql"]\n')
     git(tree, "commit", "--quiet", "--all", "-m", "without SQL")
@@ -98,19 +98,19 @@ def test_wheel_without_a_file_of_the_package_is_refused(tree: Path) -> None:
     assert (git(tree, "tag"), git(tree, "status", "--short")) == ("", "")
 
 
-def test_changelog_without_entries_is_refused() -> None:
+def test_release_changelog_without_entries_is_refused() -> None:
     with pytest.raises(ReleaseError, match="no entries below 'Unreleased'"):
         cut_changelog(
             "# Changes\n\n## Unreleased\n\n## 1.0.0 – 2026-12-01\n\n- Jobs.\n", "1.1.0", DAY
         )
 
 
-def test_changelog_without_the_section_is_refused() -> None:
+def test_release_changelog_without_unreleased_section_is_refused() -> None:
     with pytest.raises(ReleaseError, match="has no line '## Unreleased'"):
         cut_changelog("# Changes\n", "1.1.0", DAY)
 
 
-def test_command_reports_one_line() -> None:
+def test_release_command_invalid_version_prints_error() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tools.release", "next"], capture_output=True, text=True, check=False
     )

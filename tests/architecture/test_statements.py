@@ -15,7 +15,7 @@ from rota.store.claims import CLAIM_WRITES
 from rota.store.query import positional
 from rota.testing.server import DatabaseServer
 
-from .source import PACKAGE, modules, nodes, place, statements, text_of
+from .source import PACKAGE, modules, nodes, source_location, statement_text, statements
 
 NAME = re.compile(r"[a-z_]+/[a-z_]+")
 SQL = re.compile(
@@ -29,8 +29,8 @@ REMEDIES = ("engine/diagnosis/doctor_checks.py", "store/read/doctor.py")
 PREPARED = ("select", "insert", "update", "delete", "with")
 
 
-def code_of(statement: str) -> str:
-    return re.sub(r"--.*", "", text_of(statement)).strip()
+def statement_code(statement: str) -> str:
+    return re.sub(r"--.*", "", statement_text(statement)).strip()
 
 
 def remedies_in(file: Path) -> set[ast.AST]:
@@ -48,7 +48,7 @@ def remedies_in(file: Path) -> set[ast.AST]:
     return {each for value in values for each in ast.walk(value)}
 
 
-def used() -> set[str]:
+def used_statements() -> set[str]:
     """Return the strings in the package that are in the form of a statement's name."""
     return {
         node.value
@@ -61,21 +61,21 @@ def used() -> set[str]:
     }
 
 
-def test_every_statement_is_used_and_every_use_has_a_statement() -> None:
-    assert used() == set(statements())
+def test_sql_files_equal_the_statements_used() -> None:
+    assert used_statements() == set(statements())
 
 
 @pytest.mark.parametrize("statement", statements())
-def test_a_statement_begins_with_what_it_promises(statement: str) -> None:
-    first = text_of(statement).splitlines()[0]
+def test_sql_statement_begins_with_header_comment(statement: str) -> None:
+    first = statement_text(statement).splitlines()[0]
 
     assert re.fullmatch(r"-- [A-Z].{10,}", first), f"{statement} has no header"
 
 
 @pytest.mark.parametrize("statement", statements())
-def test_a_statement_names_its_tables_in_full(statement: str) -> None:
+def test_sql_statement_qualifies_its_tables(statement: str) -> None:
     """A statement can then be run as it is, and another schema's name can be inserted."""
-    code = code_of(statement)
+    code = statement_code(statement)
     tables = (
         r"(?:jobs|queued|sleeping|claims|outcomes|attempts|keys|cancels|waiters|workers|migrations)"
     )
@@ -95,9 +95,9 @@ def connection(rota_server: DatabaseServer) -> Iterator[Connection[tuple[object,
 @pytest.mark.parametrize(
     "statement",
     # Definitions and COPY cannot be prepared; tests/migrations and tests/store run them.
-    [each for each in statements() if code_of(each).startswith(PREPARED)],
+    [each for each in statements() if statement_code(each).startswith(PREPARED)],
 )
-def test_postgresql_can_prepare_it(
+def test_sql_statement_can_be_prepared(
     connection: Connection[tuple[object, ...]], statement: str
 ) -> None:
     text, _ = positional(statement, "rota")
@@ -108,7 +108,7 @@ def test_postgresql_can_prepare_it(
     connection.execute("deallocate guarded")
 
 
-def test_no_sql_is_put_together_from_strings() -> None:
+def test_source_builds_no_sql_from_strings() -> None:
     """SQL is not built with f-strings, %, + or format: `psycopg.sql` quotes correctly."""
     found = []
     for file in modules():
@@ -130,16 +130,16 @@ def test_no_sql_is_put_together_from_strings() -> None:
                     if isinstance(each, ast.Constant) and isinstance(each.value, str)
                 )
             if SQL.match(text) or re.search(r"\b(from|join|into|update)\s+rota\.", text):
-                found.append(f"{place(file, node)}: {text[:60]!r}")
+                found.append(f"{source_location(file, node)}: {text[:60]!r}")
 
     assert found == []
 
 
-def test_every_statement_that_writes_claims_is_in_the_table() -> None:
+def test_sql_statements_that_write_claims_are_listed() -> None:
     writes = re.compile(
         r"\b(insert\s+into|update|delete\s+from|truncate|merge\s+into)\s+rota\.claims\b"
     )
-    found = {statement for statement in statements() if writes.search(code_of(statement))}
+    found = {statement for statement in statements() if writes.search(statement_code(statement))}
     for file in (PACKAGE / "store" / "migrations").glob("*.sql"):
         code = re.sub(r"--.*", "", file.read_text("utf-8"))
         for function in re.split(r"\bcreate\s+(?:or\s+replace\s+)?function\s+", code)[1:]:

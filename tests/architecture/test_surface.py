@@ -16,7 +16,7 @@ def test_surface_equals_its_golden_file(surface: str) -> None:
     assert "\n".join(difflib.unified_diff(golden, found, lineterm="", n=0)) == ""
 
 
-def test_each_row_of_renames_names_a_fact_that_is_gone_and_one_that_stands() -> None:
+def test_surface_renames_map_absent_facts_to_existing_ones() -> None:
     """`renames.tsv` lists the facts that had another name in the first version: surface, old fact, new
     fact."""
     rows = [row.split("\t") for row in (GOLDEN / "renames.tsv").read_text("utf-8").splitlines()]

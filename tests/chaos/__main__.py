@@ -17,9 +17,9 @@ from pathlib import Path
 
 from . import report
 from .mutants import MUTANTS
+from .phase_run import FaultNotPermitted, PhaseRun, Result
 from .phases import FULL, PHASES
 from .server import Server
-from .stage import NotAllowed, Result, Stage
 
 
 def parse() -> argparse.Namespace:
@@ -51,10 +51,10 @@ async def run(options: argparse.Namespace) -> list[Result]:
             phase = PHASES[name]
             seconds = options.seconds * (phase.share or 1.0) / shares
             began = time.monotonic()
-            stage = Stage(server, phase, f"{seed}:{name}", base / name)
+            stage = PhaseRun(server, phase, f"{seed}:{name}", base / name)
             try:
                 results.append(await stage.run(seconds, full=full))
-            except NotAllowed as error:
+            except FaultNotPermitted as error:
                 print(f"{name:8} left out: {error}")
                 continue
             if sys.stderr.isatty():
@@ -67,7 +67,7 @@ async def run(options: argparse.Namespace) -> list[Result]:
     return results
 
 
-async def hunt(options: argparse.Namespace) -> bool:
+async def run_mutants(options: argparse.Namespace) -> bool:
     """Run the given mutants one after the other. Return True if all were found."""
     names = MUTANTS if options.mutants == "all" else options.mutants.split(",")
     seed = options.seed or secrets.token_hex(4)
@@ -81,7 +81,7 @@ async def hunt(options: argparse.Namespace) -> bool:
             for switch in (None, name):
                 began = time.monotonic()
                 phase = mutant.phase if switch else replace(mutant.phase, quiet_within=60.0)
-                stage = Stage(
+                stage = PhaseRun(
                     server,
                     phase,
                     f"{seed}:{name}",
@@ -106,9 +106,9 @@ async def hunt(options: argparse.Namespace) -> bool:
 def main() -> int:
     options = parse()
     if options.mutants:
-        return 0 if asyncio.run(hunt(options)) else 1
+        return 0 if asyncio.run(run_mutants(options)) else 1
     results = asyncio.run(run(options))
-    print(report.sums(results))
+    print(report.format_totals(results))
     passed = all(result.passed for result in results)
     print("passed" if passed else "FAILED")
     return 0 if passed else 1

@@ -11,7 +11,7 @@ ROOT = Path("/sys/fs/cgroup")
 
 
 @contextmanager
-def limited(name: str, many: int, megabytes: int) -> Iterator[list[str]]:
+def memory_limited_groups(name: str, many: int, megabytes: int) -> Iterator[list[str]]:
     """Create `many` groups and yield their paths; yield none if that is not permitted."""
     made: list[Path] = []
     try:

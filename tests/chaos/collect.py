@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 from .durable import JOURNEYS
-from .evidence import Effect, Job, Kept, Move, Outcome, Presence, Run, StepEffect
+from .evidence import Effect, Job, JournalWrite, Move, Outcome, Run, StepEffect, WorkerStateChange
 
 _MOVES = """
 select id, tx, extract(epoch from at)::float8, extract(epoch from began)::float8, place, enters, job, claim,
@@ -63,12 +63,12 @@ class Collected:
             self.outcomes = {row[0]: Outcome(*row) for row in ask(_OUTCOMES)}
             self.effects = [Effect(*row) for row in ask(_EFFECTS)]
             self.step_effects = [StepEffect(*row) for row in ask(_STEP_EFFECTS)]
-            self.kept = [Kept(*row) for row in ask(_KEPT)]
+            self.kept = [JournalWrite(*row) for row in ask(_KEPT)]
             self.signals = {(run, name): payload for run, name, payload in ask(_SIGNALS)}
             self.results: dict[int, list[str]] = dict(
                 connection.execute(_RESULTS, (list(JOURNEYS),)).fetchall()
             )
-            self.presence = [Presence(*row) for row in ask(_PRESENCE)]
+            self.presence = [WorkerStateChange(*row) for row in ask(_PRESENCE)]
             self.quarantined = frozenset(job for (job,) in ask("select job from rota.quarantine"))
             self.waiting = dict(ask("select job, open from rota.waiting"))
             self.left = {place: int(ask(query)[0][0]) for place, query in LEFT.items()}

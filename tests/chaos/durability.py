@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from .durable import SIGNALS
-from .evidence import Evidence, Kept, Violation
+from .evidence import Evidence, JournalWrite, Violation
 
 EARLY = 0.05
 """Seconds by which two clocks of one machine may differ."""
@@ -15,7 +15,7 @@ OUTSIDE = ("do ", "do")
 """Name prefixes of the steps that write nothing."""
 
 
-def steps_once(evidence: Evidence) -> Iterator[Violation]:
+def step_effects_once(evidence: Evidence) -> Iterator[Violation]:
     """I19: a recorded step wrote once, in the transaction that recorded it.
 
     A step without a record wrote nothing.
@@ -37,7 +37,7 @@ def steps_once(evidence: Evidence) -> Iterator[Violation]:
             yield Violation("I19", f"step {name!r} of job {job} was kept, and wrote nothing")
 
 
-def kept_once(evidence: Evidence) -> Iterator[Violation]:
+def steps_recorded_once(evidence: Evidence) -> Iterator[Violation]:
     """I20: a step is recorded once, and its record does not change."""
     seen: set[tuple[int, str]] = set()
     for each in _closed(evidence):
@@ -46,7 +46,7 @@ def kept_once(evidence: Evidence) -> Iterator[Violation]:
         seen.add((each.job, each.name))
 
 
-def given_as_kept(evidence: Evidence) -> Iterator[Violation]:
+def values_as_recorded(evidence: Evidence) -> Iterator[Violation]:
     """I21: every worker gives the code the recorded values only, and the result consists of them."""
     kept = {(each.job, each.name): each.result for each in _closed(evidence)}
     given: defaultdict[int, dict[str, str]] = defaultdict(dict)
@@ -66,7 +66,7 @@ def given_as_kept(evidence: Evidence) -> Iterator[Violation]:
                 yield Violation("I21", f"job {job} came to {value}, which it was never given")
 
 
-def signals_stand(evidence: Evidence) -> Iterator[Violation]:
+def no_signal_lost(evidence: Evidence) -> Iterator[Violation]:
     """I22: a signal with an answered send was received or is still stored; none was received unsent.
 
     A run that restarts forgets received signals, so they can be sent again.
@@ -90,7 +90,7 @@ def signals_stand(evidence: Evidence) -> Iterator[Violation]:
             yield Violation("I22", f"run {run} heard {payload} as {name!r}, which nobody sent")
 
 
-def sleeps_last(evidence: Evidence) -> Iterator[Violation]:
+def no_step_before_sleep_ends(evidence: Evidence) -> Iterator[Violation]:
     """I23: no step runs before a sleep has ended."""
     until: dict[int, float] = {}
     for each in evidence.kept:
@@ -101,8 +101,14 @@ def sleeps_last(evidence: Evidence) -> Iterator[Violation]:
             yield Violation("I23", f"step {each.name!r} of job {each.job} came {early:.2f} s early")
 
 
-def _closed(evidence: Evidence) -> Iterator[Kept]:
+def _closed(evidence: Evidence) -> Iterator[JournalWrite]:
     return (each for each in evidence.kept if each.kind == "step" and not each.open)
 
 
-CHECKS = (steps_once, kept_once, given_as_kept, signals_stand, sleeps_last)
+CHECKS = (
+    step_effects_once,
+    steps_recorded_once,
+    values_as_recorded,
+    no_signal_lost,
+    no_step_before_sleep_ends,
+)

@@ -111,7 +111,7 @@ def define(
     return journey, trek
 
 
-class Postman:
+class SignalSender:
     """Sender of the signals that journeys wait for; some are sent more than once."""
 
     def __init__(self, dsn: str, history: History, random: Random) -> None:

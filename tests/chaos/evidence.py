@@ -71,7 +71,7 @@ class StepEffect(msgspec.Struct, frozen=True, gc=False):
     value: str
 
 
-class Kept(msgspec.Struct, frozen=True, gc=False):
+class JournalWrite(msgspec.Struct, frozen=True, gc=False):
     """Journal entry of a job, once for each write."""
 
     tx: int
@@ -86,7 +86,7 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
     """True if it existed already and was closed."""
 
 
-class Presence(msgspec.Struct, frozen=True):
+class WorkerStateChange(msgspec.Struct, frozen=True):
     """Change of a worker's state."""
 
     id: int
@@ -117,7 +117,7 @@ class Sample(msgspec.Struct, frozen=True):
     query: str
 
 
-class Ended(msgspec.Struct, frozen=True):
+class ProcessExit(msgspec.Struct, frozen=True):
     """Exit of a process of the crew."""
 
     pid: int
@@ -156,17 +156,17 @@ class Evidence:
     """Number of remaining rows, by place."""
     effects: Sequence[Effect] = ()
     step_effects: Sequence[StepEffect] = ()
-    kept: Sequence[Kept] = ()
+    kept: Sequence[JournalWrite] = ()
     results: Mapping[int, list[str]] = field(default_factory=dict)
     """Results of durable functions."""
     signals: Mapping[tuple[int, str], str] = field(default_factory=dict)
-    presence: Sequence[Presence] = ()
+    presence: Sequence[WorkerStateChange] = ()
     lines: Sequence[Line] = ()
     acknowledged: frozenset[int] = frozenset()
     """Runs whose start was answered."""
     budgets: Mapping[str, Budget] = field(default_factory=dict)
     faults: Sequence[Fault] = ()
-    ended: Sequence[Ended] = ()
+    ended: Sequence[ProcessExit] = ()
     samples: Sequence[Sample] = ()
     deadlocks: int = 0
     quiet_at: float = 0.0

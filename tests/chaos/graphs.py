@@ -52,7 +52,7 @@ def _calls_within_limits(evidence: Evidence) -> Iterator[Violation]:
             )
 
 
-def parents_first(evidence: Evidence) -> Iterator[Violation]:
+def predecessors_first(evidence: Evidence) -> Iterator[Violation]:
     """I7: a job is first claimed after each of its predecessors has its outcome."""
     taken: dict[int, int] = {}
     ended: dict[int, int] = {}
@@ -77,7 +77,7 @@ def released_once(evidence: Evidence) -> Iterator[Violation]:
             yield Violation("I8", f"job {job} was released {count} times")
 
 
-def sums_agree(evidence: Evidence) -> Iterator[Violation]:
+def counters_agree(evidence: Evidence) -> Iterator[Violation]:
     """I15: counters of waiting jobs equal the number of their open predecessors.
 
     The state of a run follows from the states of its jobs.
@@ -99,12 +99,12 @@ def sums_agree(evidence: Evidence) -> Iterator[Violation]:
         if outcome is None:
             continue
         jobs = [evidence.jobs[job] for job in run.jobs if job in evidence.jobs]
-        wanted = _fold(evidence, jobs)
+        wanted = _expected_run_state(evidence, jobs)
         if outcome.state != wanted:
             yield Violation("I15", f"run {run.id} is {outcome.state}, its jobs say {wanted}")
 
 
-def _fold(evidence: Evidence, jobs: list[Job]) -> str:
+def _expected_run_state(evidence: Evidence, jobs: list[Job]) -> str:
     states = {
         evidence.outcomes[job.id].state if job.id in evidence.outcomes else "open" for job in jobs
     }
@@ -119,4 +119,4 @@ def _fold(evidence: Evidence, jobs: list[Job]) -> str:
     return "succeeded"
 
 
-CHECKS = (limits_kept, parents_first, released_once, sums_agree)
+CHECKS = (limits_kept, predecessors_first, released_once, counters_agree)

@@ -12,10 +12,10 @@ import psycopg
 
 from rota.testing.proxy.proxy import Proxy
 
-from .crew import Crew
 from .evidence import Fault
 from .schedule import Planned
 from .server import Server
+from .worker_processes import WorkerProcesses
 
 LEAVE_WITHIN = 20.0
 
@@ -30,14 +30,14 @@ select count(pg_terminate_backend(pid))
 """
 
 
-def name_of(slot: int) -> str:
+def application_name(slot: int) -> str:
     """Return the application name under which the worker of a slot connects."""
     return f"slot{slot}"
 
 
 class Injector:
     def __init__(
-        self, server: Server, dsn: str, crew: Crew, proxy: Proxy | None, random: Random
+        self, server: Server, dsn: str, crew: WorkerProcesses, proxy: Proxy | None, random: Random
     ) -> None:
         self._server = server
         self._dsn = dsn
@@ -91,7 +91,7 @@ class Injector:
     async def _outage(self, fault: Planned) -> bool:
         if self._proxy is not None:
             for slot in fault.how["late"]:
-                self._proxy.refuse(application=name_of(slot))
+                self._proxy.refuse(application=application_name(slot))
         await self._server.crash(immediately=False, away=fault.lasts)
         if self._proxy is not None:
             await asyncio.sleep(fault.how["by"])
@@ -110,18 +110,23 @@ class Injector:
     async def _reset(self, fault: Planned) -> bool:
         assert self._proxy is not None
         return (
-            self._proxy.reset(application=None if fault.slot is None else name_of(fault.slot)) > 0
+            self._proxy.reset(
+                application=None if fault.slot is None else application_name(fault.slot)
+            )
+            > 0
         )
 
     async def _half_open(self, fault: Planned) -> bool:
         assert self._proxy is not None
         assert fault.slot is not None
-        return self._proxy.half_open(fault.how["gone"], application=name_of(fault.slot)) > 0
+        return (
+            self._proxy.half_open(fault.how["gone"], application=application_name(fault.slot)) > 0
+        )
 
     async def _drop(self, fault: Planned) -> bool:
         assert self._proxy is not None
         assert fault.slot is not None
-        dropped = self._proxy.drop(application=name_of(fault.slot))
+        dropped = self._proxy.drop(application=application_name(fault.slot))
         await asyncio.sleep(fault.lasts)
         self._proxy.heal()
         return dropped > 0

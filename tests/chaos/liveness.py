@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from .evidence import Evidence, Presence, Violation
+from .evidence import Evidence, Violation, WorkerStateChange
 
 DEADLY = ("kill", "freeze", "drop", "half_open", "oom", "exit")
 """Faults after which a worker may be declared dead. Only one side notices a half-open connection."""
@@ -47,7 +47,7 @@ def drained(evidence: Evidence) -> Iterator[Violation]:
             yield Violation("I14", f"worker {worker} left with {len(held[worker])} jobs in hand")
 
 
-def dead_for_a_reason(evidence: Evidence) -> Iterator[Violation]:
+def no_live_worker_declared_dead(evidence: Evidence) -> Iterator[Violation]:
     """I18: only a worker that was killed, frozen or cut off is declared dead.
 
     An outage of the database or a drain is no reason. A machine too busy for heartbeats is one and is
@@ -60,7 +60,7 @@ def dead_for_a_reason(evidence: Evidence) -> Iterator[Violation]:
             )
 
 
-def reasons(evidence: Evidence, death: Presence) -> set[str]:
+def reasons(evidence: Evidence, death: WorkerStateChange) -> set[str]:
     """Return the faults that may have silenced a worker."""
     found = set()
     broken = busy = False
@@ -80,7 +80,7 @@ def reasons(evidence: Evidence, death: Presence) -> set[str]:
     return found | ({"starved"} if broken and busy else set())
 
 
-def zombies_stop(evidence: Evidence) -> Iterator[Violation]:
+def taken_back_jobs_stop(evidence: Evidence) -> Iterator[Violation]:
     """I5: a worker stops code of a job that was taken back within a heartbeat of its waking."""
     died: defaultdict[int, list[float]] = defaultdict(list)
     for each in evidence.presence:
@@ -96,7 +96,7 @@ def zombies_stop(evidence: Evidence) -> Iterator[Violation]:
             for at in died[pid]:
                 if not began < at < line.at:
                     continue
-                late = line.at - _awake(evidence, pid, at)
+                late = line.at - _time_of_waking(evidence, pid, at)
                 if late > 2 * evidence.beat + SLACK:
                     yield Violation(
                         "I5",
@@ -106,7 +106,7 @@ def zombies_stop(evidence: Evidence) -> Iterator[Violation]:
                     return
 
 
-def _awake(evidence: Evidence, pid: int, died: float) -> float:
+def _time_of_waking(evidence: Evidence, pid: int, died: float) -> float:
     """Return when a process that was declared dead ran again and could notice it."""
     ends = [
         fault.until
@@ -199,8 +199,8 @@ def percentile(values: Sequence[float], of_100: int) -> float:
 
 CHECKS = (
     drained,
-    dead_for_a_reason,
-    zombies_stop,
+    no_live_worker_declared_dead,
+    taken_back_jobs_stop,
     no_deadlocks,
     quiet_in_time,
     recovered_in_time,

@@ -51,7 +51,7 @@ def apply(name: str) -> None:
 
     def load(statement: str, schema: str) -> str:
         text = right(statement, schema)
-        return changed(statement, text, mutant.statements.get(statement, ()))
+        return replace_all(statement, text, mutant.statements.get(statement, ()))
 
     query.load = load  # type: ignore[assignment]
     for statement in mutant.statements:
@@ -68,10 +68,10 @@ async def prepare(name: str, dsn: str) -> None:
             asked = f"select pg_get_functiondef('rota.{function}'::regproc)"
             row = await (await connection.execute(asked.encode())).fetchone()
             assert row is not None
-            await connection.execute(changed(function, row[0], changes).encode())
+            await connection.execute(replace_all(function, row[0], changes).encode())
 
 
-def changed(where: str, text: str, changes: tuple[tuple[str, str], ...]) -> str:
+def replace_all(where: str, text: str, changes: tuple[tuple[str, str], ...]) -> str:
     """Return the text with the replacements made. Raise if an old text is missing."""
     for old, new in changes:
         if old not in text:
@@ -89,7 +89,7 @@ create constraint trigger linger after insert on rota.outcomes
 """
 
 
-def _heart_first() -> None:
+def _stop_heartbeat_first() -> None:
     """Stop the heartbeat at the beginning of a drain instead of at its end."""
     from rota.engine.worker.drain import WorkerDrain
 
@@ -102,7 +102,7 @@ def _heart_first() -> None:
     WorkerDrain.run = run  # type: ignore[method-assign]
 
 
-def _no_amnesty() -> None:
+def _keep_observations() -> None:
     """Keep observations of other workers across an interruption."""
     from rota.engine.worker.failure_detector import FailureDetector
 
@@ -128,7 +128,7 @@ def _record_afterwards() -> None:
     RunningStep.commit = commit  # type: ignore[method-assign]
 
 
-def _slow_to_lie_down() -> None:
+def _delay_suspension() -> None:
     """Delay between the check for a signal and the suspension."""
     from rota.engine.durable.journal import WorkerJournal
 
@@ -168,7 +168,7 @@ _ALL = (
     Mutant(
         "M2",
         "the last of several parents looks without a lock whether it is the last",
-        _phase(schedule.nothing, mix={"fan": 1}, rate=60.0),
+        _phase(schedule.no_faults, mix={"fan": 1}, rate=60.0),
         frozenset({"I1", "I15", "I17"}),
         seconds=4.0,
         functions={"release_successors": (("for update offset 0", "offset 0"),)},
@@ -177,7 +177,7 @@ _ALL = (
     Mutant(
         "M3",
         "the reaper puts back what it saw in a claim before, not what is in it now",
-        _phase(schedule.brinks, mix=SLOW, workers=6),
+        _phase(schedule.freezes_near_dead_after, mix=SLOW, workers=6),
         frozenset({"I3", "I4"}),
         seconds=10.0,
         functions={
@@ -192,7 +192,7 @@ _ALL = (
     Mutant(
         "M4",
         "claiming is deleting: nothing says who holds the job",
-        _phase(schedule.nothing, mix={"noop": 1}, workers=2, quiet_within=2.0),
+        _phase(schedule.no_faults, mix={"noop": 1}, workers=2, quiet_within=2.0),
         frozenset({"I4", "I1"}),
         seconds=1.5,
         statements={
@@ -225,7 +225,7 @@ _ALL = (
         "the heart stops first in a drain",
         _phase(schedule.drains, mix={"long": 1}, rate=8.0),
         frozenset({"I18"}),
-        patch=_heart_first,
+        patch=_stop_heartbeat_first,
     ),
     Mutant(
         "M11",
@@ -233,13 +233,13 @@ _ALL = (
         _phase(schedule.blackouts, mix=SLOW, workers=6, quiet_within=5.0, proxied=True),
         frozenset({"I18"}),
         seconds=3.0,
-        patch=_no_amnesty,
+        patch=_keep_observations,
         settings={"heartbeat_interval": 0.5, "dead_after": 3.0},
     ),
     Mutant(
         "M14",
         "a job that is lost with its worker is not charged with it",
-        _phase(schedule.nothing, mix={"neighbour": 20, "poison": 1}, rate=30.0, quiet_within=4.0),
+        _phase(schedule.no_faults, mix={"neighbour": 20, "poison": 1}, rate=30.0, quiet_within=4.0),
         frozenset({"I9"}),
         seconds=8.0,
         functions={
@@ -266,10 +266,10 @@ _ALL = (
     Mutant(
         "M16",
         "a job lies down although what it waits for was said a moment ago",
-        _phase(schedule.nothing, mix={"journey": 1}, rate=30.0),
+        _phase(schedule.no_faults, mix={"journey": 1}, rate=30.0),
         frozenset({"I1", "I17"}),
         statements={"job/suspend": ((" or said.at is not null", ""),)},
-        patch=_slow_to_lie_down,
+        patch=_delay_suspension,
     ),
 )
 

@@ -116,7 +116,7 @@ PHASES = {
         Phase(
             "poison",
             0.03,
-            schedule.nothing,
+            schedule.no_faults,
             saw={"quarantined": 1, "exits": 2},
             figures={"quarantined": 10},
             mix={"neighbour": 40, "noop": 20, "poison": 1},
@@ -125,7 +125,7 @@ PHASES = {
         Phase(
             "oom",
             0.02,
-            schedule.nothing,
+            schedule.no_faults,
             saw={"quarantined": 1, "exits": 2},
             figures={"quarantined": 5},
             mix={"neighbour": 40, "noop": 20, "hog": 1},

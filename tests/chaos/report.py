@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from .liveness import percentile
 
 if TYPE_CHECKING:
-    from .stage import Result
+    from .phase_run import Result
 
 _last = [-100.0]
 EVERY = 10.0
 """Seconds between lines if standard error is not a terminal."""
 
 
-def live(phase: str, seconds: float, figures: Mapping[str, int]) -> None:
+def print_progress(phase: str, seconds: float, figures: Mapping[str, int]) -> None:
     text = " ".join(f"{name} {count}" for name, count in figures.items())
     line = f"{phase:8} {seconds:5.0f} s  {text}"
     if sys.stderr.isatty():
@@ -49,7 +49,7 @@ def table(results: Sequence[Result]) -> str:
     return "\n".join(lines)
 
 
-def sums(results: Sequence[Result]) -> str:
+def format_totals(results: Sequence[Result]) -> str:
     total: dict[str, int] = {}
     for result in results:
         for name, count in result.counts.items():

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from .evidence import Evidence, Violation
-from .places import by_job, steps
+from .job_places import by_job, steps
 
 RACE = 1.0
 """Seconds for which a statement may run that began before its worker was declared dead."""
@@ -80,7 +80,7 @@ def one_place(evidence: Evidence) -> Iterator[Violation]:
                 break
 
 
-def fenced(evidence: Evidence) -> Iterator[Violation]:
+def claims_are_fenced(evidence: Evidence) -> Iterator[Violation]:
     """I5: the claim ids of a job rise.
 
     A worker's outcome or transactional effect is recorded by the transaction that removes the job from its
@@ -109,7 +109,7 @@ def fenced(evidence: Evidence) -> Iterator[Violation]:
             yield Violation("I5", f"an effect of job {effect.job} by who did not hold it then")
 
 
-def the_dead_take_nothing(evidence: Evidence) -> Iterator[Violation]:
+def dead_workers_claim_nothing(evidence: Evidence) -> Iterator[Violation]:
     """I5: a worker that was declared dead or has stopped claims no more jobs.
 
     Jobs it already held may be split into separate claims until they are taken back.
@@ -161,7 +161,7 @@ CHECKS = (
     effects_once,
     one_outcome,
     one_place,
-    fenced,
-    the_dead_take_nothing,
+    claims_are_fenced,
+    dead_workers_claim_nothing,
     within_budget,
 )

@@ -69,11 +69,11 @@ class Sampler:
         self.looks += 1
         if (took := time.time() - began) > STARVED:
             self.starved.append(Fault("starved", began, began + took))
-        if runnable() >= BUSY * (os.cpu_count() or 1):
+        if count_runnable_processes() >= BUSY * (os.cpu_count() or 1):
             self.starved.append(Fault("busy", began - LOOK_EVERY, began + took))
 
 
-def runnable() -> int:
+def count_runnable_processes() -> int:
     """Return the number of runnable processes, or 0 if the system does not report it."""
     with suppress(OSError):
         return int(Path("/proc/loadavg").read_text().split()[3].split("/")[0])

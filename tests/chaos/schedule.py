@@ -58,7 +58,7 @@ def freezes(random: Random, plan: Plan) -> Iterator[Planned]:
         at += longest + random.uniform(0.8, 1.5)
 
 
-def brinks(random: Random, plan: Plan) -> Iterator[Planned]:
+def freezes_near_dead_after(random: Random, plan: Plan) -> Iterator[Planned]:
     """Freeze workers until about the time at which they are declared dead."""
     at = 1.0
     while at < plan.seconds:
@@ -124,7 +124,7 @@ def network(random: Random, plan: Plan) -> Iterator[Planned]:
         at += random.uniform(0.3, 1.2)
 
 
-def breaks(random: Random, plan: Plan) -> Iterator[Planned]:
+def noticed_network_faults(random: Random, plan: Plan) -> Iterator[Planned]:
     """Yield only the network faults that both sides notice."""
     heard = ("reset", "hold", "terminate")
     yield from (each for each in network(random, plan) if each.kind in heard)
@@ -137,7 +137,7 @@ def drains(random: Random, plan: Plan) -> Iterator[Planned]:
         at += random.uniform(0.3, 1.0)
 
 
-def nothing(random: Random, plan: Plan) -> Iterator[Planned]:
+def no_faults(random: Random, plan: Plan) -> Iterator[Planned]:
     """Inject no faults; the jobs themselves kill workers."""
     yield from ()
 
@@ -149,10 +149,10 @@ def mixed(random: Random, plan: Plan) -> Iterator[Planned]:
         (cuts, 0.0, 0.7),
         (kills, 0.4, 0.9),
         (drains, 0.4, 0.6),
-        (breaks, 0.5, 0.7),
+        (noticed_network_faults, 0.5, 0.7),
         (crashes, 0.7, 1.0),
     )
-    yield from _together(random, plan, parts)
+    yield from _combine(random, plan, parts)
 
 
 def durable(random: Random, plan: Plan) -> Iterator[Planned]:
@@ -163,10 +163,10 @@ def durable(random: Random, plan: Plan) -> Iterator[Planned]:
         (crashes, 0.4, 1.0),
         (drains, 0.3, 0.5),
     )
-    yield from _together(random, plan, parts)
+    yield from _combine(random, plan, parts)
 
 
-def _together(
+def _combine(
     random: Random, plan: Plan, parts: tuple[tuple[Make, float, float], ...]
 ) -> Iterator[Planned]:
     """Run each part between its two shares of the time."""

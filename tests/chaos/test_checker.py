@@ -16,15 +16,15 @@ from .checker import CHECKS, check
 from .evidence import (
     Budget,
     Effect,
-    Ended,
     Evidence,
     Fault,
     Job,
     Move,
     Outcome,
-    Presence,
+    ProcessExit,
     Run,
     Sample,
+    WorkerStateChange,
 )
 from .history import Line
 
@@ -69,7 +69,7 @@ class Record:
         )
 
 
-def good() -> Evidence:
+def correct_history() -> Evidence:
     """Return a correct history.
 
     Job 1 is claimed, taken back, claimed again and finished with its effect; jobs 2 and 3 are a flow, run
@@ -106,25 +106,25 @@ def good() -> Evidence:
         },
         effects=[Effect(1, tx, 1.0, 1, 1)],
         presence=[
-            Presence(1, 0.0, 1, 501, "active"),
-            Presence(2, 0.0, 2, 502, "active"),
-            Presence(3, 12.0, 1, 501, "dead"),
-            Presence(4, 14.0, 3, 503, "active"),
-            Presence(5, 15.0, 3, 503, "draining"),
-            Presence(6, 16.0, 3, 503, "stopped"),
+            WorkerStateChange(1, 0.0, 1, 501, "active"),
+            WorkerStateChange(2, 0.0, 2, 502, "active"),
+            WorkerStateChange(3, 12.0, 1, 501, "dead"),
+            WorkerStateChange(4, 14.0, 3, 503, "active"),
+            WorkerStateChange(5, 15.0, 3, 503, "draining"),
+            WorkerStateChange(6, 16.0, 3, 503, "stopped"),
         ],
         lines=[
-            said("a", "up", 0.0, pid=501),
-            said("a", "invoke", 1.0, job=1, attempt=1),
-            said("a", "tick", 9.0, job=1, attempt=1),
-            said("b", "up", 0.0, pid=502),
-            said("b", "invoke", 12.6, job=1, attempt=1),
-            said("b", "ok", 12.7, job=1, attempt=1),
+            history_line("a", "up", 0.0, pid=501),
+            history_line("a", "invoke", 1.0, job=1, attempt=1),
+            history_line("a", "tick", 9.0, job=1, attempt=1),
+            history_line("b", "up", 0.0, pid=502),
+            history_line("b", "invoke", 12.6, job=1, attempt=1),
+            history_line("b", "ok", 12.7, job=1, attempt=1),
         ],
         acknowledged=frozenset({1, 9}),
         budgets={"effect": Budget(3, 3, effect=True), "part": Budget(3, 3)},
         faults=[Fault("kill", 10.0, 10.0, pid=501, slot=0)],
-        ended=[Ended(501, 0, 10.0, -9, False), Ended(503, 2, 16.1, 0, True)],
+        ended=[ProcessExit(501, 0, 10.0, -9, False), ProcessExit(503, 2, 16.1, 0, True)],
         crew={1: 502},
         quiet_at=20.0,
         quiet_took=1.0,
@@ -132,11 +132,11 @@ def good() -> Evidence:
     )
 
 
-def said(who: str, what: str, at: float, **rest: Any) -> Line:
+def history_line(who: str, what: str, at: float, **rest: Any) -> Line:
     return Line(who, at, at, what, rest)
 
 
-def changed(*extra: Callable[[Record], object]) -> Callable[[Evidence], Evidence]:
+def with_moves(*extra: Callable[[Record], object]) -> Callable[[Evidence], Evidence]:
     """Add moves to the end of the correct history."""
 
     def change(evidence: Evidence) -> Evidence:
@@ -150,7 +150,7 @@ def changed(*extra: Callable[[Record], object]) -> Callable[[Evidence], Evidence
     return change
 
 
-def without(evidence: Evidence, job: int) -> Evidence:
+def without_outcome(evidence: Evidence, job: int) -> Evidence:
     left = {id: outcome for id, outcome in evidence.outcomes.items() if id != job}
     return replace(evidence, outcomes=left)
 
@@ -189,26 +189,26 @@ def dead_and_alive(evidence: Evidence) -> Evidence:
     """Worker 1 was only frozen, wakes at 13 and still runs the job that was taken back at 12."""
     return with_lines(
         replace(evidence, faults=[Fault("freeze", 8.0, 13.0, pid=501)]),
-        [said("a", "tick", at, job=1, attempt=1) for at in (13.1, 14.0, 17.0)],
+        [history_line("a", "tick", at, job=1, attempt=1) for at in (13.1, 14.0, 17.0)],
     )
 
 
 BAD: list[tuple[str, str, Callable[[Evidence], Evidence]]] = [
     ("I1", "acknowledged", lambda e: replace(e, acknowledged=frozenset({1, 77}))),
-    ("I1", "job 2 .* without an outcome", lambda e: without(e, 2)),
-    ("I1", "run 9 has not ended", lambda e: without(e, 9)),
-    ("I1", "in quarantine", lambda e: replace(without(e, 1), quarantined=frozenset({1}))),
+    ("I1", "job 2 .* without an outcome", lambda e: without_outcome(e, 2)),
+    ("I1", "run 9 has not ended", lambda e: without_outcome(e, 9)),
+    ("I1", "in quarantine", lambda e: replace(without_outcome(e, 1), quarantined=frozenset({1}))),
     ("I2", "2 effects", lambda e: replace(e, effects=[*e.effects, *e.effects])),
     ("I2", "0 effects", lambda e: replace(e, effects=[])),
     ("I2", "which is none", lambda e: replace(e, effects=[*e.effects, Effect(2, 1, 1.0, 55, 1)])),
-    ("I3", "2 outcomes", changed(lambda r: r.move(1, ("outcome", True, {"state": "failed"})))),
-    ("I3", "changed or removed", changed(lambda r: r.move(1, ("outcome", False, {})))),
-    ("I3", "outcome of job 1 is gone", lambda e: without(e, 1)),
+    ("I3", "2 outcomes", with_moves(lambda r: r.move(1, ("outcome", True, {"state": "failed"})))),
+    ("I3", "changed or removed", with_moves(lambda r: r.move(1, ("outcome", False, {})))),
+    ("I3", "outcome of job 1 is gone", lambda e: without_outcome(e, 1)),
     ("I3", "nobody saw job 5 end", lambda e: with_job(e, Job(5, "part"))),
     (
         "I4",
         "in: claim 20, claim 21",
-        changed(
+        with_moves(
             lambda r: r.start(4),
             lambda r: r.take(4, 20),
             lambda r: r.move(4, ("claim", True, {"claim": 21, "worker": 2})),
@@ -217,17 +217,17 @@ BAD: list[tuple[str, str, Callable[[Evidence], Evidence]]] = [
     (
         "I4",
         "nowhere",
-        changed(lambda r: r.start(4), lambda r: r.move(4, ("queued", False, {}))),
+        with_moves(lambda r: r.start(4), lambda r: r.move(4, ("queued", False, {}))),
     ),
     (
         "I4",
         "in: outcome, queued",
-        changed(lambda r: r.move(1, ("queued", True, {}))),
+        with_moves(lambda r: r.move(1, ("queued", True, {}))),
     ),
     (
         "I5",
         "from claim 20 to claim 19",
-        changed(
+        with_moves(
             lambda r: r.start(4),
             lambda r: r.take(4, 20),
             lambda r: r.reap(4, 20),
@@ -237,7 +237,7 @@ BAD: list[tuple[str, str, Callable[[Evidence], Evidence]]] = [
     (
         "I5",
         "under claim 20, which did not hold it",
-        changed(
+        with_moves(
             lambda r: r.start(4),
             lambda r: r.take(4, 20),
             lambda r: r.reap(4, 20),
@@ -249,7 +249,7 @@ BAD: list[tuple[str, str, Callable[[Evidence], Evidence]]] = [
     (
         "I5",
         "worker 1 took job 4 8.0 s after its end",
-        changed(lambda r: r.start(4), lambda r: r.take(4, 20, 1, at=20.0)),
+        with_moves(lambda r: r.start(4), lambda r: r.take(4, 20, 1, at=20.0)),
     ),
     ("I5", "a still ran job 1 4.0 s after", dead_and_alive),
     ("I6", "3 calls of run 20 at once", calls_at_once),
@@ -257,7 +257,7 @@ BAD: list[tuple[str, str, Callable[[Evidence], Evidence]]] = [
         "I6",
         "b ran 3 jobs at once",
         lambda e: with_lines(
-            e, [said("b", "invoke", 13.0, job=job, attempt=1) for job in (61, 62, 63)]
+            e, [history_line("b", "invoke", 13.0, job=job, attempt=1) for job in (61, 62, 63)]
         ),
     ),
     (
@@ -270,30 +270,34 @@ BAD: list[tuple[str, str, Callable[[Evidence], Evidence]]] = [
     (
         "I8",
         "released 2 times",
-        changed(lambda r: r.move(3, ("waiting", False, {}), ("queued", True, {}))),
+        with_moves(lambda r: r.move(3, ("waiting", False, {}), ("queued", True, {}))),
     ),
     (
         "I9",
         "attempt 4 of 3",
-        lambda e: with_lines(e, [said("b", "invoke", 13.0, job=1, attempt=4)]),
+        lambda e: with_lines(e, [history_line("b", "invoke", 13.0, job=1, attempt=4)]),
     ),
     (
         "I9",
         "the death of 4 workers",
         lambda e: with_lines(
-            e, [said("b", "invoke", 13.0 + n, job=1, attempt=1, deadly=True) for n in range(4)]
+            e,
+            [
+                history_line("b", "invoke", 13.0 + n, job=1, attempt=1, deadly=True)
+                for n in range(4)
+            ],
         ),
     ),
-    ("I14", "ended with -9", lambda e: replace(e, ended=[Ended(503, 2, 16.1, -9, True)])),
+    ("I14", "ended with -9", lambda e: replace(e, ended=[ProcessExit(503, 2, 16.1, -9, True)])),
     (
         "I14",
         "worker 3 took job 4",
-        changed(lambda r: r.start(4), lambda r: r.take(4, 20, 3, at=17.0)),
+        with_moves(lambda r: r.start(4), lambda r: r.take(4, 20, 3, at=17.0)),
     ),
     (
         "I14",
         "worker 3 left with 1 jobs",
-        changed(lambda r: r.start(4), lambda r: r.take(4, 20, 3, at=14.5)),
+        with_moves(lambda r: r.start(4), lambda r: r.take(4, 20, 3, at=14.5)),
     ),
     ("I15", "waits for 2 others, of which 0", lambda e: replace(e, waiting={3: 2})),
     (
@@ -335,39 +339,44 @@ BAD: list[tuple[str, str, Callable[[Evidence], Evidence]]] = [
 ]
 
 
-def test_a_history_in_which_all_is_well_passes() -> None:
-    assert check(good()) == []
+def test_checker_correct_history_has_no_violation() -> None:
+    assert check(correct_history()) == []
 
 
 @pytest.mark.parametrize(("invariant", "text", "spoil"), BAD)
-def test_what_is_wrong_is_found(
+def test_checker_faulty_history_violates_its_invariant(
     invariant: str, text: str, spoil: Callable[[Evidence], Evidence]
 ) -> None:
-    found = check(spoil(good()))
+    found = check(spoil(correct_history()))
     assert [each for each in found if each.invariant == invariant and re.search(text, each.text)]
 
 
-def test_every_check_has_something_it_finds() -> None:
+def test_checker_each_check_has_a_failing_example() -> None:
     checks = set(CHECKS) - set(durability.CHECKS)  # test_durability.py covers these
-    finding = {each.__name__ for each in checks for _, _, spoil in BAD if list(each(spoil(good())))}
+    finding = {
+        each.__name__
+        for each in checks
+        for _, _, spoil in BAD
+        if list(each(spoil(correct_history())))
+    }
     assert finding == {each.__name__ for each in checks}
 
 
-def test_a_worker_the_machine_gave_no_time_to_beat_is_not_held_against_anybody() -> None:
+def test_checker_worker_without_processor_time_may_be_declared_dead() -> None:
     starved = Fault("starved", 10.0, 11.8, pid=501)
-    assert check(replace(good(), faults=[starved])) == []
+    assert check(replace(correct_history(), faults=[starved])) == []
 
 
-def test_a_broken_line_is_a_reason_only_on_a_busy_machine() -> None:
+def test_checker_cut_connection_explains_death_only_on_busy_machine() -> None:
     broken = Fault("cut", 10.0, 10.0)
-    assert check(replace(good(), faults=[broken, Fault("busy", 10.0, 11.0)])) == []
-    assert check(replace(good(), faults=[broken]))
-    assert check(replace(good(), faults=[Fault("busy", 10.0, 11.0)]))
+    assert check(replace(correct_history(), faults=[broken, Fault("busy", 10.0, 11.0)])) == []
+    assert check(replace(correct_history(), faults=[broken]))
+    assert check(replace(correct_history(), faults=[Fault("busy", 10.0, 11.0)]))
 
 
-def test_a_place_entered_and_left_by_one_transaction_is_none() -> None:
+def test_checker_place_entered_and_left_in_one_transaction_is_ignored() -> None:
     """A sleeping job is woken and claimed in one transaction."""
-    evidence = changed(
+    evidence = with_moves(
         lambda r: r.move(4, ("sleeping", True, {})),
         lambda r: r.move(
             4,
@@ -376,12 +385,12 @@ def test_a_place_entered_and_left_by_one_transaction_is_none() -> None:
             ("queued", False, {}),
             ("claim", True, {"claim": 30, "worker": 2}),
         ),
-    )(good())
+    )(correct_history())
     assert check(evidence) == []
 
 
-def test_a_job_that_gets_a_claim_of_its_own_is_still_held_once() -> None:
-    evidence = changed(
+def test_checker_job_moved_to_split_claim_is_held_once() -> None:
+    evidence = with_moves(
         lambda r: r.start(4),
         lambda r: r.take(4, 20, 2),
         lambda r: r.move(
@@ -389,5 +398,5 @@ def test_a_job_that_gets_a_claim_of_its_own_is_still_held_once() -> None:
             ("claim", True, {"claim": 21, "worker": 2}),
             ("claim", False, {"claim": 20, "worker": 2}),
         ),
-    )(good())
+    )(correct_history())
     assert check(evidence) == []

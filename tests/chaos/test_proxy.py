@@ -33,18 +33,18 @@ def connect(proxy: Proxy, name: str | None = None) -> Connection:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_stays_open() -> Iterator[None]:
+def _close_connections() -> Iterator[None]:
     yield
     while OPENED:
         OPENED.pop().close()
 
 
-def kept(dsn: str) -> list[int]:
+def stored_numbers(dsn: str) -> list[int]:
     with psycopg.connect(dsn, autocommit=True) as connection:
         return [n for (n,) in connection.execute("select n from public.kept order by n")]
 
 
-def test_what_is_not_broken_passes_whatever_its_form(proxy: Proxy, rota_dsn: str) -> None:
+def test_proxy_without_fault_forwards_every_protocol_form(proxy: Proxy, rota_dsn: str) -> None:
     with connect(proxy) as connection:
         connection.execute("insert into public.kept values (%s)", (1,), prepare=True)
         with connection.transaction():
@@ -58,10 +58,10 @@ def test_what_is_not_broken_passes_whatever_its_form(proxy: Proxy, rota_dsn: str
         long = connection.execute("select repeat('x', 5000000)").fetchone()
         assert long is not None
         assert len(str(long[0])) == 5_000_000
-    assert kept(rota_dsn) == [1, 2, 3, 4]
+    assert stored_numbers(rota_dsn) == [1, 2, 3, 4]
 
 
-def test_a_cut_after_the_answer_hides_a_commit_that_happened(proxy: Proxy, rota_dsn: str) -> None:
+def test_proxy_cut_after_answer_hides_a_completed_commit(proxy: Proxy, rota_dsn: str) -> None:
     proxy.cut("answered")
     connection = connect(proxy)
     with pytest.raises(psycopg.OperationalError):
@@ -69,32 +69,32 @@ def test_a_cut_after_the_answer_hides_a_commit_that_happened(proxy: Proxy, rota_
 
     [cut] = proxy.wait_for_cuts()
     assert cut.committed is True
-    assert kept(rota_dsn) == [1]
+    assert stored_numbers(rota_dsn) == [1]
 
 
-def test_a_cut_before_the_commit_leaves_nothing(proxy: Proxy, rota_dsn: str) -> None:
+def test_proxy_cut_before_commit_commits_nothing(proxy: Proxy, rota_dsn: str) -> None:
     proxy.cut("before")
     connection = connect(proxy)
     with pytest.raises(psycopg.OperationalError):
         connection.execute("insert into public.kept values (1)")
 
     assert proxy.wait_for_cuts()[0].committed is False
-    assert kept(rota_dsn) == []
+    assert stored_numbers(rota_dsn) == []
 
 
-def test_a_late_commit_comes_after_its_client_was_cut_off(proxy: Proxy, rota_dsn: str) -> None:
+def test_proxy_cut_late_commits_after_client_was_disconnected(proxy: Proxy, rota_dsn: str) -> None:
     proxy.cut("late", hold_seconds=1.0)
     connection = connect(proxy)
     with pytest.raises(psycopg.OperationalError):
         connection.execute("insert into public.kept values (1)")
-    assert kept(rota_dsn) == []
+    assert stored_numbers(rota_dsn) == []
 
     assert proxy.wait_for_cuts()[0].committed is True
-    assert kept(rota_dsn) == [1]
+    assert stored_numbers(rota_dsn) == [1]
 
 
 @pytest.mark.parametrize("pipelined", [False, True])
-def test_in_a_transaction_only_its_commit_is_cut(
+def test_proxy_cut_in_transaction_affects_only_the_commit(
     proxy: Proxy, rota_dsn: str, *, pipelined: bool
 ) -> None:
     proxy.cut("sent")
@@ -116,10 +116,10 @@ def test_in_a_transaction_only_its_commit_is_cut(
 
     assert proxy.wait_for_cuts()[0].committed is True
     assert seen == [(1,), (1,)]
-    assert kept(rota_dsn) == [1, 2]
+    assert stored_numbers(rota_dsn) == [1, 2]
 
 
-def test_answers_before_the_cut_still_arrive(proxy: Proxy, rota_dsn: str) -> None:
+def test_proxy_cut_in_pipeline_forwards_earlier_answers(proxy: Proxy, rota_dsn: str) -> None:
     """Two transactions in one pipeline: the second is cut, and the answer of the first arrives."""
     proxy.cut("answered", matching=r"values \(2\)")
     connection = connect(proxy)
@@ -137,10 +137,10 @@ def test_answers_before_the_cut_still_arrive(proxy: Proxy, rota_dsn: str) -> Non
 
     assert seen == [(1,)]
     assert proxy.wait_for_cuts()[0].committed is True
-    assert kept(rota_dsn) == [1, 2]
+    assert stored_numbers(rota_dsn) == [1, 2]
 
 
-def test_a_transaction_that_failed_does_not_count_as_committed(proxy: Proxy, rota_dsn: str) -> None:
+def test_proxy_cut_failed_transaction_is_not_committed(proxy: Proxy, rota_dsn: str) -> None:
     connection = connect(proxy)
     proxy.cut("answered")
     connection.execute("begin")
@@ -151,10 +151,12 @@ def test_a_transaction_that_failed_does_not_count_as_committed(proxy: Proxy, rot
         connection.execute("commit")
 
     assert proxy.wait_for_cuts()[0].committed is False
-    assert kept(rota_dsn) == []
+    assert stored_numbers(rota_dsn) == []
 
 
-def test_a_cut_waits_for_a_commit_of_that_kind_by_that_client(proxy: Proxy, rota_dsn: str) -> None:
+def test_proxy_cut_applies_only_to_matching_statement_and_client(
+    proxy: Proxy, rota_dsn: str
+) -> None:
     proxy.cut("answered", matching="public.kept", application="unlucky")
     with connect(proxy, "lucky") as lucky:
         lucky.execute("insert into public.kept values (1)")
@@ -166,10 +168,10 @@ def test_a_cut_waits_for_a_commit_of_that_kind_by_that_client(proxy: Proxy, rota
 
     [cut] = proxy.wait_for_cuts()
     assert (cut.application, b"".join(cut.statements).count(b"kept")) == ("unlucky", 1)
-    assert kept(rota_dsn) == [1, 2]
+    assert stored_numbers(rota_dsn) == [1, 2]
 
 
-def test_cuts_that_nobody_met_can_be_taken_back(proxy: Proxy) -> None:
+def test_proxy_cancel_cuts_removes_pending_cuts(proxy: Proxy) -> None:
     proxy.cut("answered")
     assert proxy.cancel_cuts() == 1
     with connect(proxy) as connection:
@@ -179,7 +181,7 @@ def test_cuts_that_nobody_met_can_be_taken_back(proxy: Proxy) -> None:
         proxy.wait_for_cuts(timeout=0.1)
 
 
-def test_a_reset_is_felt_at_once(proxy: Proxy) -> None:
+def test_proxy_reset_breaks_connection_at_once(proxy: Proxy) -> None:
     connection = connect(proxy)
     assert proxy.reset() == 1
     with pytest.raises(psycopg.OperationalError):
@@ -198,11 +200,11 @@ def sessions(dsn: str) -> int:
         return int(row[0])
 
 
-def test_dead_connections_say_nothing_and_keep_their_session(proxy: Proxy, rota_dsn: str) -> None:
+def test_proxy_drop_silences_connection_and_keeps_session(proxy: Proxy, rota_dsn: str) -> None:
     lonely = connect(proxy, "lonely")
     with connect(proxy, "other") as other:
         assert proxy.drop(application="lonely") == 1
-        assert not answers(lonely)
+        assert not has_answer(lonely)
         with pytest.raises(psycopg.OperationalError):
             connect(proxy, "lonely")
         assert other.execute("select 1").fetchone() == (1,)
@@ -211,10 +213,10 @@ def test_dead_connections_say_nothing_and_keep_their_session(proxy: Proxy, rota_
         proxy.heal()
         with connect(proxy, "lonely") as again:
             assert again.execute("select 1").fetchone() == (1,)
-        assert not answers(lonely, again=False)
+        assert not has_answer(lonely, again=False)
 
 
-def test_a_half_open_connection_ends_on_the_side_that_is_gone(proxy: Proxy, rota_dsn: str) -> None:
+def test_proxy_half_open_ends_only_one_side(proxy: Proxy, rota_dsn: str) -> None:
     lonely = connect(proxy, "lonely")
     assert proxy.half_open("client", application="lonely") == 1
     with pytest.raises(psycopg.OperationalError):
@@ -223,10 +225,10 @@ def test_a_half_open_connection_ends_on_the_side_that_is_gone(proxy: Proxy, rota
 
     believer = connect(proxy, "believer")
     assert proxy.half_open("server", application="believer") == 1
-    assert not answers(believer)
+    assert not has_answer(believer)
 
 
-def test_what_is_held_arrives_later(proxy: Proxy) -> None:
+def test_proxy_hold_delays_messages_until_heal(proxy: Proxy) -> None:
     with connect(proxy) as connection:
         healing = threading.Event()
 
@@ -240,7 +242,7 @@ def test_what_is_held_arrives_later(proxy: Proxy) -> None:
         assert healing.is_set()
 
 
-def test_new_connections_can_be_refused(proxy: Proxy) -> None:
+def test_proxy_refuse_rejects_new_connections(proxy: Proxy) -> None:
     proxy.refuse()
     with pytest.raises(psycopg.OperationalError):
         connect(proxy)
@@ -248,7 +250,7 @@ def test_new_connections_can_be_refused(proxy: Proxy) -> None:
     connect(proxy).close()
 
 
-def answers(connection: Connection, *, again: bool = True) -> bool:
+def has_answer(connection: Connection, *, again: bool = True) -> bool:
     """True if the connection has data to read within a moment."""
     if again:
         connection.pgconn.send_query(b"select 1")
@@ -256,7 +258,7 @@ def answers(connection: Connection, *, again: bool = True) -> bool:
     return bool(select.select([connection.pgconn.socket], [], [], 0.3)[0])
 
 
-def test_a_message_is_found_wherever_the_stream_is_cut() -> None:
+def test_message_splitter_any_chunk_size_finds_messages() -> None:
     stream = b"Q\x00\x00\x00\x0dselect 1\x00" + b"X\x00\x00\x00\x04"
     for size in range(1, len(stream)):
         frames = MessageSplitter(typed=True)
@@ -282,7 +284,7 @@ def test_a_message_is_found_wherever_the_stream_is_cut() -> None:
         (["begin; insert into t values (1); commit"], [True]),
     ],
 )
-def test_a_commit_is_told_from_what_is_none(said: list[str], commits: list[bool]) -> None:
+def test_turn_tracker_detects_statements_that_commit(said: list[str], commits: list[bool]) -> None:
     turns = TurnTracker()
     found = []
     for text in said:
@@ -293,7 +295,7 @@ def test_a_commit_is_told_from_what_is_none(said: list[str], commits: list[bool]
     assert found == commits
 
 
-def test_the_proxy_ends_with_everything_that_was_open(rota_dsn: str) -> None:
+def test_proxy_exit_closes_open_connections(rota_dsn: str) -> None:
     with Proxy(rota_dsn) as proxy:
         connection = connect(proxy, "lonely")
         proxy.drop()

@@ -9,24 +9,24 @@ from .phases import FULL, PHASES, Phase
 from .schedule import Plan, Planned
 
 
-def planned(phase: Phase, seed: str, seconds: float) -> list[Planned]:
+def planned_faults(phase: Phase, seed: str, seconds: float) -> list[Planned]:
     return schedule.schedule(phase.faults, seed, Plan(seconds, phase.workers, 2.0))
 
 
 @pytest.mark.parametrize("phase", PHASES.values(), ids=lambda phase: phase.name)
-def test_the_same_seed_breaks_the_same_things_and_another_one_others(phase: Phase) -> None:
-    first = planned(phase, "1", 60)
-    assert first == planned(phase, "1", 60)
+def test_fault_schedule_is_determined_by_its_seed(phase: Phase) -> None:
+    first = planned_faults(phase, "1", 60)
+    assert first == planned_faults(phase, "1", 60)
     assert all(0 <= each.at < 60 for each in first)
     assert [each.at for each in first] == sorted(each.at for each in first)
-    if phase.faults is not schedule.nothing:
+    if phase.faults is not schedule.no_faults:
         assert first
-        assert first != planned(phase, "2", 60)
+        assert first != planned_faults(phase, "2", 60)
 
 
-def test_two_are_left_to_notice_when_the_others_are_frozen() -> None:
+def test_fault_schedule_freezes_leave_two_workers_running() -> None:
     phase = PHASES["freeze"]
-    frozen = [(each.at, each.at + each.lasts) for each in planned(phase, "1", 60)]
+    frozen = [(each.at, each.at + each.lasts) for each in planned_faults(phase, "1", 60)]
     for moment, _ in frozen:
         assert sum(begin <= moment < end for begin, end in frozen) <= phase.workers - 2
 
@@ -40,9 +40,7 @@ def test_two_are_left_to_notice_when_the_others_are_frozen() -> None:
         ("cut", "cut", 450),
     ],
 )
-def test_a_run_of_full_length_has_faults_enough_for_its_figures(
-    name: str, kind: str, least: int
-) -> None:
+def test_fault_schedule_full_run_has_enough_faults(name: str, kind: str, least: int) -> None:
     phase = PHASES[name]
-    found = planned(phase, "1", FULL * phase.share)
+    found = planned_faults(phase, "1", FULL * phase.share)
     assert sum(each.kind == kind for each in found) >= least

@@ -17,10 +17,10 @@ import pytest_asyncio
 
 from .evidence import Violation
 from .mutants import MUTANTS
+from .phase_run import PhaseRun
 from .phases import PHASES
 from .report import table
 from .server import Server
-from .stage import Stage
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -40,13 +40,13 @@ async def server() -> AsyncIterator[Server]:
     await server.close()
 
 
-def _is_about_seconds(violation: Violation) -> bool:
+def _is_time_bound(violation: Violation) -> bool:
     """Whether it is a bound on elapsed time, which only the long form checks."""
     return violation.invariant == "I16" and violation.text.startswith("a transaction ")
 
 
 @pytest.mark.timeout(240)
-async def test_nothing_is_lost_or_done_twice_whatever_breaks(server: Server) -> None:
+async def test_chaos_mixed_faults_lose_no_job_and_repeat_no_effect(server: Server) -> None:
     """Equivalent of `python -m tests.chaos --seconds 30 --faults mixed --seed short`.
 
     If the intended events did not all occur, the run is repeated: a run proves nothing about events that it
@@ -56,9 +56,9 @@ async def test_nothing_is_lost_or_done_twice_whatever_breaks(server: Server) -> 
     seen: Counter[str] = Counter()
     needs = PHASES["mixed"].needs(False)
     for turn in ("mixed", "mixed again", "mixed once more"):
-        stage = Stage(server, PHASES["mixed"], f"{SEED}:{turn}", histories / turn)
+        stage = PhaseRun(server, PHASES["mixed"], f"{SEED}:{turn}", histories / turn)
         result = await stage.run(SECONDS)
-        wrong = [each for each in result.violations if LONG or not _is_about_seconds(each)]
+        wrong = [each for each in result.violations if LONG or not _is_time_bound(each)]
         assert not wrong, table([result])
         seen += result.counts
         if all(seen[what] >= least for what, least in needs.items()):
@@ -69,17 +69,19 @@ async def test_nothing_is_lost_or_done_twice_whatever_breaks(server: Server) -> 
 
 
 @pytest.mark.timeout(240)
-async def test_durable_functions_go_on_whatever_breaks(server: Server) -> None:
+async def test_chaos_durable_functions_survive_all_faults(server: Server) -> None:
     """Equivalent of `python -m tests.chaos --seconds 8 --faults durable --seed short`."""
     histories = Path(tempfile.mkdtemp(prefix="rota-chaos-"))
-    stage = Stage(server, PHASES["durable"], f"{SEED}:durable", histories)
+    stage = PhaseRun(server, PHASES["durable"], f"{SEED}:durable", histories)
     result = await stage.run(DURABLE_SECONDS)
     assert result.passed, table([result])
     shutil.rmtree(histories)
 
 
 @pytest.mark.parametrize("name", MUTANTS if LONG else SOME)
-async def test_a_known_mistake_is_found(name: str, server: Server, tmp_path: Path) -> None:
+async def test_chaos_mutant_is_found_by_the_checker(
+    name: str, server: Server, tmp_path: Path
+) -> None:
     """A mutant shows only if a fault meets it.
 
     That may not happen in a few seconds, so there are three runs.
@@ -87,7 +89,7 @@ async def test_a_known_mistake_is_found(name: str, server: Server, tmp_path: Pat
     mutant = MUTANTS[name]
     said = []
     for turn in range(3):
-        stage = Stage(
+        stage = PhaseRun(
             server,
             mutant.phase,
             f"{SEED}:{turn}",

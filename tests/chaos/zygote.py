@@ -52,34 +52,34 @@ def main() -> None:
                 break
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
-                alive.add(_bear(json.loads(line)))
-        _mourn(alive)
+                alive.add(_fork_worker(json.loads(line)))
+        _reap_children(alive)
     for pid in alive:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
-def _say(**said: Any) -> None:
+def _send(**said: Any) -> None:
     os.write(1, json.dumps(said).encode() + b"\n")
 
 
-def _bear(order: dict[str, Any]) -> int:
+def _fork_worker(order: dict[str, Any]) -> int:
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
-            _live(order)
+            _run_worker(order)
             code = 0
         except BaseException:
             logging.exception("a worker failed")
         finally:
             logging.shutdown()
             os._exit(code)
-    _say(born=pid, slot=order["slot"], number=order["number"])
+    _send(born=pid, slot=order["slot"], number=order["number"])
     return pid
 
 
-def _mourn(alive: set[int]) -> None:
+def _reap_children(alive: set[int]) -> None:
     while alive:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -88,10 +88,10 @@ def _mourn(alive: set[int]) -> None:
         if pid == 0:
             return
         alive.discard(pid)
-        _say(gone=pid, code=os.waitstatus_to_exitcode(status))
+        _send(gone=pid, code=os.waitstatus_to_exitcode(status))
 
 
-def _live(order: dict[str, Any]) -> None:
+def _run_worker(order: dict[str, Any]) -> None:
     """Run a worker from its start to its exit."""
     with suppress(OSError):  # on other systems than Linux the zygote ends it
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
@@ -111,11 +111,11 @@ def _live(order: dict[str, Any]) -> None:
         Path(order["group"], "cgroup.procs").write_text(str(os.getpid()))
     if order.get("mutant"):
         mutants.apply(order["mutant"])
-    threading.Thread(target=_feel, args=[history], daemon=True).start()
+    threading.Thread(target=_note_starvation, args=[history], daemon=True).start()
     asyncio.run(_work(order, history, who))
 
 
-def _feel(history: History) -> None:
+def _note_starvation(history: History) -> None:
     """Note when this process got no processor time; a freeze has the same effect."""
     while True:
         before = time.monotonic()

@@ -15,9 +15,9 @@ import pytest
 from rota.cli import main
 from rota.testing.server import DatabaseServer
 
-from .terminal import APPS, Done, Program, Terminal
+from .terminal import APPS, CommandResult, Program, Terminal
 
-Rota = Callable[..., Done]
+Rota = Callable[..., CommandResult]
 
 
 @pytest.fixture(scope="session")
@@ -84,13 +84,13 @@ def rota(
     monkeypatch.chdir(APPS)
     monkeypatch.syspath_prepend(str(APPS))
 
-    def run(*words: str) -> Done:
+    def run(*words: str) -> CommandResult:
         for module in ("shop", "mill", "board", "clock"):
             monkeypatch.delitem(sys.modules, module, raising=False)  # an app keeps its database
         capfd.readouterr()
         code = main.run(list(words))
         out, err = capfd.readouterr()
-        return Done(code, out, err)
+        return CommandResult(code, out, err)
 
     return run
 
@@ -111,7 +111,7 @@ def empty_dsn(spare_dsn: str) -> str:
 
 
 @pytest.fixture
-def alone(rota: Rota, empty_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Rota:
+def empty_rota(rota: Rota, empty_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Rota:
     """`rota` on an empty database."""
     monkeypatch.setenv("ROTA_DATABASE_URL", empty_dsn)
     return rota

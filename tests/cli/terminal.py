@@ -21,7 +21,7 @@ APPS = Path(__file__).with_name("apps")
 
 
 @dataclass(frozen=True)
-class Done:
+class CommandResult:
     """Result of a command that has ended."""
 
     code: int
@@ -82,12 +82,12 @@ class Program:
     def tell(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
-    def ended(self, within: float = 60) -> Done:
+    def ended(self, within: float = 60) -> CommandResult:
         """Wait until the process ends."""
         code = self._process.wait(within)
         self._reader.join()
         assert self._process.stdout
-        return Done(code, self._process.stdout.read(), "".join(self._lines))
+        return CommandResult(code, self._process.stdout.read(), "".join(self._lines))
 
     def close(self) -> None:
         """Kill the process and its children, also after a failed test."""
@@ -113,7 +113,7 @@ class Terminal:
             self.environment["ROTA_DATABASE_URL"] = dsn
         self._cwd = cwd
 
-    def run(self, *words: str, stdin: str = "", **environment: str) -> Done:
+    def run(self, *words: str, stdin: str = "", **environment: str) -> CommandResult:
         done = subprocess.run(
             [sys.executable, "-m", "rota", *words],
             input=stdin,
@@ -124,7 +124,7 @@ class Terminal:
             timeout=60,
             check=False,
         )
-        return Done(done.returncode, done.stdout, done.stderr)
+        return CommandResult(done.returncode, done.stdout, done.stderr)
 
     @contextmanager
     def program(self, *words: str, **environment: str) -> Iterator[Program]:
@@ -135,7 +135,7 @@ class Terminal:
             program.close()
 
 
-def on_a_terminal(dsn: str, columns: int, *words: str, **more: str) -> str:
+def run_on_terminal(dsn: str, columns: int, *words: str, **more: str) -> str:
     """Return the output on a terminal with `columns` columns, without colours."""
     ours, theirs = pty.openpty()
     environment = {**Terminal(dsn).environment, "COLUMNS": str(columns), "TERM": "xterm-256color"}

@@ -33,8 +33,8 @@ def load(empty_dsn: str) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-def test_where_nothing_is_known_it_says_so(alone: Rota) -> None:
-    done = alone("autoscale")
+def test_autoscale_command_no_queue_prints_hint(empty_rota: Rota) -> None:
+    done = empty_rota("autoscale")
 
     assert (done.code, done.out) == (
         OK,
@@ -42,31 +42,33 @@ def test_where_nothing_is_known_it_says_so(alone: Rota) -> None:
     )
 
 
-def test_each_queue_has_a_line(alone: Rota, load: psycopg.Connection[Any]) -> None:
+def test_autoscale_command_prints_a_line_per_queue(
+    empty_rota: Rota, load: psycopg.Connection[Any]
+) -> None:
     load.execute(JOBS)
     load.execute(WORKER)
-    heading, default, idle = alone("autoscale").out.splitlines()
+    heading, default, idle = empty_rota("autoscale").out.splitlines()
 
     assert heading.split()[:3] == ["queue", "desired", "workers"]
     assert default.split()[:3] == ["default", "1", "1"]
     assert idle.split()[:3] == ["idle", "0", "1"]
-    told = json.loads(alone("autoscale", "--json", "-q", "default").out)
+    told = json.loads(empty_rota("autoscale", "--json", "-q", "default").out)
     assert [(each["queue"], each["desired"], each["backlog"]) for each in told] == [
         ("default", 1, 3)
     ]
-    [least] = json.loads(alone("autoscale", "--json", "-q", "idle", "--min", "2").out)
+    [least] = json.loads(empty_rota("autoscale", "--json", "-q", "idle", "--min", "2").out)
     assert least["desired"] == 2
 
 
-def test_scripts_can_tell_whether_there_are_enough(
-    alone: Rota, load: psycopg.Connection[Any]
+def test_autoscale_check_fails_with_too_few_workers_or_bad_options(
+    empty_rota: Rota, load: psycopg.Connection[Any]
 ) -> None:
     load.execute(JOBS)
-    assert alone("autoscale").code == OK
-    assert alone("autoscale", "--check").code == FAILED
+    assert empty_rota("autoscale").code == OK
+    assert empty_rota("autoscale", "--check").code == FAILED
     load.execute(WORKER)
-    assert alone("autoscale", "--check").code == OK
-    assert alone("autoscale", "-q", "nowhere").code == NOT_FOUND
-    done = alone("autoscale", "--min", "5", "--max", "2")
+    assert empty_rota("autoscale", "--check").code == OK
+    assert empty_rota("autoscale", "-q", "nowhere").code == NOT_FOUND
+    done = empty_rota("autoscale", "--min", "5", "--max", "2")
     assert done.code == USAGE_ERROR
     assert "--min is 5" in done.err

@@ -17,7 +17,7 @@ def shown(rota: Rota, run: str) -> Any:
     return rota("show", run, "--json").json()
 
 
-def changed(rota: Rota, file: Path) -> str:
+def start_changed_run(rota: Rota, file: Path) -> str:
     """Start a run that fails once, waits, and then replays against changed code."""
     run = rota("start", *BOARD, "changing", f"file={file}").out.strip()
     eventually(lambda: shown(rota, run)["awaits"])
@@ -27,10 +27,8 @@ def changed(rota: Rota, file: Path) -> str:
     return run
 
 
-def test_the_quarantine_says_what_has_changed_also_after_a_failed_attempt(
-    durable: Rota, tmp_path: Path
-) -> None:
-    run = changed(durable, tmp_path / "new")
+def test_quarantine_command_changed_code_names_the_mismatch(durable: Rota, tmp_path: Path) -> None:
+    run = start_changed_run(durable, tmp_path / "new")
 
     [line] = [
         each
@@ -43,10 +41,10 @@ def test_the_quarantine_says_what_has_changed_also_after_a_failed_attempt(
     assert (listed["crashes"], listed["error"]["type"]) == (0, "rota.errors.ReplayMismatch")
 
 
-def test_the_run_says_what_to_do_and_goes_on_once_that_is_done(
+def test_show_changed_code_prints_remedies_that_resume_the_run(
     durable: Rota, tmp_path: Path
 ) -> None:
-    run = changed(durable, tmp_path / "new")
+    run = start_changed_run(durable, tmp_path / "new")
 
     printed = durable("show", run).out
 
@@ -62,7 +60,7 @@ def test_the_run_says_what_to_do_and_goes_on_once_that_is_done(
     assert shown(durable, run)["result"] == "old"
 
 
-def test_help_says_that_code_may_have_changed(terminal: Terminal) -> None:
+def test_quarantine_help_mentions_changed_code(terminal: Terminal) -> None:
     said = " ".join(terminal.run("quarantine", "--help").out.split())
 
     assert "their code has changed" in said

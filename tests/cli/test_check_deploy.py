@@ -10,15 +10,22 @@ from typing import Any
 import psycopg
 import pytest
 
-from pooler.bouncer import bouncer
+from pooler.pgbouncer import run_pgbouncer
 from rota import Context
 from rota import Rota as App
 from rota.cli.exit_codes import FAILED
 from rota.engine.simulation import replay_check
 from rota.testing.server import DatabaseServer
 
+from .check_deploy_helpers import (
+    OTHER,
+    Deploy,
+    make_deploy,
+    note,
+    run_until_suspended,
+    start_onboarding,
+)
 from .conftest import Rota
-from .deploys import OTHER, Deploy, deploying, in_flight, note, onboarding
 
 SAME = """
 @app.task
@@ -42,19 +49,19 @@ async def onboard(ctx: Context, user: int) -> None:
 
 @pytest.fixture
 def deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deploy:
-    return deploying(tmp_path, monkeypatch)
+    return make_deploy(tmp_path, monkeypatch)
 
 
 # Journals
 
 
-def test_code_that_comes_to_the_same_and_then_to_more_is_fine(
-    alone: Rota, empty_dsn: str, deploy: Deploy
+def test_check_deploy_compatible_code_passes(
+    empty_rota: Rota, empty_dsn: str, deploy: Deploy
 ) -> None:
-    in_flight(empty_dsn, onboarding)
+    run_until_suspended(empty_dsn, start_onboarding)
 
     for code in (SAME, VERSIONED):
-        checked = alone("check-deploy", deploy(code))
+        checked = empty_rota("check-deploy", deploy(code))
 
         assert (checked.code, checked.err) == (0, "")
         assert (
@@ -63,12 +70,12 @@ def test_code_that_comes_to_the_same_and_then_to_more_is_fine(
         )
 
 
-def test_a_step_put_before_what_a_run_had_come_to_strands_it(
-    alone: Rota, empty_dsn: str, deploy: Deploy
+def test_check_deploy_step_inserted_before_journal_entry_strands_run(
+    empty_rota: Rota, empty_dsn: str, deploy: Deploy
 ) -> None:
-    run = in_flight(empty_dsn, onboarding)
+    run = run_until_suspended(empty_dsn, start_onboarding)
 
-    checked = alone("check-deploy", deploy(OTHER))
+    checked = empty_rota("check-deploy", deploy(OTHER))
 
     assert (checked.code, checked.complaint) == (FAILED, "1 job would strand with new:app")
     assert re.split(r"  +", checked.out.splitlines()[1]) == [
@@ -80,11 +87,13 @@ def test_a_step_put_before_what_a_run_had_come_to_strands_it(
     ]
 
 
-def test_what_was_told_is_what_happens(alone: Rota, empty_dsn: str, deploy: Deploy) -> None:
+def test_check_deploy_rejected_code_quarantines_the_runs(
+    empty_rota: Rota, empty_dsn: str, deploy: Deploy
+) -> None:
     """The run continues with the code that the check accepted, and is quarantined with the other."""
-    runs = [in_flight(empty_dsn, onboarding) for _ in range(2)]
-    assert alone("check-deploy", deploy(OTHER)).code == FAILED
-    assert alone("check-deploy", deploy(VERSIONED)).code == 0
+    runs = [run_until_suspended(empty_dsn, start_onboarding) for _ in range(2)]
+    assert empty_rota("check-deploy", deploy(OTHER)).code == FAILED
+    assert empty_rota("check-deploy", deploy(VERSIONED)).code == 0
 
     async def goes_on(app: App) -> None:
         @app.task
@@ -97,30 +106,32 @@ def test_what_was_told_is_what_happens(alone: Rota, empty_dsn: str, deploy: Depl
         with psycopg.connect(empty_dsn, autocommit=True) as connection:
             connection.execute("update rota.sleeping set wake_at = rota.clock()")
 
-    in_flight(empty_dsn, goes_on)
+    run_until_suspended(empty_dsn, goes_on)
 
-    states = [alone("show", str(run), "--json").json()["state"] for run in runs]
+    states = [empty_rota("show", str(run), "--json").json()["state"] for run in runs]
     assert states == ["quarantined", "quarantined"]
 
 
-def test_a_function_that_ends_before_it_should_strands_its_runs(
-    alone: Rota, empty_dsn: str, deploy: Deploy
+def test_check_deploy_function_that_ends_early_strands_run(
+    empty_rota: Rota, empty_dsn: str, deploy: Deploy
 ) -> None:
-    in_flight(empty_dsn, onboarding)
+    run_until_suspended(empty_dsn, start_onboarding)
     code = """
     @app.task
     async def onboard(ctx: Context, user: int) -> None:
         await ctx.step("account", note, "account")
     """
 
-    checked = alone("check-deploy", deploy(code))
+    checked = empty_rota("check-deploy", deploy(code))
 
     assert checked.code == FAILED
     assert "reached its end, but its journal has sleep here" in checked.out
 
 
-def test_an_error_on_the_way_is_told(alone: Rota, empty_dsn: str, deploy: Deploy) -> None:
-    in_flight(empty_dsn, onboarding)
+def test_check_deploy_error_during_replay_is_reported(
+    empty_rota: Rota, empty_dsn: str, deploy: Deploy
+) -> None:
+    run_until_suspended(empty_dsn, start_onboarding)
     code = """
     @app.task
     async def onboard(ctx: Context, user: int) -> None:
@@ -128,16 +139,16 @@ def test_an_error_on_the_way_is_told(alone: Rota, empty_dsn: str, deploy: Deploy
         raise LookupError("no such user")
     """
 
-    checked = alone("check-deploy", deploy(code))
+    checked = empty_rota("check-deploy", deploy(code))
 
     assert checked.code == FAILED
     assert "error during replay  LookupError: no such user" in checked.out
 
 
-def test_code_that_does_not_come_to_where_it_was_is_left_alone(
-    alone: Rota, empty_dsn: str, deploy: Deploy, monkeypatch: pytest.MonkeyPatch
+def test_check_deploy_replay_timeout_strands_run(
+    empty_rota: Rota, empty_dsn: str, deploy: Deploy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    in_flight(empty_dsn, onboarding)
+    run_until_suspended(empty_dsn, start_onboarding)
     monkeypatch.setattr(replay_check, "REPLAY_TIMEOUT_SECONDS", 0.2)
     code = """
     import asyncio
@@ -147,13 +158,15 @@ def test_code_that_does_not_come_to_where_it_was_is_left_alone(
         await asyncio.sleep(3600)
     """
 
-    checked = alone("check-deploy", deploy(code))
+    checked = empty_rota("check-deploy", deploy(code))
 
     assert checked.code == FAILED
     assert "the code did not reach the end of its journal within 0.2 s" in checked.out
 
 
-def test_plain_functions_are_looked_at_too(alone: Rota, empty_dsn: str, deploy: Deploy) -> None:
+def test_check_deploy_sync_functions_are_replayed(
+    empty_rota: Rota, empty_dsn: str, deploy: Deploy
+) -> None:
     async def plain(app: App) -> None:
         @app.task
         def remind(ctx: Context) -> None:
@@ -162,7 +175,7 @@ def test_plain_functions_are_looked_at_too(alone: Rota, empty_dsn: str, deploy: 
 
         await remind.start()
 
-    in_flight(empty_dsn, plain)
+    run_until_suspended(empty_dsn, plain)
     code = """
     @app.task
     def remind(ctx: Context) -> None:
@@ -170,11 +183,13 @@ def test_plain_functions_are_looked_at_too(alone: Rota, empty_dsn: str, deploy: 
         ctx.sync.sleep(days=1)
     """
 
-    assert alone("check-deploy", deploy(code.format("first"))).code == 0
-    assert alone("check-deploy", deploy(code.format("second"))).code == FAILED
+    assert empty_rota("check-deploy", deploy(code.format("first"))).code == 0
+    assert empty_rota("check-deploy", deploy(code.format("second"))).code == FAILED
 
 
-def test_what_its_calls_came_to_is_given_again(alone: Rota, empty_dsn: str, deploy: Deploy) -> None:
+def test_check_deploy_replay_uses_stored_results_of_child_runs(
+    empty_rota: Rota, empty_dsn: str, deploy: Deploy
+) -> None:
     async def calling(app: App) -> None:
         @app.task
         async def double(n: int) -> int:
@@ -188,7 +203,7 @@ def test_what_its_calls_came_to_is_given_again(alone: Rota, empty_dsn: str, depl
 
         await parent.start()
 
-    in_flight(empty_dsn, calling)
+    run_until_suspended(empty_dsn, calling)
     code = """
     @app.task
     async def double(n: int) -> int:
@@ -201,9 +216,9 @@ def test_what_its_calls_came_to_is_given_again(alone: Rota, empty_dsn: str, depl
         await ctx.sleep(days=1)
     """
 
-    fine = alone("check-deploy", deploy(code.format(2, "sum {sum(found)}")))
-    renamed = alone("check-deploy", deploy(code.format(2, "total {sum(found)}")))
-    other = alone("check-deploy", deploy(code.format(5, "sum {sum(found)}")))
+    fine = empty_rota("check-deploy", deploy(code.format(2, "sum {sum(found)}")))
+    renamed = empty_rota("check-deploy", deploy(code.format(2, "total {sum(found)}")))
+    other = empty_rota("check-deploy", deploy(code.format(5, "sum {sum(found)}")))
 
     assert (fine.code, renamed.code, other.code) == (0, FAILED, FAILED)
     assert "reached step 'total 10', but its journal has step 'sum 10' here" in renamed.out
@@ -213,10 +228,10 @@ def test_what_its_calls_came_to_is_given_again(alone: Rota, empty_dsn: str, depl
 # No side effects
 
 
-def test_no_step_is_run_and_nothing_is_started_or_written(
-    alone: Rota, empty_dsn: str, deploy: Deploy, tmp_path: Path
+def test_check_deploy_replay_has_no_side_effects(
+    empty_rota: Rota, empty_dsn: str, deploy: Deploy, tmp_path: Path
 ) -> None:
-    run = in_flight(empty_dsn, onboarding)
+    run = run_until_suspended(empty_dsn, start_onboarding)
     code = """
     @app.task
     async def onboard(ctx: Context, user: int) -> None:
@@ -227,7 +242,7 @@ def test_no_step_is_run_and_nothing_is_started_or_written(
             EFFECT
         await ctx.step("other", note, "other")
     """
-    before = everything(empty_dsn)
+    before = table_digests(empty_dsn)
 
     # Where the check stops at EFFECT it finds no mismatch; otherwise it reaches a step the journal does not
     # have.
@@ -239,26 +254,26 @@ def test_no_step_is_run_and_nothing_is_started_or_written(
         "await ctx.checkpoint(3)": FAILED,
         'await ctx.wait_signal("go")': FAILED,
     }.items():
-        checked = alone("check-deploy", deploy(code.replace("EFFECT", effect)))
+        checked = empty_rota("check-deploy", deploy(code.replace("EFFECT", effect)))
         assert checked.code == code_of_exit, (effect, checked)
 
-    assert everything(empty_dsn) == before
+    assert table_digests(empty_dsn) == before
     assert (tmp_path / "between 42").exists()
     assert not (tmp_path / "touched").exists()
 
 
-def test_where_a_run_would_go_on_with_a_new_step_that_is_not_run(
-    alone: Rota, empty_dsn: str, deploy: Deploy, tmp_path: Path
+def test_check_deploy_new_step_after_journal_is_not_run(
+    empty_rota: Rota, empty_dsn: str, deploy: Deploy, tmp_path: Path
 ) -> None:
-    in_flight(empty_dsn, onboarding)
+    run_until_suspended(empty_dsn, start_onboarding)
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         connection.execute("update rota.steps set wake_at = rota.clock() where kind = 'sleep'")
 
-    assert alone("check-deploy", deploy(SAME)).code == 0
+    assert empty_rota("check-deploy", deploy(SAME)).code == 0
     assert not (tmp_path / "touched").exists()
 
 
-def everything(dsn: str) -> dict[str, Any]:
+def table_digests(dsn: str) -> dict[str, Any]:
     with psycopg.connect(dsn) as connection:
         tables = connection.execute(
             "select tablename from pg_tables where schemaname = 'rota' order by 1"
@@ -271,7 +286,7 @@ def everything(dsn: str) -> dict[str, Any]:
         }
 
 
-def test_its_transactions_can_write_nothing(empty_dsn: str) -> None:
+def test_check_deploy_session_refuses_writes(empty_dsn: str) -> None:
     from rota.store.read.in_flight import ReadOnlySession
     from rota.store.runs import cancel
 
@@ -284,17 +299,17 @@ def test_its_transactions_can_write_nothing(empty_dsn: str) -> None:
     asyncio.run(writing())
 
 
-def test_without_replay_none_of_the_apps_code_runs(
-    alone: Rota, empty_dsn: str, deploy: Deploy, tmp_path: Path
+def test_check_deploy_no_replay_option_runs_no_app_code(
+    empty_rota: Rota, empty_dsn: str, deploy: Deploy, tmp_path: Path
 ) -> None:
-    in_flight(empty_dsn, onboarding)
+    run_until_suspended(empty_dsn, start_onboarding)
     code = """
     @app.task
     async def onboard(ctx: Context, user: int) -> None:
         Path(__file__).with_name("ran").touch()
     """
 
-    checked = alone("check-deploy", deploy(code), "--no-replay")
+    checked = empty_rota("check-deploy", deploy(code), "--no-replay")
 
     assert (checked.code, checked.out) == (
         0,
@@ -306,14 +321,14 @@ def test_without_replay_none_of_the_apps_code_runs(
 # Pooler
 
 
-def test_through_a_pooler_it_finds_the_same(
-    alone: Rota, empty_dsn: str, deploy: Deploy, rota_server: DatabaseServer
+def test_check_deploy_through_pooler_finds_the_same(
+    empty_rota: Rota, empty_dsn: str, deploy: Deploy, rota_server: DatabaseServer
 ) -> None:
-    in_flight(empty_dsn, onboarding)
+    run_until_suspended(empty_dsn, start_onboarding)
 
-    with bouncer(rota_server.dsn) as pooler:
-        fine = alone("check-deploy", deploy(SAME), "--dsn", pooler.before(empty_dsn))
-        other = alone("check-deploy", deploy(OTHER), "--dsn", pooler.before(empty_dsn))
+    with run_pgbouncer(rota_server.dsn) as pooler:
+        fine = empty_rota("check-deploy", deploy(SAME), "--dsn", pooler.before(empty_dsn))
+        other = empty_rota("check-deploy", deploy(OTHER), "--dsn", pooler.before(empty_dsn))
 
     assert (fine.code, other.code) == (0, FAILED)
     assert "reached step 'greet', but its journal has sleep here" in other.out

@@ -12,20 +12,28 @@ import pytest
 from rota import Rota as App
 from rota.cli.exit_codes import FAILED, NO_DATABASE, USAGE_ERROR
 
+from .check_deploy_helpers import (
+    OTHER,
+    Deploy,
+    make_deploy,
+    note,
+    report_of,
+    run_until_suspended,
+    start_onboarding,
+)
 from .conftest import Rota
-from .deploys import OTHER, Deploy, deploying, in_flight, note, onboarding, report_of
 
 
 @pytest.fixture
 def deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deploy:
-    return deploying(tmp_path, monkeypatch)
+    return make_deploy(tmp_path, monkeypatch)
 
 
 # Names and arguments
 
 
-def test_tasks_that_are_gone_are_told_with_how_many_wait_for_them(
-    alone: Rota, empty_dsn: str, deploy: Deploy
+def test_check_deploy_removed_tasks_are_listed_with_job_counts(
+    empty_rota: Rota, empty_dsn: str, deploy: Deploy
 ) -> None:
     async def starting(app: App) -> None:
         resize = app.task(name="resize")(note)
@@ -41,7 +49,7 @@ def test_tasks_that_are_gone_are_told_with_how_many_wait_for_them(
         await app.start_many([resize.options(delay=timedelta(days=1)).bind("x") for _ in range(3)])
         await flow.options(delay=timedelta(days=1)).start(day="monday")
 
-    in_flight(empty_dsn, starting)
+    run_until_suspended(empty_dsn, starting)
     code = """
     resizes = app.task(name="resizes")(note)
     etl = app.flow("etl")
@@ -51,7 +59,7 @@ def test_tasks_that_are_gone_are_told_with_how_many_wait_for_them(
         return day
     """
 
-    checked = alone("check-deploy", deploy(code), "--json")
+    checked = empty_rota("check-deploy", deploy(code), "--json")
     report = report_of(checked)
 
     assert (checked.code, report["stranded_count"]) == (FAILED, 4)
@@ -60,12 +68,14 @@ def test_tasks_that_are_gone_are_told_with_how_many_wait_for_them(
         ("etl.load", "task", 1),
     ]
     assert report["stranded_jobs"][0]["reason"] == "new:app has 'resizes', but no 'resize'"
-    table = alone("check-deploy", deploy(code))
+    table = empty_rota("check-deploy", deploy(code))
     assert "unknown task" in table.out
     assert table.complaint == "4 jobs would strand with new:app"
 
 
-def test_arguments_that_no_longer_fit_are_told(alone: Rota, empty_dsn: str, deploy: Deploy) -> None:
+def test_check_deploy_mismatched_arguments_are_listed(
+    empty_rota: Rota, empty_dsn: str, deploy: Deploy
+) -> None:
     async def starting(app: App) -> None:
         @app.task
         async def remind(user: int, text: str = "") -> None: ...
@@ -78,7 +88,7 @@ def test_arguments_that_no_longer_fit_are_told(alone: Rota, empty_dsn: str, depl
         await charge.options(delay=later).start(amount=5)
         await charge.options(delay=later).start(amount=6)
 
-    in_flight(empty_dsn, starting)
+    run_until_suspended(empty_dsn, starting)
     code = """
     @app.task
     async def remind(user: int, locale: str) -> None: ...
@@ -86,7 +96,7 @@ def test_arguments_that_no_longer_fit_are_told(alone: Rota, empty_dsn: str, depl
     async def charge(amount: str, currency: str = "EUR") -> None: ...
     """
 
-    report = report_of(alone("check-deploy", deploy(code), "--json"))
+    report = report_of(empty_rota("check-deploy", deploy(code), "--json"))
 
     assert [(each["task"], each["jobs"], each["reason"]) for each in report["stranded_jobs"]] == [
         ("charge", 2, "Expected `str`, got `int` (in amount)"),
@@ -94,8 +104,8 @@ def test_arguments_that_no_longer_fit_are_told(alone: Rota, empty_dsn: str, depl
     ]
 
 
-def test_results_that_a_job_takes_are_looked_at_once_they_are_there(
-    alone: Rota, empty_dsn: str, deploy: Deploy
+def test_check_deploy_mismatched_result_of_predecessor_fails(
+    empty_rota: Rota, empty_dsn: str, deploy: Deploy
 ) -> None:
     async def starting(app: App) -> None:
         flow = app.flow("etl")
@@ -114,7 +124,7 @@ def test_results_that_a_job_takes_are_looked_at_once_they_are_there(
 
         await flow.start(day="monday")
 
-    in_flight(empty_dsn, starting)
+    run_until_suspended(empty_dsn, starting)
     code = """
     etl = app.flow("etl")
     @etl.task
@@ -127,8 +137,8 @@ def test_results_that_a_job_takes_are_looked_at_once_they_are_there(
     async def tell(load: None) -> None: ...
     """
 
-    assert alone("check-deploy", deploy(code.format(kind="str"))).code == 0
-    checked = alone("check-deploy", deploy(code.format(kind="int")))
+    assert empty_rota("check-deploy", deploy(code.format(kind="str"))).code == 0
+    checked = empty_rota("check-deploy", deploy(code.format(kind="int")))
 
     assert checked.code == FAILED
     assert "etl.load" in checked.out
@@ -138,28 +148,28 @@ def test_results_that_a_job_takes_are_looked_at_once_they_are_there(
 # Limits of the check
 
 
-def test_of_many_only_some_are_looked_at_and_that_is_said(
-    alone: Rota, empty_dsn: str, deploy: Deploy
+def test_check_deploy_limit_is_reported_in_the_output(
+    empty_rota: Rota, empty_dsn: str, deploy: Deploy
 ) -> None:
     async def starting(app: App) -> None:
         task = app.task(name="many")(note)
         await app.start_many([task.options(delay=timedelta(days=1)).bind(str(n)) for n in range(5)])
 
-    in_flight(empty_dsn, starting)
+    run_until_suspended(empty_dsn, starting)
     code = deploy('many = app.task(name="many")(note)')
 
-    checked = alone("check-deploy", code, "--limit", "2")
+    checked = empty_rota("check-deploy", code, "--limit", "2")
 
     assert checked.code == 0
     assert "checked 2 jobs of 1 task" in checked.out
     assert (
         "of the 5 jobs of many only 2 were checked, the running ones and the oldest" in checked.out
     )
-    assert "and the newest" in alone("check-deploy", code, "--limit", "2", "--newest").out
+    assert "and the newest" in empty_rota("check-deploy", code, "--limit", "2", "--newest").out
 
 
-def test_the_oldest_or_the_newest_are_looked_at(
-    alone: Rota, empty_dsn: str, deploy: Deploy
+def test_check_deploy_limit_selects_oldest_or_newest_jobs(
+    empty_rota: Rota, empty_dsn: str, deploy: Deploy
 ) -> None:
     async def starting(app: App) -> None:
         @app.task(name="many")
@@ -168,17 +178,17 @@ def test_the_oldest_or_the_newest_are_looked_at(
         later = timedelta(days=1)
         await app.start_many([many.options(delay=later).bind(each) for each in (1, "a", "b")])
 
-    in_flight(empty_dsn, starting)
+    run_until_suspended(empty_dsn, starting)
     code = deploy('many = app.task(name="many")(note)')
 
-    assert alone("check-deploy", code, "--limit", "1").code == FAILED
-    assert alone("check-deploy", code, "--limit", "1", "--newest").code == 0
+    assert empty_rota("check-deploy", code, "--limit", "1").code == FAILED
+    assert empty_rota("check-deploy", code, "--limit", "1", "--newest").code == 0
 
 
-def test_those_in_quarantine_are_told_but_fail_nobodys_deploy(
-    alone: Rota, empty_dsn: str, deploy: Deploy
+def test_check_deploy_quarantined_jobs_are_listed_but_do_not_fail(
+    empty_rota: Rota, empty_dsn: str, deploy: Deploy
 ) -> None:
-    run = in_flight(empty_dsn, onboarding)
+    run = run_until_suspended(empty_dsn, start_onboarding)
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         connection.execute(
             "with gone as (delete from rota.sleeping returning *)"
@@ -186,23 +196,23 @@ def test_those_in_quarantine_are_told_but_fail_nobodys_deploy(
             " select job, priority, attempt, lost, queue, task from gone"
         )
 
-    checked = alone("check-deploy", deploy(OTHER))
+    checked = empty_rota("check-deploy", deploy(OTHER))
 
     assert (checked.code, checked.err) == (0, "")
     assert f"{run}  history does not fit  reached step 'greet'" in checked.out
     assert "1 job in quarantine would not continue either" in checked.out
 
 
-def test_jobs_in_a_queue_that_no_task_names_are_mentioned(
-    alone: Rota, empty_dsn: str, deploy: Deploy
+def test_check_deploy_job_in_undeclared_queue_is_mentioned(
+    empty_rota: Rota, empty_dsn: str, deploy: Deploy
 ) -> None:
     async def starting(app: App) -> None:
         task = app.task(name="paint", queue="images")(note)
         await task.options(delay=timedelta(days=1)).start("x")
 
-    in_flight(empty_dsn, starting)
+    run_until_suspended(empty_dsn, starting)
 
-    checked = alone("check-deploy", deploy('paint = app.task(name="paint")(note)'))
+    checked = empty_rota("check-deploy", deploy('paint = app.task(name="paint")(note)'))
 
     assert checked.code == 0
     assert "1 job of paint: in queue 'images', which is not the queue of any task of new:app" in (
@@ -210,11 +220,11 @@ def test_jobs_in_a_queue_that_no_task_names_are_mentioned(
     )
 
 
-def test_where_nothing_is_in_flight_there_is_nothing_to_strand(alone: Rota) -> None:
-    checked = alone("check-deploy", "shop:app")
+def test_check_deploy_nothing_in_flight_passes(empty_rota: Rota) -> None:
+    checked = empty_rota("check-deploy", "shop:app")
 
     assert (checked.code, checked.out) == (0, "nothing is in flight\n")
-    assert alone("check-deploy", "shop:app", "--json").json() == {
+    assert empty_rota("check-deploy", "shop:app", "--json").json() == {
         "app": "shop:app",
         "stranded_count": 0,
         "stranded_jobs": [],
@@ -222,8 +232,8 @@ def test_where_nothing_is_in_flight_there_is_nothing_to_strand(alone: Rota) -> N
     }
 
 
-def test_mistakes_and_a_database_that_is_not_there_have_codes_of_their_own(alone: Rota) -> None:
-    assert alone("check-deploy").code == USAGE_ERROR
-    assert alone("check-deploy", "nothing:app").code == USAGE_ERROR
+def test_check_deploy_mistakes_and_missing_database_have_exit_codes(empty_rota: Rota) -> None:
+    assert empty_rota("check-deploy").code == USAGE_ERROR
+    assert empty_rota("check-deploy", "nothing:app").code == USAGE_ERROR
     nowhere = "postgresql://127.0.0.1:1/none"
-    assert alone("check-deploy", "shop:app", "--dsn", nowhere).code == NO_DATABASE
+    assert empty_rota("check-deploy", "shop:app", "--dsn", nowhere).code == NO_DATABASE

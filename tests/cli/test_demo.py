@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from .terminal import Done, Program, Terminal, children_of, eventually, is_alive
+from .terminal import CommandResult, Program, Terminal, children_of, eventually, is_alive
 
 HELLO = Path(__file__).parents[2] / "examples" / "hello.py"
 LONG = bool(os.environ.get("ROTA_TEST_LONG"))
@@ -41,7 +41,7 @@ def processes(directory: Path) -> list[str]:
     return [line for line in listed.stdout.splitlines() if str(directory) in line]
 
 
-def nothing_is_left(home: Path) -> None:
+def assert_nothing_left(home: Path) -> None:
     eventually(lambda: not processes(home))
     assert list(home.iterdir()) == []
 
@@ -53,7 +53,7 @@ def read(url: str) -> tuple[int, str]:
         return answer.status, answer.read().decode()
 
 
-class Show(Program):
+class DemoProgram(Program):
     """Demo without a terminal; its lines are read while it runs."""
 
     def line(self, pattern: str) -> re.Match[str]:
@@ -68,12 +68,12 @@ class Show(Program):
 
 
 @pytest.fixture
-def show(home: Path) -> Iterator[Callable[..., Show]]:
-    shown: list[Show] = []
+def start_demo(home: Path) -> Iterator[Callable[..., DemoProgram]]:
+    shown: list[DemoProgram] = []
 
-    def begin(*words: str) -> Show:
+    def begin(*words: str) -> DemoProgram:
         environment = {**Terminal(None).environment, "TMPDIR": str(home)}
-        shown.append(Show(("demo", *words), environment, home))
+        shown.append(DemoProgram(("demo", *words), environment, home))
         return shown[-1]
 
     yield begin
@@ -82,10 +82,10 @@ def show(home: Path) -> Iterator[Callable[..., Show]]:
 
 
 @pytest.mark.slow
-def test_a_demo_kills_a_worker_recovers_says_so_in_figures_and_leaves_nothing(
-    show: Callable[..., Show], home: Path
+def test_demo_kills_worker_recovers_and_leaves_nothing_behind(
+    start_demo: Callable[..., DemoProgram], home: Path
 ) -> None:
-    demo = show("--seconds", "5")
+    demo = start_demo("--seconds", "5")
     address, key = demo.line(r"dashboard +(http://127\.0\.0\.1:\d+/)\?key=(\S{22})").groups()
     page = demo.line(rf"a running flow +({address}runs/\d+\?key={key})")[1]
     workers = children_of(demo.pid)
@@ -112,10 +112,12 @@ def test_a_demo_kills_a_worker_recovers_says_so_in_figures_and_leaves_nothing(
     assert "none of them twice" in ended.out
     assert f"worker {killed}, with {jobs} job" in ended.out
     assert int(figures["jobs"][0].replace(",", "")) >= 2000
-    nothing_is_left(home)
+    assert_nothing_left(home)
 
 
-def stopped_after(seconds: float, how: signal.Signals, home: Path, *, typed: bool) -> Done:
+def run_and_stop_demo(
+    seconds: float, how: signal.Signals, home: Path, *, typed: bool
+) -> CommandResult:
     """Run a demo and stop it after `seconds`: by a signal, or by Ctrl-C in its terminal."""
     environment = {**Terminal(None).environment, "TMPDIR": str(home), "TERM": "xterm-256color"}
     ours, theirs = pty.openpty()
@@ -151,7 +153,7 @@ def stopped_after(seconds: float, how: signal.Signals, home: Path, *, typed: boo
     said = process.stderr.read().decode()
     process.stderr.close()
     os.close(ours)
-    return Done(process.returncode, printed.decode(errors="replace"), said)
+    return CommandResult(process.returncode, printed.decode(errors="replace"), said)
 
 
 SOONEST = 0.0 if LONG else 0.8
@@ -176,20 +178,20 @@ MOMENTS = [
         for number, (_, how, typed) in enumerate(MOMENTS)
     ],
 )
-def test_a_demo_can_be_ended_at_any_moment_and_nothing_is_left(
+def test_demo_stopped_at_any_time_leaves_nothing_behind(
     home: Path, seconds: float, how: signal.Signals, typed: bool
 ) -> None:
-    done = stopped_after(seconds, how, home, typed=typed)
+    done = run_and_stop_demo(seconds, how, home, typed=typed)
 
     # A signal that arrives while Python itself starts ends the process as any other program.
     assert done.code in (0, -how, 130) or "KeyboardInterrupt" in done.err, (seconds, done)
     assert done.code == 0 or seconds < 1.5, (seconds, done)
     assert "Traceback" not in done.err or done.code != 0, (seconds, done)
-    nothing_is_left(home)
+    assert_nothing_left(home)
 
 
-def test_a_demo_that_is_killed_leaves_no_process(show: Callable[..., Show], home: Path) -> None:
-    demo = show("--seconds", "30")
+def test_demo_killed_leaves_no_process(start_demo: Callable[..., DemoProgram], home: Path) -> None:
+    demo = start_demo("--seconds", "30")
     demo.line("a running flow")
 
     demo.tell(signal.SIGKILL)
@@ -197,7 +199,7 @@ def test_a_demo_that_is_killed_leaves_no_process(show: Callable[..., Show], home
     eventually(lambda: not processes(home))
 
 
-def test_a_demo_brings_its_own_database_and_says_so(home: Path) -> None:
+def test_demo_with_dsn_option_is_refused(home: Path) -> None:
     done = Terminal(None).run("--dsn", "postgresql://elsewhere", "demo", TMPDIR=str(home))
 
     assert done.code == 2
@@ -205,7 +207,7 @@ def test_a_demo_brings_its_own_database_and_says_so(home: Path) -> None:
     assert list(home.iterdir()) == []
 
 
-def test_the_smallest_app_greets(home: Path) -> None:
+def test_hello_example_prints_its_results(home: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(HELLO)],
         env={**os.environ, "ROTA_LOCAL_DIR": str(home)},

@@ -19,7 +19,7 @@ from rota.cli.demo.view import DemoView
 from rota.web.tokens_auth import LocalAccess
 
 
-def full_scene() -> DemoState:
+def full_state() -> DemoState:
     """State with every part of the display in use."""
     link_to = partial(LocalAccess(key="k" * 22).link, "http://127.0.0.1:8019")
     scene = DemoState(60.0, link_to=link_to, flow_run=123456)
@@ -66,15 +66,15 @@ def drawn(scene: DemoState, width: int, *, colours: bool = False) -> list[str]:
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_all_there_is_to_see_fits_the_terminal(width: int) -> None:
-    lines = drawn(full_scene(), width)
+def test_demo_view_full_state_fits_the_terminal(width: int) -> None:
+    lines = drawn(full_state(), width)
 
     assert len(lines) <= 23
     assert max(map(len, lines)) <= width
 
 
-def test_what_matters_is_not_cut_at_80_columns() -> None:
-    text = "\n".join(drawn(full_scene(), 80))
+def test_demo_view_80_columns_keep_important_text() -> None:
+    text = "\n".join(drawn(full_state(), 80))
 
     for words in (
         f"http://127.0.0.1:8019/?key={'k' * 22}\n",
@@ -90,24 +90,24 @@ def test_what_matters_is_not_cut_at_80_columns() -> None:
         assert words in text, words
 
 
-def test_a_bar_can_be_read_without_colour() -> None:
+def test_demo_view_without_colour_shows_progress_bars() -> None:
     wednesday, thursday, friday = [
-        next(line for line in drawn(full_scene(), 80) if day in line)
+        next(line for line in drawn(full_state(), 80) if day in line)
         for day in ("wednesday", "thursday", "friday")
     ]
 
     assert 0 < wednesday.count("━") < thursday.count("━") < friday.count("━")
 
 
-def test_what_is_set_up_is_said() -> None:
+def test_demo_view_setup_step_is_shown() -> None:
     scene = DemoState(60.0)
     scene.setup_step = "starting a PostgreSQL of its own"
 
     assert "starting a PostgreSQL of its own …" in "\n".join(drawn(scene, 80))
 
 
-def test_names_from_elsewhere_are_no_markup() -> None:
-    scene = full_scene()
+def test_demo_view_event_text_is_not_markup() -> None:
+    scene = full_state()
     scene.add_event("[bold]x[/bold] \x1b[2J")
 
     text = "\n".join(drawn(scene, 80))
@@ -115,7 +115,7 @@ def test_names_from_elsewhere_are_no_markup() -> None:
     assert "[bold]x[/bold] \\x1b[2J" in text
 
 
-def tally() -> DemoCounters:
+def demo_counters() -> DemoCounters:
     return DemoCounters(
         wave_runs=list(range(4000)),
         start_seconds=0.2,
@@ -132,12 +132,12 @@ def tally() -> DemoCounters:
     )
 
 
-def told(tally: DemoCounters) -> dict[str, tuple[str, str]]:
+def summary_figures(tally: DemoCounters) -> dict[str, tuple[str, str]]:
     return {name: (what, words) for name, what, words in summary.summary_lines(tally)}
 
 
-def test_each_figure_is_said() -> None:
-    figures = told(tally())
+def test_demo_summary_lists_every_figure() -> None:
+    figures = summary_figures(demo_counters())
 
     assert figures["jobs"] == ("4,103", "ended in 1 min, each recorded once; 3 failed")
     assert figures["speed"][0] == "9,900 jobs/s"
@@ -159,27 +159,27 @@ def test_each_figure_is_said() -> None:
     assert figures["ticks"] == ("30", "one every 2 s, none of them twice, none missed")
 
 
-def test_what_went_wrong_is_not_hidden() -> None:
-    bad = tally()
+def test_demo_summary_failures_are_listed() -> None:
+    bad = demo_counters()
     bad.kill = WorkerKill(2, 440, 1.25, 0.5, 3.4, (1,), 438)
     bad.duplicate_ticks, bad.missed_ticks, bad.open_jobs = 1, 2, 5
 
-    figures = told(bad)
+    figures = summary_figures(bad)
 
     assert figures["recovered"][1].endswith("; 2 did not succeed")
     assert figures["ticks"][1] == "one every 2 s, 1 of them twice, 2 missed"
     assert figures["open"][0] == "5"
 
 
-def test_what_did_not_happen_is_not_told() -> None:
+def test_demo_summary_leaves_out_missing_events() -> None:
     early = DemoCounters(kill=WorkerKill(1, 7))
 
-    assert list(told(early)) == ["killed"]
-    assert "the demo stopped before its death was detected" in told(early)["killed"][1]
-    assert told(DemoCounters()) == {}
+    assert list(summary_figures(early)) == ["killed"]
+    assert "the demo stopped before its death was detected" in summary_figures(early)["killed"][1]
+    assert summary_figures(DemoCounters()) == {}
 
 
-def test_a_browser_that_stays_open_keeps_no_demo_from_ending(
+def test_demo_open_browser_does_not_delay_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     opened: list[str] = []
@@ -190,7 +190,7 @@ def test_a_browser_that_stays_open_keeps_no_demo_from_ending(
         return closed.wait(60)
 
     monkeypatch.setattr(webbrowser, "open", browse)
-    scene = full_scene()
+    scene = full_state()
 
     async def demo() -> None:
         scene.flow_started.set()

@@ -85,7 +85,7 @@ def dev(project: Project) -> Iterator[Program]:
 
 
 @pytest.mark.slow
-def test_what_is_saved_is_what_runs_and_no_job_is_lost(
+def test_dev_saved_change_restarts_app_without_losing_jobs(
     project: Project, dev: Program, home: Path
 ) -> None:
     dev.said("uses the embedded PostgreSQL")
@@ -136,7 +136,7 @@ def test_what_is_saved_is_what_runs_and_no_job_is_lost(
     eventually(lambda: not processes(home))
 
 
-def test_an_app_that_is_not_there_ends_it_with_one_line(project: Project) -> None:
+def test_dev_missing_module_exits_with_usage_error(project: Project) -> None:
     done = project.terminal.run("dev", "nowhere:app", "-p", str(project.port))
 
     assert done.code == 2
@@ -153,9 +153,7 @@ def build(): ...
 """
 
 
-def test_a_mistake_in_the_file_is_waited_for_until_it_is_mended(
-    project: Project, empty_dsn: str
-) -> None:
+def test_dev_broken_file_waits_until_the_file_is_fixed(project: Project, empty_dsn: str) -> None:
     project.terminal.environment["ROTA_DATABASE_URL"] = empty_dsn
     project.save("one", text=MISTAKE)
     with project.terminal.program("dev", "site_app:app", "-p", str(project.port)) as dev:
@@ -172,7 +170,7 @@ def test_a_mistake_in_the_file_is_waited_for_until_it_is_mended(
         assert dev.ended().code == 0
 
 
-def test_without_a_watch_on_files_a_mistake_ends_it(project: Project, empty_dsn: str) -> None:
+def test_dev_no_reload_broken_file_exits(project: Project, empty_dsn: str) -> None:
     project.terminal.environment["ROTA_DATABASE_URL"] = empty_dsn
     project.save("one", text=MISTAKE)
 
@@ -186,7 +184,7 @@ def test_without_a_watch_on_files_a_mistake_ends_it(project: Project, empty_dsn:
     ("name", "complaint"),
     [("site_app", "write MODULE:APP"), ("site_app.py:app", "is a file"), ("a.b:app", "module 'a'")],
 )
-def test_a_name_that_names_no_app_is_told_at_once(
+def test_dev_invalid_app_name_exits_with_usage_error(
     project: Project, name: str, complaint: str
 ) -> None:
     done = project.terminal.run("dev", name, "-p", str(project.port))
@@ -195,7 +193,7 @@ def test_a_name_that_names_no_app_is_told_at_once(
     assert complaint in done.complaint
 
 
-def test_a_module_lies_here_also_for_a_program_that_does_not_look_here(
+def test_check_app_name_finds_module_in_current_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The installed command, unlike `python -m rota`, does not have this directory in sys.path."""
@@ -207,7 +205,7 @@ def test_a_module_lies_here_also_for_a_program_that_does_not_look_here(
         app_loader.check_app_name("lies_there:app")
 
 
-def test_a_database_that_is_not_there_ends_it_at_its_first_start(project: Project) -> None:
+def test_dev_missing_database_at_first_start_exits(project: Project) -> None:
     project.save("one")
     project.terminal.environment["ROTA_DATABASE_URL"] = f"postgresql://127.0.0.1:{port()}/x"
 
@@ -232,7 +230,7 @@ time.sleep(60)
 """
 
 
-async def test_a_database_that_is_away_for_a_moment_is_tried_again(
+async def test_dev_short_database_outage_restarts_the_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Worker starts: the first dies, two find no database, and the fourth stays."""
@@ -253,7 +251,7 @@ async def test_a_database_that_is_away_for_a_moment_is_tried_again(
         assert await running == 0
 
 
-def test_a_file_with_the_url_that_cannot_be_read_is_told(project: Project) -> None:
+def test_dev_unreadable_url_file_exits_with_usage_error(project: Project) -> None:
     project.save("one")
     words = ("dev", "site_app:app", "-p", str(project.port))
 
@@ -263,7 +261,7 @@ def test_a_file_with_the_url_that_cannot_be_read_is_told(project: Project) -> No
     assert "ROTA_DATABASE_URL_FILE names /nowhere/url" in done.complaint
 
 
-def test_an_app_that_names_its_database_is_not_said_to_use_another(
+def test_dev_embedded_database_notice_excepts_apps_with_own_dsn(
     project: Project, empty_dsn: str
 ) -> None:
     project.save("one", text=APP.replace("Rota()", f"Rota({empty_dsn!r})"))
@@ -274,7 +272,7 @@ def test_an_app_that_names_its_database_is_not_said_to_use_another(
         assert dev.ended().code == 0
 
 
-def test_a_port_that_is_taken_is_told_at_once(project: Project) -> None:
+def test_dev_port_in_use_exits_with_remedy(project: Project) -> None:
     project.save("one")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", project.port))

@@ -38,7 +38,7 @@ def no_database(monkeypatch: pytest.MonkeyPatch, rota: Rota) -> None:
 
 
 @pytest.mark.usefixtures("no_database")
-def test_flows_are_listed_with_what_a_run_of_them_takes(rota: Rota) -> None:
+def test_flows_command_lists_tasks_queues_and_inputs(rota: Rota) -> None:
     done = rota("flows", *MILL)
 
     lines = {line.split()[0]: line.split(maxsplit=3) for line in done.out.splitlines()}
@@ -50,7 +50,7 @@ def test_flows_are_listed_with_what_a_run_of_them_takes(rota: Rota) -> None:
 
 
 @pytest.mark.usefixtures("no_database")
-def test_flows_as_json_say_how_tasks_hang_together(rota: Rota) -> None:
+def test_flows_json_lists_tasks_with_their_dependencies(rota: Rota) -> None:
     found = {each["name"]: each for each in rota("flows", *MILL, "--json").json()}
 
     etl = found["etl"]
@@ -67,7 +67,7 @@ def test_flows_as_json_say_how_tasks_hang_together(rota: Rota) -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("--json",)])
-def test_a_flow_that_cannot_work_is_listed_with_the_reason_and_is_exit_code_2(
+def test_flows_command_invalid_flow_is_listed_and_exits_with_2(
     rota: Rota, words: tuple[str, ...]
 ) -> None:
     done = rota("flows", "-a", "mill:wrong", *words)
@@ -80,7 +80,7 @@ def test_a_flow_that_cannot_work_is_listed_with_the_reason_and_is_exit_code_2(
     assert "fine" in done.out
 
 
-def test_an_app_without_flows_is_said_to_have_none(rota: Rota) -> None:
+def test_flows_command_app_without_flows_prints_hint(rota: Rota) -> None:
     assert rota("flows", "-a", "shop:app").out.startswith("shop:app has no flows; write one")
     assert rota("flows", "-a", "shop:app", "--json").json() == []
 
@@ -89,7 +89,7 @@ def test_an_app_without_flows_is_said_to_have_none(rota: Rota) -> None:
 
 
 @pytest.mark.usefixtures("no_database")
-def test_a_graph_is_drawn_as_text_with_what_its_edges_do_not_say(rota: Rota) -> None:
+def test_graph_text_annotates_queues_and_order_only_edges(rota: Rota) -> None:
     assert rota("graph", *MILL, "etl").out.splitlines() == [
         "● extract",
         "├─● clean",
@@ -100,7 +100,7 @@ def test_a_graph_is_drawn_as_text_with_what_its_edges_do_not_say(rota: Rota) -> 
     ]
 
 
-def test_mermaid_has_every_task_and_dashes_where_only_order_counts(rota: Rota) -> None:
+def test_graph_mermaid_order_only_edges_are_dashed(rota: Rota) -> None:
     drawn = rota("graph", *MILL, "etl", "--mermaid", "--down").out
 
     assert drawn.startswith("flowchart TD\n")
@@ -110,7 +110,7 @@ def test_mermaid_has_every_task_and_dashes_where_only_order_counts(rota: Rota) -
     assert drawn == rota("graph", *MILL, "etl", "--format", "mermaid", "--down").out
 
 
-def test_svg_is_a_picture_with_dashes_where_only_order_counts(rota: Rota) -> None:
+def test_graph_svg_describes_order_and_result_edges(rota: Rota) -> None:
     drawn = rota("graph", *MILL, "etl", "--svg").out
 
     assert ET.fromstring(drawn).tag == "{http://www.w3.org/2000/svg}svg"
@@ -119,7 +119,7 @@ def test_svg_is_a_picture_with_dashes_where_only_order_counts(rota: Rota) -> Non
     assert "on failure" in drawn
 
 
-def test_many_tasks_alike_are_folded_unless_all_are_asked_for(rota: Rota) -> None:
+def test_graph_similar_tasks_are_folded_without_all_option(rota: Rota) -> None:
     for form in ("text", "svg", "mermaid"):
         folded = rota("graph", *MILL, "fan", "--format", form).out
         whole = rota("graph", *MILL, "fan", "--format", form, "--all").out
@@ -133,7 +133,7 @@ def test_many_tasks_alike_are_folded_unless_all_are_asked_for(rota: Rota) -> Non
     ("name", "begins"),
     [("a.svg", "<svg "), ("a.mmd", "flowchart LR\n"), ("a.md", "```mermaid\n"), ("a.txt", "● e")],
 )
-def test_a_file_gets_the_format_its_name_says(
+def test_graph_output_file_suffix_selects_the_format(
     rota: Rota, tmp_path: Path, name: str, begins: str
 ) -> None:
     done = rota("graph", *MILL, "etl", "-o", str(tmp_path / name))
@@ -142,7 +142,7 @@ def test_a_file_gets_the_format_its_name_says(
     assert (tmp_path / name).read_text("utf-8").startswith(begins)
 
 
-def test_a_format_that_is_said_wins_over_the_name(rota: Rota, tmp_path: Path) -> None:
+def test_graph_format_option_overrides_the_file_suffix(rota: Rota, tmp_path: Path) -> None:
     rota("graph", *MILL, "etl", "--svg", "-o", str(tmp_path / "picture"))
 
     assert (tmp_path / "picture").read_text("utf-8").startswith("<svg ")
@@ -151,7 +151,7 @@ def test_a_format_that_is_said_wins_over_the_name(rota: Rota, tmp_path: Path) ->
 # Starting
 
 
-def test_waiting_for_a_flow_prints_what_its_last_tasks_returned(rota: Rota, mill: Program) -> None:
+def test_start_flow_with_wait_prints_results_of_last_tasks(rota: Rota, mill: Program) -> None:
     done = rota("start", *MILL, "etl", "day=monday", "--wait")
 
     id, result = done.out.split("\n", 1)
@@ -160,7 +160,7 @@ def test_waiting_for_a_flow_prints_what_its_last_tasks_returned(rota: Rota, mill
     assert json.loads(result) == {"complain": None}
 
 
-def test_waiting_for_a_flow_that_fails_says_which_job_and_why(rota: Rota, mill: Program) -> None:
+def test_start_flow_with_wait_failure_names_job_and_error(rota: Rota, mill: Program) -> None:
     words = ("start", *MILL, "etl", "day=monday", "broken=true", "--wait")
 
     done, document = rota(*words), rota(*words, "--json")
@@ -171,7 +171,7 @@ def test_waiting_for_a_flow_that_fails_says_which_job_and_why(rota: Rota, mill: 
     assert (error["task"], error["type"], error["state"]) == ("etl.clean", "ValueError", "failed")
 
 
-def test_a_flow_is_started_with_a_key_a_delay_and_a_priority(rota: Rota) -> None:
+def test_start_flow_applies_key_delay_and_priority(rota: Rota) -> None:
     words = ("gate", "file=x", "--key", "once", "--delay", "1h", "--priority", "7")
 
     run, again = start(rota, *words), start(rota, *words)
@@ -208,7 +208,9 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_line_and_exit_code_2(rota: Rota, failed_flow: str, mistake: str) -> None:
+def test_flow_commands_mistake_prints_one_line_and_exits_with_2(
+    rota: Rota, failed_flow: str, mistake: str
+) -> None:
     words, expected = MISTAKES[mistake]
 
     done = rota(*words)
@@ -220,24 +222,24 @@ def test_a_mistake_is_one_line_and_exit_code_2(rota: Rota, failed_flow: str, mis
 # Listing
 
 
-def test_flows_are_listed_beside_tasks(alone: Rota) -> None:
-    flow = start(alone, "lonely", "--key", "k")
-    task = start(alone, "half", "number=1")
+def test_runs_command_lists_flows_beside_tasks(empty_rota: Rota) -> None:
+    flow = start(empty_rota, "lonely", "--key", "k")
+    task = start(empty_rota, "half", "number=1")
 
-    heading, first, second = alone("runs").out.splitlines()
+    heading, first, second = empty_rota("runs").out.splitlines()
     assert heading.split() == ["run", "name", "kind", "queue", "state", "attempt", "age", "key"]
     assert first.split()[:5] == [task, "half", "task", "default", "queued"]
     assert second.split()[:5] == [flow, "lonely", "flow", "-", "running"]
     for option in ("--flow", "--task"):
-        [line] = alone("runs", option, "lonely", "--json").json()
+        [line] = empty_rota("runs", option, "lonely", "--json").json()
         assert (line["name"], line["is_flow"], line["queue"]) == ("lonely", True, None)
-    assert alone("runs", "--queue", "nobody").out == "no run matches\n"
+    assert empty_rota("runs", "--queue", "nobody").out == "no run matches\n"
 
 
 # Actions
 
 
-def test_a_flows_run_is_cancelled_as_a_whole(rota: Rota, mill: Program) -> None:
+def test_cancel_flow_run_cancels_all_jobs(rota: Rota, mill: Program) -> None:
     run = start(rota, "lonely")
 
     assert rota("cancel", run).out == f"run {run} is cancelled\n"
@@ -246,7 +248,7 @@ def test_a_flows_run_is_cancelled_as_a_whole(rota: Rota, mill: Program) -> None:
     assert shown["state"] == "cancelled"
 
 
-def test_a_job_of_a_flow_is_cancelled_alone(rota: Rota, mill: Program) -> None:
+def test_cancel_job_of_flow_skips_its_successor(rota: Rota, mill: Program) -> None:
     run = start(rota, "lonely")
     job, other = (str(each["job"]) for each in rota("show", run, "--json").json()["jobs"])
 
@@ -256,7 +258,7 @@ def test_a_job_of_a_flow_is_cancelled_alone(rota: Rota, mill: Program) -> None:
     assert again.complaint == f"job {other} of run {run} was skipped already"
 
 
-def test_a_flows_run_is_tried_again_and_a_job_of_it_is_not(rota: Rota, mill: Program) -> None:
+def test_retry_flow_run_is_queued_but_its_job_is_refused(rota: Rota, mill: Program) -> None:
     run = start(rota, "lonely")
     job = str(rota("show", run, "--json").json()["jobs"][0]["job"])
     rota("cancel", job)
@@ -269,7 +271,7 @@ def test_a_flows_run_is_tried_again_and_a_job_of_it_is_not(rota: Rota, mill: Pro
     assert rota("show", run, "--json").json()["state"] == "running"
 
 
-def test_a_fork_keeps_what_was_done_before_its_task(rota: Rota, mill: Program) -> None:
+def test_fork_from_task_keeps_results_of_earlier_tasks(rota: Rota, mill: Program) -> None:
     run = rota("start", *MILL, "etl", "day=monday", "--wait").out.splitlines()[0]
 
     done = rota("fork", run, "--from", "report")
@@ -286,9 +288,7 @@ def test_a_fork_keeps_what_was_done_before_its_task(rota: Rota, mill: Program) -
     assert new["etl.report"]["finished"] > old["etl.report"]["finished"]
 
 
-def test_only_a_flows_run_can_be_forked_and_only_from_its_tasks(
-    rota: Rota, failed_flow: str
-) -> None:
+def test_fork_of_task_run_or_unknown_task_is_refused(rota: Rota, failed_flow: str) -> None:
     task = start(rota, "half", "number=1", "--queue", "nobody")
 
     assert "has no task 'nothing'" in rota("fork", failed_flow, "--from", "nothing").complaint

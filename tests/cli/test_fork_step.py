@@ -22,7 +22,7 @@ def shown(rota: Rota, run: str) -> Any:
     return rota("show", run, "--json").json()
 
 
-def onboarded(rota: Rota, confirmed: str) -> str:
+def finish_onboarding(rota: Rota, confirmed: str) -> str:
     run = start(rota, "onboard", "mail=ada", "pause=0.1")
     eventually(lambda: shown(rota, run)["awaits"])
     rota("signal", run, "confirmed", confirmed)
@@ -30,7 +30,7 @@ def onboarded(rota: Rota, confirmed: str) -> str:
     return run
 
 
-def kept(rota: Rota, run: str) -> dict[tuple[str, str, int], str]:
+def step_times(rota: Rota, run: str) -> dict[tuple[str, str, int], str]:
     """Return when each step of a run was recorded."""
     return {
         (each["kind"], each["name"], each["number"]): each["at"]
@@ -38,15 +38,15 @@ def kept(rota: Rota, run: str) -> dict[tuple[str, str, int], str]:
     }
 
 
-def test_a_fork_keeps_what_comes_before_the_step_and_does_the_rest_anew(durable: Rota) -> None:
-    run = onboarded(durable, "1")
+def test_fork_from_step_keeps_earlier_steps_and_reruns_the_rest(durable: Rota) -> None:
+    run = finish_onboarding(durable, "1")
 
     done = durable("fork", run, "--from-step", "invoice")
 
     forked = done.out.strip()
     assert (done.code, done.err) == (0, "")
     eventually(lambda: shown(durable, forked)["awaits"])
-    before, after = kept(durable, run), kept(durable, forked)
+    before, after = step_times(durable, run), step_times(durable, forked)
     assert after["step", "charge", 2] == before["step", "charge", 2]
     assert after["step", "invoice", 1] != before["step", "invoice", 1]
     assert f"forked from  run {run}\n" in durable("show", forked).out
@@ -56,8 +56,8 @@ def test_a_fork_keeps_what_comes_before_the_step_and_does_the_rest_anew(durable:
     assert shown(durable, run)["result"] == "ada: 1"
 
 
-def test_a_fork_takes_other_arguments_where_the_app_checks_them(durable: Rota) -> None:
-    run = onboarded(durable, "1")
+def test_fork_from_step_new_input_needs_the_app(durable: Rota) -> None:
+    run = finish_onboarding(durable, "1")
     words = ("fork", run, "--from-step", "sleep", "--input", '{"mail": "bob", "pause": 0.1}')
 
     unchecked, forked = durable(*words), durable(*words, *BOARD).out.strip()
@@ -91,7 +91,9 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_line_and_nothing_is_forked(durable: Rota, mistake: str) -> None:
+def test_fork_from_step_mistake_prints_one_line_and_forks_nothing(
+    durable: Rota, mistake: str
+) -> None:
     words, expected = MISTAKES[mistake]
     run = start(durable, "count", "steps=1", "--wait")
 
@@ -102,14 +104,14 @@ def test_a_mistake_is_one_line_and_nothing_is_forked(durable: Rota, mistake: str
     assert str(durable("runs", "--limit", "1", "--json").json()[0]["run"]) == run
 
 
-def test_a_run_that_is_not_there_cannot_be_forked(durable: Rota) -> None:
+def test_fork_from_step_missing_run_is_not_found(durable: Rota) -> None:
     done = durable("fork", "999999999", "--from-step", "a")
 
     assert done.code == NOT_FOUND
     assert "there is no run 999999999" in done.complaint
 
 
-def test_a_flow_is_not_forked_from_a_step(durable: Rota) -> None:
+def test_fork_from_step_of_flow_run_is_refused(durable: Rota) -> None:
     run = start(durable, "order", "item=book")
 
     done = durable("fork", run, "--from-step", "a")

@@ -37,7 +37,7 @@ def test_help_lists_every_command_and_every_exit_code(rota: Rota) -> None:
 
 
 @pytest.mark.parametrize("path", commands(cli), ids=" ".join)
-def test_every_command_says_what_it_does(path: tuple[str, ...]) -> None:
+def test_every_command_and_option_has_help(path: tuple[str, ...]) -> None:
     command: click.Command = cli
     for name in path:
         assert isinstance(command, click.Group)
@@ -51,7 +51,7 @@ def test_every_command_says_what_it_does(path: tuple[str, ...]) -> None:
     )
 
 
-def test_a_command_loads_its_own_module_and_no_other() -> None:
+def test_command_help_imports_only_its_own_module() -> None:
     program = (
         "import sys; from rota.cli.main import run; run(['queues', '--help']); "
         "sys.exit([each for each in ('worker', 'show', 'pg') if f'rota.cli.{each}' in sys.modules] or 0)"
@@ -62,13 +62,13 @@ def test_a_command_loads_its_own_module_and_no_other() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_the_version_is_the_packages(rota: Rota) -> None:
+def test_version_option_prints_the_package_version(rota: Rota) -> None:
     from importlib.metadata import version
 
     assert rota("--version").out == f"rota {version('pgrota')}\n"
 
 
-def test_help_loads_neither_the_driver_nor_the_loop() -> None:
+def test_help_imports_neither_driver_nor_event_loop() -> None:
     program = (
         "import sys; from rota.cli.main import run; run(['--help']); "
         "sys.exit([each for each in ('psycopg', 'uvloop') if each in sys.modules] or 0)"
@@ -79,11 +79,11 @@ def test_help_loads_neither_the_driver_nor_the_loop() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_the_module_is_the_same_program() -> None:
+def test_python_m_rota_runs_the_command_line() -> None:
     assert Terminal(None).run("--version").out.startswith("rota ")
 
 
-def test_a_reader_that_has_enough_is_not_told_of_it() -> None:
+def test_help_to_closed_pipe_prints_no_error() -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "rota"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as program:
@@ -94,7 +94,7 @@ def test_a_reader_that_has_enough_is_not_told_of_it() -> None:
         assert program.stderr.read() == b""
 
 
-def test_without_a_command_it_helps(rota: Rota) -> None:
+def test_rota_without_command_prints_help(rota: Rota) -> None:
     done = rota()
 
     assert done.code == 0

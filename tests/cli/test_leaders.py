@@ -14,7 +14,7 @@ from rota import Rota as App
 from rota.store import advisory_locks
 
 from .conftest import Rota
-from .terminal import on_a_terminal
+from .terminal import run_on_terminal
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def sql(empty_dsn: str) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-def lead(sql: psycopg.Connection[Any], name: str, seat: int = 1, **values: object) -> None:
+def insert_leader(sql: psycopg.Connection[Any], name: str, seat: int = 1, **values: object) -> None:
     """Insert a leader that was elected 200 seconds ago. `left`: remaining seconds of a lease."""
     given = {"term": 12, "free": False, "label": "", "left": None, "elections": [200.0], **values}
     sql.execute(
@@ -40,21 +40,21 @@ def table(printed: str) -> list[list[str]]:
     return [re.split(r"\s{2,}", line.strip()) for line in printed.splitlines() if line.strip()]
 
 
-def test_where_nobody_leads_it_says_how_one_does(alone: Rota) -> None:
-    assert alone("leaders").out.startswith(
+def test_leaders_command_no_leader_prints_hint(empty_rota: Rota) -> None:
+    assert empty_rota("leaders").out.startswith(
         'no leaders yet; `app.leader("name")` and services stand for'
     )
-    assert alone("leaders", "--json").json() == []
+    assert empty_rota("leaders", "--json").json() == []
 
 
-def test_a_leader_is_listed_as_alive_only_while_its_session_or_its_lease_is(
-    alone: Rota, sql: psycopg.Connection[Any], empty_dsn: str
+def test_leaders_command_ended_session_or_lease_is_not_alive(
+    empty_rota: Rota, sql: psycopg.Connection[Any], empty_dsn: str
 ) -> None:
-    lead(sql, "by lease", left=30)
-    lead(sql, "gone", seat=7)
-    lead(sql, "here", seat=-77)
-    lead(sql, "late", left=-70)
-    lead(sql, "nobody", free=True, seat=-77)
+    insert_leader(sql, "by lease", left=30)
+    insert_leader(sql, "gone", seat=7)
+    insert_leader(sql, "here", seat=-77)
+    insert_leader(sql, "late", left=-70)
+    insert_leader(sql, "nobody", free=True, seat=-77)
     with psycopg.connect(empty_dsn, autocommit=True) as holder:
         # The right key in another namespace, and its two halves in the other form, are not a session lock.
         holder.execute(
@@ -62,8 +62,8 @@ def test_a_leader_is_listed_as_alive_only_while_its_session_or_its_lease_is(
             " pg_advisory_lock((%(space)s::bigint << 32) | 7)",
             {"space": advisory_locks.LEADER, "other": advisory_locks.WORKER},
         )
-        listed = {each["name"]: each for each in alone("leaders", "--json").json()}
-        heading, *lines = table(alone("leaders").out)
+        listed = {each["name"]: each for each in empty_rota("leaders", "--json").json()}
+        heading, *lines = table(empty_rota("leaders").out)
 
     assert heading == ["name", "term", "leader", "age", "kind", "state", "elections"]
     assert lines == [
@@ -82,22 +82,24 @@ def test_a_leader_is_listed_as_alive_only_while_its_session_or_its_lease_is(
     }
 
 
-def test_elections_within_an_hour_are_counted_as_far_as_they_are_known(
-    alone: Rota, sql: psycopg.Connection[Any]
+def test_leaders_command_counts_elections_of_the_last_hour(
+    empty_rota: Rota, sql: psycopg.Connection[Any]
 ) -> None:
-    lead(sql, "calm", elections=[3700.0, 10.0], left=30)
-    lead(sql, "first", term=1, elections=[10.0], left=30)
-    lead(sql, "wild", elections=[10.0 + each for each in range(10)], left=30)
-    lead(sql, "young", term=3, elections=[30.0, 20.0, 10.0], left=30)
+    insert_leader(sql, "calm", elections=[3700.0, 10.0], left=30)
+    insert_leader(sql, "first", term=1, elections=[10.0], left=30)
+    insert_leader(sql, "wild", elections=[10.0 + each for each in range(10)], left=30)
+    insert_leader(sql, "young", term=3, elections=[30.0, 20.0, 10.0], left=30)
 
-    assert [each[-1] for each in table(alone("leaders").out)[1:]] == ["1", "1", "10+", "3"]
+    assert [each[-1] for each in table(empty_rota("leaders").out)[1:]] == ["1", "1", "10+", "3"]
 
 
-async def test_who_leads_is_listed_by_what_it_calls_itself(alone: Rota, empty_dsn: str) -> None:
+async def test_leaders_command_lists_label_and_session_lock(
+    empty_rota: Rota, empty_dsn: str
+) -> None:
     async with App(empty_dsn) as app, app.leader("mayor", label="town hall").term():
-        [leader] = (await asyncio.to_thread(alone, "leaders", "--json")).json()
-        printed = (await asyncio.to_thread(alone, "leaders")).out
-        [seat] = (await asyncio.to_thread(alone, "locks", "advisory", "--json")).json()
+        [leader] = (await asyncio.to_thread(empty_rota, "leaders", "--json")).json()
+        printed = (await asyncio.to_thread(empty_rota, "leaders")).out
+        [seat] = (await asyncio.to_thread(empty_rota, "locks", "advisory", "--json")).json()
 
     assert (leader["name"], leader["term"], leader["label"]) == ("mayor", 1, "town hall")
     assert (leader["kind"], leader["alive"]) == ("session", True)
@@ -106,12 +108,12 @@ async def test_who_leads_is_listed_by_what_it_calls_itself(alone: Rota, empty_ds
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_no_letter_of_a_name_is_cut_on_a_terminal(
+def test_leaders_command_narrow_terminal_cuts_no_name(
     sql: psycopg.Connection[Any], empty_dsn: str, columns: int
 ) -> None:
-    lead(sql, "service the-monitor-of-all-the-filings", label="the night shift", left=30)
+    insert_leader(sql, "service the-monitor-of-all-the-filings", label="the night shift", left=30)
 
-    printed = on_a_terminal(empty_dsn, columns, "leaders")
+    printed = run_on_terminal(empty_dsn, columns, "leaders")
 
     assert all(len(line) <= columns for line in printed.splitlines())
     assert "…" not in printed

@@ -18,7 +18,7 @@ from rota.errors import Busy, LockLost
 from rota.store import advisory_locks
 
 from .conftest import Rota
-from .terminal import eventually, on_a_terminal
+from .terminal import eventually, run_on_terminal
 
 HOLD = {
     "slot": 0,
@@ -40,7 +40,7 @@ def sql(empty_dsn: str) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-def hold(sql: psycopg.Connection[Any], name: str, **values: object) -> None:
+def insert_lock(sql: psycopg.Connection[Any], name: str, **values: object) -> None:
     """Insert a lock of another instance, acquired `age` seconds ago, with `left` seconds remaining."""
     sql.execute(
         "insert into rota.locks (name, slot, token, instance, host, pid, label, acquired, expires,"
@@ -59,37 +59,37 @@ def table(printed: str) -> list[list[str]]:
 # Listing
 
 
-def test_where_there_is_none_it_says_how_one_is_held(
-    alone: Rota, sql: psycopg.Connection[Any]
+def test_locks_command_no_held_lock_prints_hint(
+    empty_rota: Rota, sql: psycopg.Connection[Any]
 ) -> None:
-    assert alone("locks").out == (
+    assert empty_rota("locks").out == (
         'no lock is held; acquire one with `async with app.lock("name")`, or list free locks with --all\n'
     )
-    assert alone("locks", "--all").out.startswith("no locks yet; acquire one with ")
-    assert alone("locks", "--json").json() == []
+    assert empty_rota("locks", "--all").out.startswith("no locks yet; acquire one with ")
+    assert empty_rota("locks", "--json").json() == []
 
-    hold(sql, "invoices", free=True)
+    insert_lock(sql, "invoices", free=True)
 
-    assert alone("locks").out.startswith("no lock is held")
-    assert table(alone("locks", "--all").out)[1] == ["invoices", "none", "17"]
+    assert empty_rota("locks").out.startswith("no lock is held")
+    assert table(empty_rota("locks", "--all").out)[1] == ["invoices", "none", "17"]
 
 
-async def test_a_lock_is_listed_with_who_holds_it(alone: Rota, empty_dsn: str) -> None:
+async def test_locks_command_lists_the_holder(empty_rota: Rota, empty_dsn: str) -> None:
     async with App(empty_dsn) as app, app.lock("invoices", label="nightly") as lock:
-        [listed] = (await asyncio.to_thread(alone, "locks", "--json")).json()
+        [listed] = (await asyncio.to_thread(empty_rota, "locks", "--json")).json()
 
     assert (listed["name"], listed["label"], listed["held"]) == ("invoices", "nightly", True)
     assert (listed["token"], listed["pid"]) == (lock.token, os.getpid())
 
 
-def test_every_column_says_what_it_is_about(alone: Rota, sql: psycopg.Connection[Any]) -> None:
-    hold(sql, "invoices", label="nightly", wanted=70)
-    hold(sql, "mail", slot=1, token=18, age=70, renewals=0)
-    hold(sql, "mail", slot=2, token=19, free=True)
-    hold(sql, "rollup", token=20, left=-1200)
-    hold(sql, "older", token=21, left=-3700)
+def test_locks_command_prints_all_columns(empty_rota: Rota, sql: psycopg.Connection[Any]) -> None:
+    insert_lock(sql, "invoices", label="nightly", wanted=70)
+    insert_lock(sql, "mail", slot=1, token=18, age=70, renewals=0)
+    insert_lock(sql, "mail", slot=2, token=19, free=True)
+    insert_lock(sql, "rollup", token=20, left=-1200)
+    insert_lock(sql, "older", token=21, left=-3700)
 
-    heading, *lines = table(alone("locks").out)
+    heading, *lines = table(empty_rota("locks").out)
 
     assert heading == [
         "lock",
@@ -108,7 +108,7 @@ def test_every_column_says_what_it_is_about(alone: Rota, sql: psycopg.Connection
         ["mail", "1", "web-1:4242", "web-1", "4242", "1 min", "in 2 min", "18", "0"],
         ["rollup", "web-1:4242", "web-1", "4242", "20 min ago", "20"],
     ]
-    whole = alone("locks", "--all", "--json").json()
+    whole = empty_rota("locks", "--all", "--json").json()
     assert [(each["name"], each["permit"], each["held"]) for each in whole] == [
         ("invoices", 0, True),
         ("mail", 1, True),
@@ -119,14 +119,14 @@ def test_every_column_says_what_it_is_about(alone: Rota, sql: psycopg.Connection
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_no_letter_of_a_name_is_cut_on_a_terminal(
+def test_locks_command_narrow_terminal_cuts_no_name(
     sql: psycopg.Connection[Any], empty_dsn: str, columns: int
 ) -> None:
     host = "ip-10-0-1-17.eu-central-1.compute.internal"
-    hold(sql, "reports/2026/weekly-rollup-of-everything", label="the night shift", host=host)
-    hold(sql, "mail", slot=3, token=2**40)
+    insert_lock(sql, "reports/2026/weekly-rollup-of-everything", label="the night shift", host=host)
+    insert_lock(sql, "mail", slot=3, token=2**40)
 
-    printed = on_a_terminal(empty_dsn, columns, "locks")
+    printed = run_on_terminal(empty_dsn, columns, "locks")
 
     assert all(len(line) <= columns for line in printed.splitlines())
     assert "…" not in printed
@@ -139,12 +139,12 @@ def test_no_letter_of_a_name_is_cut_on_a_terminal(
 # Release by force
 
 
-def test_without_yes_it_says_what_would_happen_and_nothing_does(
-    alone: Rota, sql: psycopg.Connection[Any]
+def test_locks_release_without_yes_prints_plan_and_releases_nothing(
+    empty_rota: Rota, sql: psycopg.Connection[Any]
 ) -> None:
-    hold(sql, "invoices", label="nightly")
+    insert_lock(sql, "invoices", label="nightly")
 
-    done = alone("locks", "release", "invoices")
+    done = empty_rota("locks", "release", "invoices")
 
     assert done.code == FAILED
     assert done.complaint == "nothing was released; repeat the command with --yes to release it"
@@ -155,23 +155,23 @@ def test_without_yes_it_says_what_would_happen_and_nothing_does(
     assert sql.execute("select token from rota.locks where instance is not null").fetchall() == [
         (17,)
     ]
-    assert alone("audit").out.startswith("no operator actions yet")
+    assert empty_rota("audit").out.startswith("no operator actions yet")
 
 
-async def test_with_yes_the_holder_can_do_no_more_and_it_is_written_down(
-    alone: Rota, empty_dsn: str, sql: psycopg.Connection[Any]
+async def test_locks_release_with_yes_fences_holder_and_writes_audit(
+    empty_rota: Rota, empty_dsn: str, sql: psycopg.Connection[Any]
 ) -> None:
     async with App(empty_dsn) as app:
         lock = await app.lock("invoices", ttl=30, label="nightly").acquire()
-        done = await asyncio.to_thread(alone, "locks", "release", "invoices", "--yes")
+        done = await asyncio.to_thread(empty_rota, "locks", "release", "invoices", "--yes")
         with pytest.raises(LockLost), sql.transaction():
             await lock.assert_held(sql)
         with pytest.raises(LockLost):
             await lock.release()
         async with app.lock("invoices", wait=0) as after:
             assert after.token > lock.token + 1, "it was drawn anew when it was taken away"
-    [entry] = (await asyncio.to_thread(alone, "audit", "--json")).json()
-    printed = (await asyncio.to_thread(alone, "audit")).out
+    [entry] = (await asyncio.to_thread(empty_rota, "audit", "--json")).json()
+    printed = (await asyncio.to_thread(empty_rota, "audit")).out
 
     assert (done.code, done.err) == (0, "")
     assert re.match(
@@ -185,24 +185,26 @@ async def test_with_yes_the_holder_can_do_no_more_and_it_is_written_down(
     assert table(printed)[1][4].endswith(f"token {lock.token}")
 
 
-def test_who_did_it_is_not_what_the_environment_says(
-    alone: Rota, sql: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+def test_locks_release_operator_ignores_user_variables(
+    empty_rota: Rota, sql: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.setenv(name, "nobody-of-this-name")
-    hold(sql, "invoices")
+    insert_lock(sql, "invoices")
 
-    alone("locks", "release", "invoices", "--yes")
+    empty_rota("locks", "release", "invoices", "--yes")
 
-    assert "nobody-of-this-name" not in alone("audit").out
+    assert "nobody-of-this-name" not in empty_rota("audit").out
 
 
-def test_of_a_semaphore_a_permit_is_named(alone: Rota, sql: psycopg.Connection[Any]) -> None:
+def test_locks_release_semaphore_needs_permit_option(
+    empty_rota: Rota, sql: psycopg.Connection[Any]
+) -> None:
     for slot in (1, 2, 3):
-        hold(sql, "mail", slot=slot, token=slot, free=slot == 2)
+        insert_lock(sql, "mail", slot=slot, token=slot, free=slot == 2)
 
-    asked = alone("locks", "release", "mail", "--yes")
-    done = alone("locks", "release", "mail", "--permit", "3", "--yes")
+    asked = empty_rota("locks", "release", "mail", "--yes")
+    done = empty_rota("locks", "release", "mail", "--permit", "3", "--yes")
 
     assert (asked.code, asked.complaint) == (
         USAGE_ERROR,
@@ -211,32 +213,34 @@ def test_of_a_semaphore_a_permit_is_named(alone: Rota, sql: psycopg.Connection[A
     assert done.out.startswith("released permit 3 of 'mail': it was held by ")
     held = sql.execute("select slot from rota.locks where instance is not null").fetchall()
     assert held == [(1,)]
-    assert alone("audit", "--json").json()[0]["subject"] == "mail permit 3"
+    assert empty_rota("audit", "--json").json()[0]["subject"] == "mail permit 3"
 
 
-def test_what_nobody_holds_cannot_be_released(alone: Rota, sql: psycopg.Connection[Any]) -> None:
-    hold(sql, "invoices", free=True)
-    hold(sql, "mail", slot=1, free=True)
+def test_locks_release_unheld_lock_is_not_found(
+    empty_rota: Rota, sql: psycopg.Connection[Any]
+) -> None:
+    insert_lock(sql, "invoices", free=True)
+    insert_lock(sql, "mail", slot=1, free=True)
     for words, complaint in {
         ("invoices",): "lock 'invoices' is not held",
         ("nope",): "lock 'nope' does not exist; list all locks with `rota locks --all`",
         ("mail",): "'mail' is a semaphore: choose a permit with --permit N; none is held",
         ("mail", "--permit", "7"): "'mail' has no permit 7",
     }.items():
-        done = alone("locks", "release", *words, "--yes")
+        done = empty_rota("locks", "release", *words, "--yes")
 
         assert (done.code, done.complaint) == (NOT_FOUND, complaint)
 
 
-def test_one_that_a_transaction_relies_on_says_whose_that_is(
-    alone: Rota, sql: psycopg.Connection[Any], empty_dsn: str
+def test_locks_release_asserted_lock_names_the_transaction(
+    empty_rota: Rota, sql: psycopg.Connection[Any], empty_dsn: str
 ) -> None:
-    hold(sql, "invoices")
+    insert_lock(sql, "invoices")
     with psycopg.connect(empty_dsn, application_name="shop") as relying:
         relying.execute("select rota.assert_lock('invoices', 17)")
         pid = relying.info.backend_pid
 
-        done = alone("locks", "release", "invoices", "--yes")
+        done = empty_rota("locks", "release", "invoices", "--yes")
 
         assert done.code == FAILED
         assert re.match(
@@ -249,13 +253,13 @@ def test_one_that_a_transaction_relies_on_says_whose_that_is(
         assert sql.execute("select count(*) from rota.audit").fetchall() == [(0,)]
         relying.rollback()
 
-    assert alone("locks", "release", "invoices", "--yes").code == 0
+    assert empty_rota("locks", "release", "invoices", "--yes").code == 0
 
 
-async def test_who_does_not_get_what_has_run_out_is_told_to_look_there(
+async def test_lock_expired_but_asserted_raises_busy_with_remedy(
     sql: psycopg.Connection[Any], empty_dsn: str
 ) -> None:
-    hold(sql, "invoices", left=-5)
+    insert_lock(sql, "invoices", left=-5)
     with psycopg.connect(empty_dsn) as relying:
         relying.execute("select from rota.locks for key share")
         async with App(empty_dsn) as app:
@@ -265,18 +269,20 @@ async def test_who_does_not_get_what_has_run_out_is_told_to_look_there(
                 await app.lock("invoices", wait=0.1).acquire()
 
 
-def test_what_has_run_out_is_said_to_be_so(alone: Rota, sql: psycopg.Connection[Any]) -> None:
-    hold(sql, "invoices", left=-1200)
+def test_locks_release_expired_lock_prints_expiry(
+    empty_rota: Rota, sql: psycopg.Connection[Any]
+) -> None:
+    insert_lock(sql, "invoices", left=-1200)
 
-    done = alone("locks", "release", "invoices")
+    done = empty_rota("locks", "release", "invoices")
 
     assert done.out.startswith("lock 'invoices' expired 20 min ago, under token 17: web-1, process")
 
 
-def test_the_database_may_be_said_before_the_word_or_after_it(
+def test_locks_release_dsn_option_works_at_every_position(
     rota: Rota, sql: psycopg.Connection[Any], empty_dsn: str
 ) -> None:
-    hold(sql, "invoices")
+    insert_lock(sql, "invoices")
 
     for words in (
         ("locks", "--dsn", empty_dsn, "release", "invoices"),
@@ -289,10 +295,12 @@ def test_the_database_may_be_said_before_the_word_or_after_it(
 # Advisory locks
 
 
-def test_advisory_locks_are_listed_with_whose_they_are(
-    alone: Rota, sql: psycopg.Connection[Any], empty_dsn: str
+def test_locks_advisory_lists_the_owner_of_each_lock(
+    empty_rota: Rota, sql: psycopg.Connection[Any], empty_dsn: str
 ) -> None:
-    assert alone("locks", "advisory").out.startswith("no advisory lock is held in this database; ")
+    assert empty_rota("locks", "advisory").out.startswith(
+        "no advisory lock is held in this database; "
+    )
     sql.execute(
         "insert into rota.leaders (name, term, instance, session_lock)"
         " values ('mayor', 1, gen_random_uuid(), -77)"
@@ -305,8 +313,8 @@ def test_advisory_locks_are_listed_with_whose_they_are(
             (advisory_locks.LEADER, advisory_locks.MIGRATION, one),
         )
         pid = str(holder.info.backend_pid)
-        listed = alone("locks", "advisory", "--json").json()
-        _, *lines = table(alone("locks", "advisory").out)
+        listed = empty_rota("locks", "advisory", "--json").json()
+        _, *lines = table(empty_rota("locks", "advisory").out)
 
     assert sorted(each[:3] for each in lines) == [
         ["leader mayor", "-77", pid],
@@ -328,8 +336,8 @@ def test_advisory_locks_are_listed_with_whose_they_are(
     }
 
 
-def test_who_waits_for_one_is_listed_and_another_databases_are_not(
-    alone: Rota, sql: psycopg.Connection[Any], empty_dsn: str, shared_dsn: str
+def test_locks_advisory_lists_waiters_of_this_database_only(
+    empty_rota: Rota, sql: psycopg.Connection[Any], empty_dsn: str, shared_dsn: str
 ) -> None:
     waits = "select pg_advisory_lock(9, 9)"
     with (
@@ -343,7 +351,7 @@ def test_who_waits_for_one_is_listed_and_another_databases_are_not(
         pids = [str(each.info.backend_pid) for each in (holder, waiter)]
         waiting = threads.submit(waiter.execute, waits)
         eventually(lambda: sql.execute("select from pg_locks where not granted").rowcount)
-        _, *lines = table(alone("locks", "advisory").out)
+        _, *lines = table(empty_rota("locks", "advisory").out)
         holder.execute("select pg_advisory_unlock(9, 9)")
         waiting.result()
 

@@ -29,35 +29,37 @@ select id, created, %(state)s::rota.outcome, 1 from job
 """
 
 
-def history(dsn: str, count: int, days: int, queue: str, state: str = "succeeded") -> None:
+def insert_finished_runs(
+    dsn: str, count: int, days: int, queue: str, state: str = "succeeded"
+) -> None:
     values = {"count": count, "days": days, "queue": queue, "state": state}
     with psycopg.connect(dsn) as connection:
         connection.execute(HISTORY, values)
 
 
-def left(dsn: str) -> int:
+def count_jobs(dsn: str) -> int:
     with psycopg.connect(dsn) as connection:
         [count] = connection.execute("select count(*) from rota.jobs").fetchone() or [0]
     return int(count)
 
 
 @pytest.fixture
-def past(alone: Rota, empty_dsn: str) -> str:
+def old_runs_dsn(empty_rota: Rota, empty_dsn: str) -> str:
     """Create 2,500 runs that the default retention removes, and three that it keeps."""
-    history(empty_dsn, 2500, 8, "default")
-    history(empty_dsn, 3, 8, "images", "failed")
+    insert_finished_runs(empty_dsn, 2500, 8, "default")
+    insert_finished_runs(empty_dsn, 3, 8, "images", "failed")
     return empty_dsn
 
 
-def test_nothing_old_is_said_in_words_and_as_json(alone: Rota) -> None:
+def test_prune_nothing_old_prints_hint_or_empty_json(empty_rota: Rota) -> None:
     for words in ((), ("--dry-run",), ("--retention", "forever")):
-        done = alone("prune", *words)
+        done = empty_rota("prune", *words)
         assert (done.code, done.out) == (0, "no finished run is old enough to be removed\n")
-        assert alone("prune", *words, "--json").out == "[]\n"
+        assert empty_rota("prune", *words, "--json").out == "[]\n"
 
 
-def test_a_dry_run_counts_and_removes_nothing(alone: Rota, past: str) -> None:
-    done = alone("prune", "--dry-run", "--retention", "1d")
+def test_prune_dry_run_counts_and_removes_nothing(empty_rota: Rota, old_runs_dsn: str) -> None:
+    done = empty_rota("prune", "--dry-run", "--retention", "1d")
 
     heading, default, images, total = [line.split() for line in done.out.splitlines()]
     assert done.code == 0
@@ -65,37 +67,37 @@ def test_a_dry_run_counts_and_removes_nothing(alone: Rota, past: str) -> None:
     assert default == ["default", "succeeded", "2,500", "2,500"]
     assert images == ["images", "failed", "3", "3"]
     assert " ".join(total) == "2,503 runs of 2,503 jobs would be removed"
-    assert left(past) == 2503
+    assert count_jobs(old_runs_dsn) == 2503
 
 
-def test_pruning_removes_all_that_is_old_and_says_what_went(alone: Rota, past: str) -> None:
-    done = alone("prune")
+def test_prune_removes_old_runs_and_prints_counts(empty_rota: Rota, old_runs_dsn: str) -> None:
+    done = empty_rota("prune")
 
     assert done.code == 0
     assert done.out.splitlines()[-1] == "2,500 runs of 2,500 jobs removed"
-    assert left(past) == 3
+    assert count_jobs(old_runs_dsn) == 3
 
 
-def test_for_programs_it_is_a_list(alone: Rota, past: str) -> None:
+def test_prune_json_prints_counts_as_list(empty_rota: Rota, old_runs_dsn: str) -> None:
     expected = [{"queue": "default", "outcome": "succeeded", "runs": 2500, "jobs": 2500}]
 
-    assert alone("prune", "--dry-run", "--json").json() == expected
-    assert alone("prune", "--json").json() == expected
-    assert left(past) == 3
+    assert empty_rota("prune", "--dry-run", "--json").json() == expected
+    assert empty_rota("prune", "--json").json() == expected
+    assert count_jobs(old_runs_dsn) == 3
 
 
-def test_the_setting_is_obeyed_unless_it_is_said_differently(
-    alone: Rota, past: str, monkeypatch: pytest.MonkeyPatch
+def test_prune_retention_option_overrides_the_setting(
+    empty_rota: Rota, old_runs_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ROTA_RETENTION", "forever; images: 1d")
 
-    assert alone("prune", "--dry-run", "--json").json()[0]["queue"] == "images"
-    assert alone("prune", "--retention", "forever", "--json").json() == []
-    assert alone("prune").out.splitlines()[-1] == "3 runs of 3 jobs removed"
-    assert left(past) == 2500
+    assert empty_rota("prune", "--dry-run", "--json").json()[0]["queue"] == "images"
+    assert empty_rota("prune", "--retention", "forever", "--json").json() == []
+    assert empty_rota("prune").out.splitlines()[-1] == "3 runs of 3 jobs removed"
+    assert count_jobs(old_runs_dsn) == 2500
 
 
-def test_what_was_a_part_of_a_run_goes_with_it(alone: Rota, empty_dsn: str) -> None:
+def test_prune_child_run_is_removed_with_its_parent(empty_rota: Rota, empty_dsn: str) -> None:
     with psycopg.connect(empty_dsn) as connection:
         for id, part_of in ((10, None), (11, [10])):
             connection.execute(
@@ -109,33 +111,33 @@ def test_what_was_a_part_of_a_run_goes_with_it(alone: Rota, empty_dsn: str) -> N
                 (id,),
             )
 
-    assert alone("prune").out.splitlines()[-1] == "2 runs of 0 jobs removed"
+    assert empty_rota("prune").out.splitlines()[-1] == "2 runs of 0 jobs removed"
 
 
-def test_a_keep_that_cannot_be_read_is_a_mistake(alone: Rota) -> None:
-    done = alone("prune", "--retention", "7")
+def test_prune_invalid_retention_is_refused(empty_rota: Rota) -> None:
+    done = empty_rota("prune", "--retention", "7")
 
     assert (done.code, done.out) == (USAGE_ERROR, "")
     assert "'7' has no unit (7d would be days)" in done.complaint
 
 
-def test_who_never_gets_a_turn_is_told(
-    alone: Rota, past: str, monkeypatch: pytest.MonkeyPatch
+def test_prune_beside_another_pruner_times_out(
+    empty_rota: Rota, old_runs_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prune, "TURN_TIMEOUT_SECONDS", 0.1)
-    with psycopg.connect(past) as connection:
+    with psycopg.connect(old_runs_dsn) as connection:
         connection.execute(
             "select pg_advisory_xact_lock(%s::int, %s::int)", (RETENTION, key_of("rota"))
         )
-        done = alone("prune")
+        done = empty_rota("prune")
 
     assert done.code == FAILED
     assert "another process has been removing runs for 0.1 s" in done.complaint
 
 
-def test_on_a_terminal_it_shows_how_far_it_is(alone: Rota, past: str) -> None:
+def test_prune_on_terminal_shows_progress(empty_rota: Rota, old_runs_dsn: str) -> None:
     ours, theirs = pty.openpty()
-    environment = {**Terminal(past).environment, "COLUMNS": "80", "TERM": "xterm-256color"}
+    environment = {**Terminal(old_runs_dsn).environment, "COLUMNS": "80", "TERM": "xterm-256color"}
 
     subprocess.run(
         [sys.executable, "-m", "rota", "prune"], stdout=theirs, env=environment, check=True

@@ -34,40 +34,40 @@ def failed(shared_dsn: str, worker: Program) -> str:
 # Empty database
 
 
-def test_an_empty_database_lists_nothing_as_json(alone: Rota) -> None:
+def test_runs_and_queues_json_empty_database_prints_empty_list(empty_rota: Rota) -> None:
     for command in ("runs", "queues"):
-        done = alone(command, "--json")
+        done = empty_rota(command, "--json")
         assert (done.code, done.out, done.err) == (0, "[]\n", "")
 
 
-def test_an_empty_database_is_said_in_words(alone: Rota) -> None:
-    assert alone("runs").out == "no runs yet; start one with `rota start TASK`\n"
-    assert alone("runs", "--task", "x").out == "no run matches\n"
-    assert alone("queues").out == "no queue has queued jobs\n0 running, 0 sleeping\n"
+def test_runs_and_queues_empty_database_prints_hint(empty_rota: Rota) -> None:
+    assert empty_rota("runs").out == "no runs yet; start one with `rota start TASK`\n"
+    assert empty_rota("runs", "--task", "x").out == "no run matches\n"
+    assert empty_rota("queues").out == "no queue has queued jobs\n0 running, 0 sleeping\n"
 
 
 # Listing
 
 
-def test_runs_are_listed_latest_first_and_page_by_page(alone: Rota) -> None:
-    ids = [start(alone, "echo", f"value={each}") for each in range(3)]
+def test_runs_command_lists_newest_first_in_pages(empty_rota: Rota) -> None:
+    ids = [start(empty_rota, "echo", f"value={each}") for each in range(3)]
 
-    first = alone("runs", "--limit", "2", "--json").json()
-    second = alone("runs", "--limit", "2", "--before", str(first[-1]["run"]), "--json").json()
+    first = empty_rota("runs", "--limit", "2", "--json").json()
+    second = empty_rota("runs", "--limit", "2", "--before", str(first[-1]["run"]), "--json").json()
 
     assert [str(each["run"]) for each in first + second] == ids[::-1]
 
 
-def test_runs_are_listed_by_task_queue_and_state(alone: Rota) -> None:
-    start(alone, "echo", "value=1")
-    start(alone, "resize", "path=a", "--delay", "1h")
+def test_runs_command_filters_by_task_queue_and_state(empty_rota: Rota) -> None:
+    start(empty_rota, "echo", "value=1")
+    start(empty_rota, "resize", "path=a", "--delay", "1h")
 
     for words in (("--task", "resize"), ("--queue", "images"), ("--state", "sleeping")):
-        assert [each["name"] for each in alone("runs", *words, "--json").json()] == ["resize"]
-    assert alone("runs", "--state", "failed").out == "no run matches\n"
+        assert [each["name"] for each in empty_rota("runs", *words, "--json").json()] == ["resize"]
+    assert empty_rota("runs", "--state", "failed").out == "no run matches\n"
 
 
-def test_times_in_json_are_iso_8601_with_a_zone(rota: Rota, failed: str) -> None:
+def test_show_json_times_are_iso_8601_with_zone(rota: Rota, failed: str) -> None:
     shown = rota("show", failed, "--json").json()
 
     for name in ("created", "since", "finished"):
@@ -75,19 +75,19 @@ def test_times_in_json_are_iso_8601_with_a_zone(rota: Rota, failed: str) -> None
     assert datetime.fromisoformat(shown["attempts"][0]["at"]).utcoffset() is not None
 
 
-def test_a_table_in_a_pipe_has_every_character_and_no_colour(alone: Rota) -> None:
+def test_runs_command_in_pipe_prints_full_text_without_colour(empty_rota: Rota) -> None:
     key = "k" * 300
-    start(alone, "echo", "value=1", "--key", key)
+    start(empty_rota, "echo", "value=1", "--key", key)
 
-    heading, line = alone("runs").out.splitlines()
+    heading, line = empty_rota("runs").out.splitlines()
 
     assert heading.split() == ["run", "task", "queue", "state", "attempt", "age", "key"]
     assert line.endswith(key)
     assert "\x1b" not in line
 
 
-def test_a_table_on_a_terminal_fits_and_has_colour(alone: Rota, empty_dsn: str) -> None:
-    start(alone, "echo", "value=1", "--key", "k" * 300)
+def test_runs_command_on_terminal_is_cut_and_coloured(empty_rota: Rota, empty_dsn: str) -> None:
+    start(empty_rota, "echo", "value=1", "--key", "k" * 300)
     ours, theirs = pty.openpty()
     environment = {**Terminal(empty_dsn).environment, "COLUMNS": "60", "TERM": "xterm-256color"}
 
@@ -102,16 +102,16 @@ def test_a_table_on_a_terminal_fits_and_has_colour(alone: Rota, empty_dsn: str) 
     assert "kkk…" in printed
 
 
-def test_text_from_the_database_moves_no_cursor(alone: Rota) -> None:
-    start(alone, "echo", "value=1", "--key", "[red]\x1b[2J")
+def test_runs_command_control_characters_are_escaped(empty_rota: Rota) -> None:
+    start(empty_rota, "echo", "value=1", "--key", "[red]\x1b[2J")
 
-    assert alone("runs").out.splitlines()[1].endswith("[red]\\x1b[2J")
+    assert empty_rota("runs").out.splitlines()[1].endswith("[red]\\x1b[2J")
 
 
 # One run
 
 
-def test_a_failed_run_shows_its_traceback_and_every_attempt(rota: Rota, failed: str) -> None:
+def test_show_failed_run_prints_traceback_and_attempts(rota: Rota, failed: str) -> None:
     shown = rota("show", failed)
 
     assert shown.code == 0
@@ -122,7 +122,7 @@ def test_a_failed_run_shows_its_traceback_and_every_attempt(rota: Rota, failed: 
     assert "\x1b" not in shown.out
 
 
-def test_a_failed_run_as_json_has_its_attempts(rota: Rota, failed: str) -> None:
+def test_show_json_failed_run_has_its_attempts(rota: Rota, failed: str) -> None:
     shown = rota("show", failed, "--json").json()
 
     assert (shown["state"], shown["attempt"], shown["error"]["attempt"]) == ("failed", 2, 2)
@@ -130,7 +130,7 @@ def test_a_failed_run_as_json_has_its_attempts(rota: Rota, failed: str) -> None:
     assert shown["attempts"][0]["error"]["type"] == "ValueError"
 
 
-def test_a_run_between_attempts_says_until_when(rota: Rota, worker: Program) -> None:
+def test_show_run_between_attempts_prints_wake_time(rota: Rota, worker: Program) -> None:
     run = start(rota, "tomorrow")
     eventually(lambda: rota("show", run, "--json").json()["state"] == "sleeping")
 
@@ -140,13 +140,13 @@ def test_a_run_between_attempts_says_until_when(rota: Rota, worker: Program) -> 
     assert "RuntimeError: not today" in shown
 
 
-def test_a_ready_run_that_nobody_takes_says_so(rota: Rota) -> None:
+def test_show_queued_run_without_worker_prints_reason(rota: Rota) -> None:
     run = start(rota, "echo", "value=1", "--queue", "nobody")
 
     assert "no worker serves queue 'nobody' and knows task 'echo'" in rota("show", run).out
 
 
-def test_a_running_run_names_its_worker(rota: Rota, worker: Program, tmp_path: Path) -> None:
+def test_show_running_run_names_its_worker(rota: Rota, worker: Program, tmp_path: Path) -> None:
     run = start(rota, "wait_for", f"file={tmp_path / 'go'}")
     eventually((tmp_path / "go.began").exists)
 
@@ -160,7 +160,7 @@ def test_a_running_run_names_its_worker(rota: Rota, worker: Program, tmp_path: P
 # Actions
 
 
-def test_a_ready_run_is_cancelled_and_can_be_tried_again(rota: Rota) -> None:
+def test_cancel_queued_run_can_be_retried(rota: Rota) -> None:
     run = start(rota, "echo", "value=1", "--queue", "nobody")
 
     assert rota("cancel", run).out == f"run {run} is cancelled\n"
@@ -169,7 +169,7 @@ def test_a_ready_run_is_cancelled_and_can_be_tried_again(rota: Rota) -> None:
     assert rota("show", run, "--json").json()["state"] == "queued"
 
 
-def test_a_running_run_is_asked_to_stop(rota: Rota, worker: Program, tmp_path: Path) -> None:
+def test_cancel_running_run_requests_its_stop(rota: Rota, worker: Program, tmp_path: Path) -> None:
     run = start(rota, "wait_for", f"file={tmp_path / 'never'}")
     eventually((tmp_path / "never.began").exists)
 
@@ -177,14 +177,14 @@ def test_a_running_run_is_asked_to_stop(rota: Rota, worker: Program, tmp_path: P
     eventually(lambda: rota("show", run, "--json").json()["state"] == "cancelled")
 
 
-def test_a_run_that_is_over_cannot_be_cancelled(rota: Rota, failed: str) -> None:
+def test_cancel_finished_run_is_refused(rota: Rota, failed: str) -> None:
     done = rota("cancel", failed)
 
     assert done.code == NOT_FOUND
     assert done.complaint == f"run {failed} has failed already"
 
 
-def test_a_run_that_is_not_over_cannot_be_tried_again(rota: Rota) -> None:
+def test_retry_unfinished_run_is_refused(rota: Rota) -> None:
     run = start(rota, "echo", "value=1", "--queue", "nobody")
 
     done = rota("retry", run)
@@ -193,7 +193,7 @@ def test_a_run_that_is_not_over_cannot_be_tried_again(rota: Rota) -> None:
     assert f"run {run} is queued" in done.complaint
 
 
-def test_one_of_several_that_fails_does_not_spare_the_others(rota: Rota) -> None:
+def test_cancel_missing_run_does_not_stop_the_remaining_ones(rota: Rota) -> None:
     run = start(rota, "echo", "value=1", "--queue", "nobody")
 
     done = rota("cancel", "999999999", run)
@@ -205,12 +205,12 @@ def test_one_of_several_that_fails_does_not_spare_the_others(rota: Rota) -> None
 # Queues
 
 
-def test_queues_warn_of_jobs_that_nobody_takes(alone: Rota) -> None:
-    start(alone, "echo", "value=1")
-    start(alone, "echo", "value=2")
-    start(alone, "resize", "path=a", "--delay", "1h")
+def test_queues_command_jobs_without_worker_print_a_warning(empty_rota: Rota) -> None:
+    start(empty_rota, "echo", "value=1")
+    start(empty_rota, "echo", "value=2")
+    start(empty_rota, "resize", "path=a", "--delay", "1h")
 
-    done = alone("queues")
+    done = empty_rota("queues")
 
     heading, line, _, places, warning = done.out.splitlines()
     assert heading.split() == ["queue", "task", "queued", "oldest", "workers"]
@@ -220,39 +220,39 @@ def test_queues_warn_of_jobs_that_nobody_takes(alone: Rota) -> None:
     assert "knows task 'echo': 2 jobs wait until one is started" in warning
 
 
-def test_queues_know_who_would_take_a_job(alone: Rota, empty_dsn: str) -> None:
-    start(alone, "echo", "value=1")
+def test_queues_command_counts_workers_that_can_claim(empty_rota: Rota, empty_dsn: str) -> None:
+    start(empty_rota, "echo", "value=1")
     with psycopg.connect(empty_dsn) as connection:
         connection.execute(
             "insert into rota.workers (host, pid, version, queues, tasks, capacity) "
             "values ('h', 1, '0', '{default}', '{echo}', 1)"
         )
 
-    [line] = alone("queues", "--json").json()
+    [line] = empty_rota("queues", "--json").json()
 
     assert (line["queued"], line["workers"]) == (1, 1)
     assert line["oldest"] >= 0
-    assert "no worker" not in alone("queues").out
+    assert "no worker" not in empty_rota("queues").out
 
 
 # Schema and global options
 
 
-def test_the_apps_own_schema_is_looked_in(alone: Rota) -> None:
-    assert alone("db", "migrate", "--schema", "second").code == 0
-    run = start(alone, "--schema", "second", "echo", "value=1")
+def test_runs_command_schema_option_selects_the_schema(empty_rota: Rota) -> None:
+    assert empty_rota("db", "migrate", "--schema", "second").code == 0
+    run = start(empty_rota, "--schema", "second", "echo", "value=1")
 
-    assert [each["run"] for each in alone("runs", "--schema", "second", "--json").json()] == [
+    assert [each["run"] for each in empty_rota("runs", "--schema", "second", "--json").json()] == [
         int(run)
     ]
-    assert alone("runs", *SHOP, "--json").json() == []
+    assert empty_rota("runs", *SHOP, "--json").json() == []
 
 
-def test_options_go_before_the_command_or_after_it(alone: Rota, empty_dsn: str) -> None:
-    start(alone, "echo", "value=1")
+def test_global_options_work_before_and_after_the_command(empty_rota: Rota, empty_dsn: str) -> None:
+    start(empty_rota, "echo", "value=1")
 
-    before = alone("--dsn", empty_dsn, "--schema", "rota", "runs", "--json")
-    after = alone("--dsn", "postgresql://127.0.0.1:1/x", "runs", "--dsn", empty_dsn, "--json")
+    before = empty_rota("--dsn", empty_dsn, "--schema", "rota", "runs", "--json")
+    after = empty_rota("--dsn", "postgresql://127.0.0.1:1/x", "runs", "--dsn", empty_dsn, "--json")
 
     assert before.json() == after.json() != []
 
@@ -260,24 +260,24 @@ def test_options_go_before_the_command_or_after_it(alone: Rota, empty_dsn: str) 
 # Many runs
 
 
-def test_all_that_match_are_cancelled_and_tried_again(alone: Rota) -> None:
-    meant = [start(alone, "echo", f"value={each}", "--queue", "meant") for each in range(3)]
-    [other] = [start(alone, "echo", "value=9", "--queue", "other")]
+def test_cancel_and_retry_all_with_filters_change_matching_runs(empty_rota: Rota) -> None:
+    meant = [start(empty_rota, "echo", f"value={each}", "--queue", "meant") for each in range(3)]
+    [other] = [start(empty_rota, "echo", "value=9", "--queue", "other")]
 
-    asked = alone("cancel", "--all", "--queue", "meant")
+    asked = empty_rota("cancel", "--all", "--queue", "meant")
     assert (asked.code, asked.out) == (NOT_FOUND, "")
     assert "3 runs would be affected; repeat the command with --yes" in asked.err
-    done = alone("cancel", "--all", "--queue", "meant", "--yes")
+    done = empty_rota("cancel", "--all", "--queue", "meant", "--yes")
     assert (done.code, done.out) == (0, "3 runs are cancelled\n")
 
     def states() -> dict[str, str]:
-        return {str(each["run"]): each["state"] for each in alone("runs", "--json").json()}
+        return {str(each["run"]): each["state"] for each in empty_rota("runs", "--json").json()}
 
     assert states() == {**dict.fromkeys(meant, "cancelled"), other: "queued"}
-    again = alone("retry", "--all", "--state", "cancelled", "--yes")
+    again = empty_rota("retry", "--all", "--state", "cancelled", "--yes")
     assert (again.code, again.out) == (0, "3 runs are queued for a retry\n")
     assert set(states().values()) == {"queued"}
-    none = alone("retry", "--all", "--yes")
+    none = empty_rota("retry", "--all", "--yes")
     assert (none.code, none.out) == (0, "no run matches that could be retried\n")
 
 
@@ -291,20 +291,22 @@ def test_all_that_match_are_cancelled_and_tried_again(alone: Rota) -> None:
         (("cancel", "--all", "--state", "succeeded", "--yes"), "cannot be cancelled"),
     ],
 )
-def test_nothing_is_done_to_all_by_a_slip(alone: Rota, words: tuple[str, ...], said: str) -> None:
-    run = start(alone, "echo", "value=1")
-    done = alone(*words)
+def test_cancel_and_retry_ambiguous_selection_is_refused(
+    empty_rota: Rota, words: tuple[str, ...], said: str
+) -> None:
+    run = start(empty_rota, "echo", "value=1")
+    done = empty_rota(*words)
     assert done.code == 2
     assert said in done.err
-    assert alone("show", run, "--json").json()["state"] == "queued"
+    assert empty_rota("show", run, "--json").json()["state"] == "queued"
 
 
-def test_runs_are_found_by_key_time_and_text(alone: Rota) -> None:
-    one = start(alone, "echo", 'value="needle"', "--key", "k-1")
-    two = start(alone, "echo", "value=2")
+def test_runs_command_finds_by_key_time_and_text(empty_rota: Rota) -> None:
+    one = start(empty_rota, "echo", 'value="needle"', "--key", "k-1")
+    two = start(empty_rota, "echo", "value=2")
 
     def found(*words: str) -> list[str]:
-        return [str(each["run"]) for each in alone("runs", "--json", *words).json()]
+        return [str(each["run"]) for each in empty_rota("runs", "--json", *words).json()]
 
     assert found("--key", "k-1") == [one]
     assert found("--find", "NEEDLE") == [one]

@@ -15,8 +15,8 @@ from rota import Rota as App
 from rota.cli.exit_codes import FAILED, NOT_FOUND, USAGE_ERROR
 
 from .conftest import Rota
-from .terminal import Done
-from .test_workers import cells, make_up, on_a_terminal
+from .terminal import CommandResult
+from .test_workers import cells, insert_worker, run_on_terminal
 
 CLOCK = ("-a", "clock:app")
 HOUR = timedelta(hours=1)
@@ -51,13 +51,13 @@ def make(empty_dsn: str) -> Make:
     return making
 
 
-def staff(registry: psycopg.Connection[Any], *tasks: str) -> None:
+def register_worker(registry: psycopg.Connection[Any], *tasks: str) -> None:
     """Register a worker that knows these tasks."""
-    worker = make_up(registry)
+    worker = insert_worker(registry)
     registry.execute("update rota.workers set tasks = %s where id = %s", (list(tasks), worker))
 
 
-def rows(done: Done) -> list[list[str]]:
+def rows(done: CommandResult) -> list[list[str]]:
     assert done.code == 0, done.err
     return cells(done.out.split("\n\n")[0])
 
@@ -65,17 +65,17 @@ def rows(done: Done) -> list[list[str]]:
 # The list
 
 
-def test_without_schedules_it_says_how_there_come_to_be_some(alone: Rota) -> None:
-    assert alone("schedules").out == (
+def test_schedules_command_no_schedule_prints_hint(empty_rota: Rota) -> None:
+    assert empty_rota("schedules").out == (
         'no schedule yet; `@app.schedule("0 7 * * *")` above a task declares one, and a worker that '
         "starts makes it known\n"
     )
-    assert alone("schedules", "--json").json() == []
-    assert alone("schedules", "--state", "paused").out == "no schedule matches\n"
+    assert empty_rota("schedules", "--json").json() == []
+    assert empty_rota("schedules", "--state", "paused").out == "no schedule matches\n"
 
 
-def test_each_is_listed_with_when_what_and_how_it_stands(
-    alone: Rota, registry: psycopg.Connection[Any], make: Make
+def test_schedules_command_lists_rule_target_state_and_next_tick(
+    empty_rota: Rota, registry: psycopg.Connection[Any], make: Make
 ) -> None:
     async def several(app: App) -> None:
         create = app.schedules.create
@@ -86,20 +86,22 @@ def test_each_is_listed_with_when_what_and_how_it_stands(
         await app.schedules.pause("b", "wait for the audit")
 
     make(several)
-    staff(registry, "report", "action.mail")
+    register_worker(registry, "report", "action.mail")
     registry.execute(
         "update rota.schedules set next = rota.clock() + interval '61 min' where name in ('a', 'c')"
     )
 
-    assert rows(alone("schedules")) == [
+    assert rows(empty_rota("schedules")) == [
         ["a", "acme", "0 7 * * mon-fri (Europe/Paris)", "report", "active", "in 1 h"],
         ["b", "every 1 min 30 s", "flow etl", "paused", "wait for the audit"],
         ["c", "every 5 s", "action fax", "unknown", "in 1 h", "no worker knows action 'fax'"],
         ["d", "every 1 h 1 min", "action mail", "active", "in 1 h"],
     ]
-    assert [each[0] for each in rows(alone("schedules", "--state", "paused"))] == ["b"]
-    assert [each[0] for each in rows(alone("schedules", "--tenant", "acme"))] == ["a"]
-    assert [each[0] for each in rows(alone("schedules", "--after", "b", "--limit", "1"))] == ["c"]
+    assert [each[0] for each in rows(empty_rota("schedules", "--state", "paused"))] == ["b"]
+    assert [each[0] for each in rows(empty_rota("schedules", "--tenant", "acme"))] == ["a"]
+    assert [each[0] for each in rows(empty_rota("schedules", "--after", "b", "--limit", "1"))] == [
+        "c"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -112,8 +114,8 @@ def test_each_is_listed_with_when_what_and_how_it_stands(
         ("etl", "other.extract", False),
     ],
 )
-def test_a_worker_knows_a_task_by_its_name_and_a_flow_by_its_tasks(
-    alone: Rota,
+def test_schedules_command_matches_workers_by_task_or_flow_tasks(
+    empty_rota: Rota,
     registry: psycopg.Connection[Any],
     make: Make,
     kind: str,
@@ -121,19 +123,19 @@ def test_a_worker_knows_a_task_by_its_name_and_a_flow_by_its_tasks(
     known: bool,
 ) -> None:
     make(lambda app: app.schedules.create("x", kind, every=60, input={"day": "monday"}))
-    staff(registry, skill)
+    register_worker(registry, skill)
 
-    [found] = alone("schedules", "--json").json()
+    [found] = empty_rota("schedules", "--json").json()
     assert found["has_worker"] is known
     told = f"no worker knows its {'task' if kind == 'report' else 'flow'}"
-    assert (told in alone("schedules").out) is not known
-    assert (told in alone("schedules", "show", "x").out) is not known
+    assert (told in empty_rota("schedules").out) is not known
+    assert (told in empty_rota("schedules", "show", "x").out) is not known
 
 
-def test_where_no_worker_is_there_it_says_so_and_blames_nothing(alone: Rota, make: Make) -> None:
+def test_schedules_command_without_worker_prints_warning(empty_rota: Rota, make: Make) -> None:
     make(lambda app: app.schedules.create("x", action="fax", every=60))
 
-    done = alone("schedules")
+    done = empty_rota("schedules")
 
     assert "no worker knows" not in done.out
     assert done.out.endswith(
@@ -141,11 +143,11 @@ def test_where_no_worker_is_there_it_says_so_and_blames_nothing(alone: Rota, mak
     )
 
 
-def test_the_last_tick_and_failures_in_a_row_are_told(
-    alone: Rota, registry: psycopg.Connection[Any], make: Make
+def test_schedules_command_lists_last_tick_and_failures(
+    empty_rota: Rota, registry: psycopg.Connection[Any], make: Make
 ) -> None:
     make(lambda app: app.schedules.create("x", "report", every=3660))
-    staff(registry, "report")
+    register_worker(registry, "report")
     registry.execute(
         "insert into rota.ticks (schedule, tick, number, state, at, host, pid, run, outcome, ended)"
         " values ('x', now() - interval '3 h', 1, 'started', now() - interval '3 h', 'web-1', 7, 9,"
@@ -155,14 +157,14 @@ def test_the_last_tick_and_failures_in_a_row_are_told(
         "update rota.schedules set failures = 4, last_failure = now() - interval '2 h'"
     )
 
-    [[*_, last, following, why]] = rows(alone("schedules"))
+    [[*_, last, following, why]] = rows(empty_rota("schedules"))
 
     assert (last, following, why) == ("failed 3 h ago", "in 1 h", "4 failures in a row")
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_it_fits_a_terminal(
-    alone: Rota, empty_dsn: str, registry: psycopg.Connection[Any], make: Make, columns: int
+def test_schedules_command_fits_the_terminal(
+    empty_rota: Rota, empty_dsn: str, registry: psycopg.Connection[Any], make: Make, columns: int
 ) -> None:
     async def several(app: App) -> None:
         await app.schedules.create(
@@ -172,9 +174,9 @@ def test_it_fits_a_terminal(
         await app.schedules.pause("morning report", "wait for the audit, which takes until monday")
 
     make(several)
-    staff(registry, "report")
+    register_worker(registry, "report")
 
-    printed = on_a_terminal(empty_dsn, columns, "schedules")
+    printed = run_on_terminal(empty_dsn, columns, "schedules")
     lines = re.sub(r"\x1b\[[0-9;]*m", "", printed).replace("\r", "").splitlines()
 
     assert all(len(line) <= columns for line in lines)
@@ -186,7 +188,7 @@ def test_it_fits_a_terminal(
 # One schedule
 
 
-def test_one_is_shown_with_its_next_ticks_in_its_zone_and_in_utc(alone: Rota, make: Make) -> None:
+def test_schedules_show_lists_next_ticks_in_zone_and_utc(empty_rota: Rota, make: Make) -> None:
     async def one(app: App) -> None:
         await app.schedules.create(
             "x",
@@ -202,7 +204,7 @@ def test_one_is_shown_with_its_next_ticks_in_its_zone_and_in_utc(alone: Rota, ma
 
     make(one)
 
-    done = alone("schedules", "show", "x")
+    done = empty_rota("schedules", "show", "x")
 
     assert done.code == 0
     year = datetime.now(UTC).year + 1
@@ -226,8 +228,8 @@ def test_one_is_shown_with_its_next_ticks_in_its_zone_and_in_utc(alone: Rota, ma
     assert "it has had no tick yet" in done.out
 
 
-def test_its_last_ticks_are_shown_with_what_became_of_each(
-    alone: Rota, registry: psycopg.Connection[Any], make: Make
+def test_schedules_show_lists_last_ticks_with_outcomes(
+    empty_rota: Rota, registry: psycopg.Connection[Any], make: Make
 ) -> None:
     make(lambda app: app.schedules.create("x", "report", every=60))
     for number, state, late, took, why, backfilled in (
@@ -254,7 +256,7 @@ def test_its_last_ticks_are_shown_with_what_became_of_each(
             },
         )
 
-    printed = cells(alone("schedules", "show", "x").out.split("\n\n")[-1])
+    printed = cells(empty_rota("schedules", "show", "x").out.split("\n\n")[-1])
 
     assert printed == [
         ["2026-03-02 12:02:01 UTC", "9", "succeeded", "3.0 s", "web-1:4242", "backfilled"],
@@ -267,44 +269,44 @@ def test_its_last_ticks_are_shown_with_what_became_of_each(
         ],
         ["2026-03-02 12:01:00 UTC", "250 ms", "8", "succeeded", "2.0 s", "web-1:4242"],
     ]
-    [latest, *_] = alone("schedules", "show", "x", "--json").json()["ticks"]
+    [latest, *_] = empty_rota("schedules", "show", "x", "--json").json()["ticks"]
     assert (latest["duration"], latest["backfilled"], latest["host"]) == (3, True, "web-1")
-    assert len(alone("schedules", "show", "x", "--limit", "1", "--json").json()["ticks"]) == 1
+    assert len(empty_rota("schedules", "show", "x", "--limit", "1", "--json").json()["ticks"]) == 1
 
 
 # Actions
 
 
-def test_it_is_paused_and_resumed(alone: Rota, make: Make) -> None:
+def test_schedules_pause_and_resume_change_the_state(empty_rota: Rota, make: Make) -> None:
     make(lambda app: app.schedules.create("x", "report", cron="0 7 * * *"))
-    done = alone("schedules", "pause", "x", "--reason", "noise")
+    done = empty_rota("schedules", "pause", "x", "--reason", "noise")
     assert (done.code, done.out) == (0, "schedule 'x' is paused: noise\n")
-    assert alone("schedules", "show", "x", "--json").json()["reason"] == "noise"
+    assert empty_rota("schedules", "show", "x", "--json").json()["reason"] == "noise"
 
-    done = alone("schedules", "resume", "x")
+    done = empty_rota("schedules", "resume", "x")
     assert done.code == 0
     assert re.fullmatch(r"schedule 'x' is active; its next tick is 2.* 07:00:00 UTC\n", done.out)
     for verb, state in (("pause", "paused"), ("resume", "active")):
-        assert alone("schedules", verb, "x", "--json").json()["state"] == state
+        assert empty_rota("schedules", verb, "x", "--json").json()["state"] == state
 
 
-def test_one_that_a_clock_ahead_has_moved_on_is_told_and_mended(
-    alone: Rota, registry: psycopg.Connection[Any], make: Make
+def test_schedules_resume_repairs_next_tick_after_clock_set_back(
+    empty_rota: Rota, registry: psycopg.Connection[Any], make: Make
 ) -> None:
     make(lambda app: app.schedules.create("x", "report", every=60))
     registry.execute("update rota.schedules set next = next + interval '1 h'")
-    assert "the clock was set back" in alone("schedules", "show", "x").out
-    assert alone("schedules", "resume", "x").code == 0
-    assert "the clock was set back" not in alone("schedules", "show", "x").out
+    assert "the clock was set back" in empty_rota("schedules", "show", "x").out
+    assert empty_rota("schedules", "resume", "x").code == 0
+    assert "the clock was set back" not in empty_rota("schedules", "show", "x").out
 
 
-def test_one_that_has_ended_cannot_go_on(
-    alone: Rota, registry: psycopg.Connection[Any], make: Make
+def test_schedules_pause_and_resume_of_ended_schedule_are_refused(
+    empty_rota: Rota, registry: psycopg.Connection[Any], make: Make
 ) -> None:
     make(lambda app: app.schedules.create("x", "report", every=60))
     registry.execute("update rota.schedules set state = 'ended', next = null, due = null")
     for verb in ("pause", "resume"):
-        done = alone("schedules", verb, "x")
+        done = empty_rota("schedules", verb, "x")
         assert done.code == NOT_FOUND
         assert "'x' has ended" in done.complaint
 
@@ -321,82 +323,86 @@ def test_one_that_has_ended_cannot_go_on(
     ],
     ids=lambda words: words[0],
 )
-def test_one_that_is_not_there_is_told(alone: Rota, words: tuple[str, ...]) -> None:
-    done = alone("schedules", *words)
+def test_schedules_action_on_missing_schedule_is_not_found(
+    empty_rota: Rota, words: tuple[str, ...]
+) -> None:
+    done = empty_rota("schedules", *words)
 
     assert done.code == NOT_FOUND
     assert done.complaint.startswith("there is no schedule called 'x'")
 
 
-def test_a_trigger_prints_the_run(alone: Rota, make: Make) -> None:
+def test_schedules_trigger_prints_the_run(empty_rota: Rota, make: Make) -> None:
     make(lambda app: app.schedules.create("x", "etl", every=60, input={"day": "monday"}))
 
-    run = alone("schedules", "trigger", "x", *CLOCK).out.strip()
-    again = alone(*CLOCK, "schedules", "trigger", "x", "--json").json()
+    run = empty_rota("schedules", "trigger", "x", *CLOCK).out.strip()
+    again = empty_rota(*CLOCK, "schedules", "trigger", "x", "--json").json()
 
-    assert alone("show", run, "--json").json()["flow"] == "etl"
+    assert empty_rota("show", run, "--json").json()["flow"] == "etl"
     assert again == {"schedule": "x", "run": again["run"]}
     assert int(run) < again["run"]
 
 
 @pytest.mark.parametrize("words", [("trigger", "x"), ("backfill", "x", "--from", "2026-03-01")])
-def test_what_starts_something_needs_the_code(alone: Rota, words: tuple[str, ...]) -> None:
-    done = alone("schedules", *words)
+def test_schedules_trigger_and_backfill_need_the_app(
+    empty_rota: Rota, words: tuple[str, ...]
+) -> None:
+    done = empty_rota("schedules", *words)
 
     assert done.code == USAGE_ERROR
     assert "needs the app's code: use -a MODULE:APP" in done.complaint
 
 
-def test_a_time_is_backfilled_in_the_schedules_own_zone(alone: Rota, make: Make) -> None:
+def test_schedules_backfill_uses_the_schedules_time_zone(empty_rota: Rota, make: Make) -> None:
     make(lambda app: app.schedules.create("x", "report", cron="0 7 * * *", tz="Asia/Tokyo"))
     words = ("schedules", "backfill", *CLOCK, "x", "--from", "2026-03-01", "--to")
 
-    done = alone(*words, "2026-03-03 07:30")
+    done = empty_rota(*words, "2026-03-03 07:30")
     first, last = (int(each) for each in re.findall(r"\d+", done.out)[1:])
     assert done.out == f"3 runs were started: {first} to {last}\n"
     planned = [
-        each["planned"] for each in alone("schedules", "show", "x", "--json").json()["ticks"]
+        each["planned"] for each in empty_rota("schedules", "show", "x", "--json").json()["ticks"]
     ]
     assert planned == [f"2026-{day}T22:00:00Z" for day in ("03-02", "03-01", "02-28")]
 
-    assert alone(*words, "2026-03-03 07:30").out.startswith("no run was started: ")
-    done = alone(*words, "2026-03-03T22:00:01+00:00", "--json")
+    assert empty_rota(*words, "2026-03-03 07:30").out.startswith("no run was started: ")
+    done = empty_rota(*words, "2026-03-03T22:00:01+00:00", "--json")
     assert len(done.json()["runs"]) == 1
 
 
-def test_a_long_backfill_tells_how_far_it_is(
-    alone: Rota, make: Make, monkeypatch: pytest.MonkeyPatch
+def test_schedules_backfill_of_many_ticks_prints_progress(
+    empty_rota: Rota, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rota.engine.scheduling.backfill.MAX_BATCH_RUNS", 1000)
     make(lambda app: app.schedules.create("x", "report", cron="* * * * *"))
     words = ("schedules", "backfill", *CLOCK, "x", "--from", "2026-03-01T00Z")
 
-    done = alone(*words, "--to", "2026-03-02T12Z")
+    done = empty_rota(*words, "--to", "2026-03-02T12Z")
 
     assert done.err.splitlines() == ["1,000 of 2,160 ticks", "2,000 of 2,160 ticks"]
     assert done.out.startswith("2,160 runs were started: ")
-    assert alone(*words, "--to", "tomorrow").code == USAGE_ERROR
-    assert "backfill ends at now" in alone(*words, "--to", "2099-01-01").complaint
+    assert empty_rota(*words, "--to", "tomorrow").code == USAGE_ERROR
+    assert "backfill ends at now" in empty_rota(*words, "--to", "2099-01-01").complaint
 
 
-def test_one_is_forgotten_only_on_purpose(
-    alone: Rota, registry: psycopg.Connection[Any], make: Make
+def test_schedules_delete_needs_yes_and_no_declaring_worker(
+    empty_rota: Rota, registry: psycopg.Connection[Any], make: Make
 ) -> None:
     make(lambda app: app.schedules.create("x", "report", every=60))
     registry.execute("update rota.schedules set declared = true")
-    make_up(registry)
+    insert_worker(registry)
     registry.execute("update rota.workers set schedules = '{x}'")
-    done = alone("schedules", "delete", "x")
+    done = empty_rota("schedules", "delete", "x")
     assert done.code == FAILED
     assert "would be deleted" in done.out
     assert "while a running worker declares it, it cannot be deleted" in done.out
     assert done.complaint == "nothing was deleted; repeat the command with --yes to delete it"
-    assert alone("schedules", "show", "x").code == 0
+    assert empty_rota("schedules", "show", "x").code == 0
 
-    refused = alone("schedules", "delete", "x", "--yes")
+    refused = empty_rota("schedules", "delete", "x", "--yes")
     assert refused.code != 0
     assert "the next worker would create it again" in refused.complaint
     # No worker declares it any more, so it can be deleted.
     registry.execute("update rota.workers set schedules = '{}'")
-    assert alone("schedules", "delete", "x", "--yes").out == "schedule 'x' is deleted\n"
-    assert alone("schedules", "show", "x").code == NOT_FOUND
+    assert empty_rota("schedules", "delete", "x", "--yes").out == "schedule 'x' is deleted\n"
+    assert empty_rota("schedules", "show", "x").code == NOT_FOUND

@@ -13,10 +13,10 @@ import pytest
 from rota.cli.exit_codes import NOT_FOUND
 
 from .conftest import Rota
-from .terminal import on_a_terminal
+from .terminal import run_on_terminal
 
 
-class Town:
+class ServiceFleet:
     """Fleet that is inserted into the tables, as services write it."""
 
     def __init__(self, sql: psycopg.Connection[Any]) -> None:
@@ -62,16 +62,16 @@ class Town:
 
 
 @pytest.fixture
-def town(empty_dsn: str) -> Iterator[Town]:
+def fleet(empty_dsn: str) -> Iterator[ServiceFleet]:
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
-        yield Town(connection)
+        yield ServiceFleet(connection)
 
 
 def table(printed: str) -> list[list[str]]:
     return [re.split(r"\s{2,}", line.strip()) for line in printed.splitlines() if line.strip()]
 
 
-def monitored(town: Town) -> None:
+def insert_monitored_service(town: ServiceFleet) -> None:
     """Insert a running service, two standbys, and one standby with an expired lease."""
     runner = town.instance(77, "filings", "watch")
     town.instance(78, "filings")
@@ -82,18 +82,20 @@ def monitored(town: Town) -> None:
     town.iteration("filings", 412, 70)
 
 
-def test_where_there_is_none_it_says_how_one_is_made(alone: Rota) -> None:
-    assert alone("services").out.startswith(
+def test_services_command_no_service_prints_hint(empty_rota: Rota) -> None:
+    assert empty_rota("services").out.startswith(
         'no services yet; declare one with `@app.service("name", every=60)`'
     )
-    assert alone("services", "--json").json() == []
+    assert empty_rota("services", "--json").json() == []
 
 
-def test_a_service_is_listed_with_who_runs_it_and_who_stands_by(alone: Rota, town: Town) -> None:
-    monitored(town)
+def test_services_command_lists_instance_and_standbys(
+    empty_rota: Rota, fleet: ServiceFleet
+) -> None:
+    insert_monitored_service(fleet)
 
-    heading, line, *rest = table(alone("services").out)
-    [listed, _] = alone("services", "--json").json()
+    heading, line, *rest = table(empty_rota("services").out)
+    [listed, _] = empty_rota("services", "--json").json()
 
     assert heading == [
         "service",
@@ -123,34 +125,34 @@ def test_a_service_is_listed_with_who_runs_it_and_who_stands_by(alone: Rota, tow
     assert (listed["host"], listed["pid"], listed["iteration"]) == ("web-1", 77, 412)
 
 
-def test_a_term_that_has_run_out_or_whose_session_is_gone_is_nobodys(
-    alone: Rota, town: Town
-) -> None:
+def test_services_command_ended_term_has_no_instance(empty_rota: Rota, fleet: ServiceFleet) -> None:
     for number, name in enumerate(("late", "seat")):
-        town.service(name, 60)
-        town.leads(town.instance(number, left=-1), number, name, left=-1)
-    town._sql.execute("update rota.leaders set expires = null where name = 'service seat'")
+        fleet.service(name, 60)
+        fleet.leads(fleet.instance(number, left=-1), number, name, left=-1)
+    fleet._sql.execute("update rota.leaders set expires = null where name = 'service seat'")
 
-    printed = alone("services").out
+    printed = empty_rota("services").out
 
-    assert [each["host"] for each in alone("services", "--json").json()] == [None, None]
+    assert [each["host"] for each in empty_rota("services", "--json").json()] == [None, None]
     assert "no instance runs service 'late': none of the running instances has it" in printed
 
 
-def test_what_fails_is_said_with_how_often_and_when_it_is_tried_again(
-    alone: Rota, town: Town
+def test_services_command_failures_show_count_and_next_retry(
+    empty_rota: Rota, fleet: ServiceFleet
 ) -> None:
-    runner = town.instance(77)
+    runner = fleet.instance(77)
     for name in ("breaks", "goes on", "slips"):
-        town.leads(runner, 77, name)
-    town.service("breaks", 5, failures=3, rest=130)
-    town.iteration("breaks", 412, 70, outcome="failed", error='{"type": "OSError", "message": "x"}')
-    town.service("goes on", None)
-    town.iteration("goes on", 412, 70, took=None, outcome=None)
-    town.service("slips", 500, failures=1)
-    town.iteration("slips", 412, 70, outcome="lost")
+        fleet.leads(runner, 77, name)
+    fleet.service("breaks", 5, failures=3, rest=130)
+    fleet.iteration(
+        "breaks", 412, 70, outcome="failed", error='{"type": "OSError", "message": "x"}'
+    )
+    fleet.service("goes on", None)
+    fleet.iteration("goes on", 412, 70, took=None, outcome=None)
+    fleet.service("slips", 500, failures=1)
+    fleet.iteration("slips", 412, 70, outcome="lost")
 
-    _, *lines = table(alone("services").out)
+    _, *lines = table(empty_rota("services").out)
 
     assert lines == [
         [
@@ -168,17 +170,17 @@ def test_what_fails_is_said_with_how_often_and_when_it_is_tried_again(
     ]
 
 
-def test_one_service_is_shown_with_its_last_iterations(alone: Rota, town: Town) -> None:
-    monitored(town)
+def test_services_show_lists_last_iterations(empty_rota: Rota, fleet: ServiceFleet) -> None:
+    insert_monitored_service(fleet)
     for number in range(391, 412):
-        town.iteration("filings", number, 70 + (412 - number) * 200)
+        fleet.iteration("filings", number, 70 + (412 - number) * 200)
     failed = '{"type": "OSError", "message": "no space left", "traceback": "…"}'
-    town._sql.execute(
+    fleet._sql.execute(
         "update rota.iterations set outcome = 'failed', error = %s where number = 411", (failed,)
     )
 
-    facts, iterations = alone("services", "show", "filings").out.split("\n\n")
-    document = alone("services", "show", "filings", "--json", "--limit", "2").json()
+    facts, iterations = empty_rota("services", "show", "filings").out.split("\n\n")
+    document = empty_rota("services", "show", "filings", "--json", "--limit", "2").json()
 
     assert table(facts) == [
         ["service", "filings"],
@@ -196,11 +198,13 @@ def test_one_service_is_shown_with_its_last_iterations(alone: Rota, town: Town) 
     assert document["iterations"][1]["error"]["message"] == "no space left"
 
 
-def test_one_that_never_ran_and_one_that_is_not_known(alone: Rota, town: Town) -> None:
-    town.instance(77, "watch")
+def test_services_show_unstarted_and_unknown_service_are_reported(
+    empty_rota: Rota, fleet: ServiceFleet
+) -> None:
+    fleet.instance(77, "watch")
 
-    assert alone("services", "show", "watch").out.endswith("\nit has never run\n")
-    done = alone("services", "show", "nix")
+    assert empty_rota("services", "show", "watch").out.endswith("\nit has never run\n")
+    done = empty_rota("services", "show", "nix")
     assert (done.code, done.complaint) == (
         NOT_FOUND,
         "there is no service 'nix'; list the services with `rota services`",
@@ -209,13 +213,13 @@ def test_one_that_never_ran_and_one_that_is_not_known(alone: Rota, town: Town) -
 
 @pytest.mark.parametrize("columns", [80, 120])
 @pytest.mark.parametrize("words", [("services",), ("services", "show", "filings")])
-def test_nothing_is_cut_on_a_terminal(
-    town: Town, empty_dsn: str, columns: int, words: tuple[str, ...]
+def test_services_command_narrow_terminal_cuts_nothing(
+    fleet: ServiceFleet, empty_dsn: str, columns: int, words: tuple[str, ...]
 ) -> None:
-    monitored(town)
-    town.service("the-monitor-of-all-the-filings-that-there-are", 60, failures=12)
+    insert_monitored_service(fleet)
+    fleet.service("the-monitor-of-all-the-filings-that-there-are", 60, failures=12)
 
-    printed = on_a_terminal(empty_dsn, columns, *words)
+    printed = run_on_terminal(empty_dsn, columns, *words)
 
     assert all(len(line) <= columns for line in printed.splitlines())
     assert "…" not in printed

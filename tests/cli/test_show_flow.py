@@ -59,7 +59,9 @@ def gallery(mill_dsn: str, mill: Program) -> str:
 # Job lines
 
 
-def test_a_failed_run_shows_what_became_of_each_job_and_why(rota: Rota, failed_flow: str) -> None:
+def test_show_flow_failed_run_prints_states_and_errors_of_jobs(
+    rota: Rota, failed_flow: str
+) -> None:
     shown = rota("show", failed_flow).out
 
     lines = {line.split(" #")[0].split()[-1]: line for line in graph(shown)}
@@ -77,9 +79,7 @@ def test_a_failed_run_shows_what_became_of_each_job_and_why(rota: Rota, failed_f
     assert "\x1b" not in shown
 
 
-def test_a_run_that_went_well_shows_its_result_and_what_was_not_needed(
-    rota: Rota, mill: Program
-) -> None:
+def test_show_flow_succeeded_run_prints_result_and_skipped_jobs(rota: Rota, mill: Program) -> None:
     run = rota("start", *MILL, "etl", "day=monday", "--wait").out.splitlines()[0]
 
     shown = rota("show", run).out
@@ -89,7 +89,9 @@ def test_a_run_that_went_well_shows_its_result_and_what_was_not_needed(
     assert re.search(r"alert #\d+ +skipped +not needed", shown)
 
 
-def test_what_runs_and_what_waits_for_it(rota: Rota, mill: Program, tmp_path: Path) -> None:
+def test_show_flow_waiting_job_names_the_running_job(
+    rota: Rota, mill: Program, tmp_path: Path
+) -> None:
     run = start(rota, "gate", f"file={tmp_path / 'go'}")
     eventually((tmp_path / "go.began").exists)
 
@@ -102,13 +104,13 @@ def test_what_runs_and_what_waits_for_it(rota: Rota, mill: Program, tmp_path: Pa
     assert re.search(r"reason +it waits for gate.hold \(job \d+, running\)", waiting)
 
 
-def test_a_ready_job_that_nobody_takes_says_so(rota: Rota, mill: Program) -> None:
+def test_show_flow_queued_job_without_worker_prints_reason(rota: Rota, mill: Program) -> None:
     shown = rota("show", start(rota, "lonely")).out
 
     assert re.search(r"first #\d+ +queued +for \d+ s, no worker takes it from queue nobody", shown)
 
 
-def test_a_job_of_a_flow_names_its_run(rota: Rota, failed_flow: str) -> None:
+def test_show_job_of_flow_names_its_run(rota: Rota, failed_flow: str) -> None:
     jobs = rota("show", failed_flow, "--json").json()["jobs"]
     ids = {each["task"].removeprefix("etl."): str(each["job"]) for each in jobs}
 
@@ -124,7 +126,7 @@ def test_a_job_of_a_flow_names_its_run(rota: Rota, failed_flow: str) -> None:
 # Child runs
 
 
-def test_runs_that_jobs_have_called_are_listed_and_shown(rota: Rota, gallery: str) -> None:
+def test_show_flow_child_runs_are_listed_and_linked(rota: Rota, gallery: str) -> None:
     shown = rota("show", gallery, "--json").json()
     halves, inner = (each["job"] for each in shown["jobs"])
     calls = next(each for each in shown["children"] if each["parent"] == halves)
@@ -144,7 +146,7 @@ def test_runs_that_jobs_have_called_are_listed_and_shown(rota: Rota, gallery: st
 # JSON
 
 
-def test_json_has_all_of_it(rota: Rota, failed_flow: str) -> None:
+def test_show_flow_json_has_jobs_attempts_and_results(rota: Rota, failed_flow: str) -> None:
     shown = rota("show", failed_flow, "--json").json()
 
     jobs = {each["task"]: each for each in shown["jobs"]}
@@ -165,7 +167,7 @@ def test_json_has_all_of_it(rota: Rota, failed_flow: str) -> None:
 # Output devices
 
 
-def test_a_terminal_without_unicode_gets_it_in_ascii(mill_dsn: str, failed_flow: str) -> None:
+def test_show_flow_ascii_terminal_prints_ascii(mill_dsn: str, failed_flow: str) -> None:
     done = Terminal(mill_dsn).run("show", failed_flow, PYTHONIOENCODING="ascii")
 
     assert done.code == 0
@@ -175,9 +177,7 @@ def test_a_terminal_without_unicode_gets_it_in_ascii(mill_dsn: str, failed_flow:
 
 
 @pytest.mark.parametrize("width", [40, 80])
-def test_no_line_of_the_graph_is_wider_than_the_terminal(
-    mill_dsn: str, failed_flow: str, width: int
-) -> None:
+def test_show_flow_graph_fits_the_terminal(mill_dsn: str, failed_flow: str, width: int) -> None:
     printed = on_terminal(mill_dsn, width, "show", failed_flow)
 
     lines = graph(printed)
@@ -261,7 +261,7 @@ def printed(jobs: list[JobRow], kept: int | None = None, called: Sequence[ChildR
 
 @settings(deadline=None, max_examples=60)
 @given(runs())
-def test_every_job_has_one_line_with_its_state(jobs: list[JobRow]) -> None:
+def test_show_flow_every_job_has_one_line_with_its_state(jobs: list[JobRow]) -> None:
     lines = [line for line in graph(printed(jobs, kept=None)) if line]
 
     found = [re.findall(r"^[^#]*#(\d+).*?(\w+)", line.split("←")[0])[0] for line in lines]
@@ -271,14 +271,14 @@ def test_every_job_has_one_line_with_its_state(jobs: list[JobRow]) -> None:
         assert jobs[id - 101].state in line
 
 
-def test_a_job_is_ready_since_the_last_it_waited_for_has_ended() -> None:
+def test_show_flow_queued_time_counts_from_last_predecessor() -> None:
     before = replace(job(101, "succeeded", [102]), finished=NOW - timedelta(seconds=5))
     ready = replace(job(102, "queued", []), since=NOW - timedelta(hours=1))
 
     assert "queued     for 5 s" in printed([before, ready])
 
 
-def test_a_job_that_waits_for_its_calls_names_their_run() -> None:
+def test_show_flow_job_waiting_for_child_run_names_the_run() -> None:
     called = [ChildRunRow(7, 101, "", "succeeded", 3), ChildRunRow(8, 101, "etl", "running", 6)]
 
     shown = printed([job(101, "running", [])], called=called)
@@ -286,7 +286,7 @@ def test_a_job_that_waits_for_its_calls_names_their_run() -> None:
     assert "running  for 0 s, waits for run 8\n" in shown
 
 
-def test_ten_thousand_jobs_fit_on_a_screen_and_failures_are_among_those_shown() -> None:
+def test_show_flow_ten_thousand_jobs_are_folded_with_failures_shown() -> None:
     parts = [job(n, "failed" if n % 1000 == 0 else "succeeded", [10_000]) for n in range(2, 10_000)]
     jobs = [job(1, "succeeded", [each.job for each in parts]), *parts, job(10_000, "waiting", [])]
 

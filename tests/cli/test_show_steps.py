@@ -25,7 +25,7 @@ def shown(rota: Rota, run: str) -> Any:
     return rota("show", run, "--json").json()
 
 
-def asleep(rota: Rota, *words: str) -> str:
+def start_sleeping(rota: Rota, *words: str) -> str:
     """Start a run, and return it once it is suspended."""
     run = start(rota, *words)
     eventually(lambda: shown(rota, run)["state"] == "sleeping")
@@ -46,7 +46,7 @@ def onboarding(board_dsn: str, board: Program) -> str:
     return run
 
 
-def on_a_terminal(dsn: str, columns: int, *words: str) -> list[str]:
+def run_on_terminal(dsn: str, columns: int, *words: str) -> list[str]:
     ours, theirs = pty.openpty()
     environment = {**Terminal(dsn).environment, "COLUMNS": str(columns), "TERM": "xterm-256color"}
     subprocess.run(
@@ -58,7 +58,7 @@ def on_a_terminal(dsn: str, columns: int, *words: str) -> list[str]:
     return re.sub(r"\x1b\[[0-9;]*m", "", printed).splitlines()
 
 
-def timeline(printed: str) -> list[str]:
+def step_table(printed: str) -> list[str]:
     """Return the lines of the steps' table."""
     lines = printed.splitlines()
     first = next(at for at, line in enumerate(lines) if line.startswith("kind "))
@@ -69,8 +69,8 @@ def timeline(printed: str) -> list[str]:
 # Steps
 
 
-def test_steps_are_shown_in_the_order_the_code_came_to_them(durable: Rota, onboarding: str) -> None:
-    table = timeline(durable("show", onboarding).out)
+def test_show_steps_are_in_execution_order(durable: Rota, onboarding: str) -> None:
+    table = step_table(durable("show", onboarding).out)
 
     names = [re.split(r"  +", line)[:2] for line in table]
     assert names[:1] + names[3:] == [
@@ -87,10 +87,8 @@ def test_steps_are_shown_in_the_order_the_code_came_to_them(durable: Rota, onboa
     assert re.search(r"until (\d{4}-\d\d-\d\d )?\d\d:\d\d", table[-1])
 
 
-def test_a_long_result_is_cut_in_the_table_and_whole_in_json(
-    durable: Rota, onboarding: str
-) -> None:
-    [line] = [each for each in timeline(durable("show", onboarding).out) if "account" in each]
+def test_show_steps_long_result_is_cut_only_in_the_table(durable: Rota, onboarding: str) -> None:
+    [line] = [each for each in step_table(durable("show", onboarding).out) if "account" in each]
     [step] = [each for each in shown(durable, onboarding)["steps"] if each["name"] == "account"]
 
     assert '{"mail":"ada","filler":"xxx' in line
@@ -98,7 +96,7 @@ def test_a_long_result_is_cut_in_the_table_and_whole_in_json(
     assert step["result"] == {"mail": "ada", "filler": "x" * 500}
 
 
-def test_json_has_everything_about_the_steps(durable: Rota, onboarding: str) -> None:
+def test_show_steps_json_has_every_field(durable: Rota, onboarding: str) -> None:
     document = shown(durable, onboarding)
 
     steps = {(each["kind"], each["name"], each["number"]): each for each in document["steps"]}
@@ -116,23 +114,23 @@ def test_json_has_everything_about_the_steps(durable: Rota, onboarding: str) -> 
     assert document["logs"][0]["message"] == "begun\nwith two lines"
 
 
-def test_of_many_steps_and_lines_the_last_are_shown(durable: Rota) -> None:
+def test_show_many_steps_and_log_lines_prints_the_last(durable: Rota) -> None:
     run = start(durable, "count", "steps=50", "lines=30", "--wait")
     eventually(lambda: len(shown(durable, run)["logs"]) == 30)
 
     brief, whole = durable("show", run).out, durable("show", run, "--all").out
 
-    assert len(timeline(brief)) == 41  # 40 steps, and one line for those left out
-    assert timeline(brief)[0].startswith("step  one no. 11 ")
+    assert len(step_table(brief)) == 41  # 40 steps, and one line for those left out
+    assert step_table(brief)[0].startswith("step  one no. 11 ")
     assert "and 10 steps before; --all shows them" in brief
     assert "and 10 lines before; --all shows them" in brief
     assert "  line 9\n" not in brief
-    assert len(timeline(whole)) == 50
+    assert len(step_table(whole)) == 50
     assert "line 0\n" in whole
     assert "--all" not in whole
 
 
-def test_a_job_without_steps_says_nothing_of_them(durable: Rota) -> None:
+def test_show_job_without_steps_prints_no_step_table(durable: Rota) -> None:
     run = start(durable, "count", "steps=0", "--wait")
 
     printed = durable("show", run).out
@@ -147,55 +145,55 @@ def test_a_job_without_steps_says_nothing_of_them(durable: Rota) -> None:
 # Waiting
 
 
-def test_a_run_that_sleeps_says_until_when(durable: Rota, onboarding: str) -> None:
+def test_show_sleeping_run_prints_wake_time(durable: Rota, onboarding: str) -> None:
     printed = durable("show", onboarding).out
 
     assert re.search(r"reason +it sleeps until .+ \d\d:\d\d:\d\d \S+, in \d+ min", printed)
 
 
-def test_a_run_that_waits_for_a_signal_names_it(durable: Rota) -> None:
-    patient = asleep(durable, "answer")
-    hurried = asleep(durable, "answer", "timeout=86400")
+def test_show_run_waiting_for_signal_names_the_signal(durable: Rota) -> None:
+    patient = start_sleeping(durable, "answer")
+    hurried = start_sleeping(durable, "answer", "timeout=86400")
 
     first, second = durable("show", patient).out, durable("show", hurried).out
 
     assert "it waits for signal 'answer', however long that takes" in first
-    assert timeline(first)[0].endswith("waits")
+    assert step_table(first)[0].endswith("waits")
     assert re.search(r"it waits for signal 'answer', until .+, in 23 h 59 min", second)
-    assert re.search(r"waits until \d{4}-\d\d-\d\d \d\d:\d\d$", timeline(second)[0])
+    assert re.search(r"waits until \d{4}-\d\d-\d\d \d\d:\d\d$", step_table(second)[0])
 
 
-def test_a_run_whose_branches_wait_names_all_they_wait_for(durable: Rota) -> None:
-    run = asleep(durable, "twice")
+def test_show_run_with_waiting_branches_lists_all_waits(durable: Rota) -> None:
+    run = start_sleeping(durable, "twice")
 
     printed = durable("show", run).out
 
     assert re.search(r"it sleeps until .*; it waits for signal 'right'", printed)
 
 
-def test_a_step_between_tries_says_when_the_next_is(durable: Rota) -> None:
-    run = asleep(durable, "stubborn")
+def test_show_failed_step_prints_the_next_attempt(durable: Rota) -> None:
+    run = start_sleeping(durable, "stubborn")
 
     printed = durable("show", run).out
 
     assert re.search(r"reason +step 'knock' failed once, the next try waits: until .*, in", printed)
-    assert re.search(r"next try .*, after ValueError: card", timeline(printed)[0])
+    assert re.search(r"next try .*, after ValueError: card", step_table(printed)[0])
 
 
-def test_a_wait_that_nobody_answered_says_so(durable: Rota) -> None:
+def test_show_timed_out_wait_is_marked(durable: Rota) -> None:
     run = start(durable, "answer", "timeout=0.1", "--wait")
 
-    assert timeline(durable("show", run).out)[0].endswith("did not arrive before the timeout")
+    assert step_table(durable("show", run).out)[0].endswith("did not arrive before the timeout")
 
 
-def test_a_wait_that_a_cancel_ended_is_no_longer_waited_for(durable: Rota) -> None:
-    run = asleep(durable, "answer")
+def test_show_wait_ended_by_cancel_is_marked(durable: Rota) -> None:
+    run = start_sleeping(durable, "answer")
     durable("cancel", run)
 
-    assert timeline(durable("show", run).out)[0].endswith("no longer awaited")
+    assert step_table(durable("show", run).out)[0].endswith("no longer awaited")
 
 
-def test_what_was_said_to_a_run_is_shown(durable: Rota) -> None:
+def test_show_sent_signal_payload_is_printed(durable: Rota) -> None:
     run = start(durable, "answer", "--delay", "1h")
     durable("signal", run, "answer", '"[red]\\u001b[2J"')
 
@@ -205,7 +203,7 @@ def test_what_was_said_to_a_run_is_shown(durable: Rota) -> None:
     assert line.endswith('"[red]\\u001b[2J"')
 
 
-def test_a_run_that_has_slept_says_how_long_it_took_in_all(durable: Rota) -> None:
+def test_show_run_that_slept_prints_total_duration(durable: Rota) -> None:
     slept = start(durable, "onboard", "mail=b", "pause=0.1")
     eventually(lambda: shown(durable, slept)["awaits"])
     durable("signal", slept, "confirmed", "true")
@@ -217,7 +215,7 @@ def test_a_run_that_has_slept_says_how_long_it_took_in_all(durable: Rota) -> Non
 # Progress, and the log
 
 
-def test_progress_is_a_bar_with_its_note(durable: Rota, onboarding: str) -> None:
+def test_show_progress_is_a_bar_with_note(durable: Rota, onboarding: str) -> None:
     printed = durable("show", onboarding).out
 
     assert re.search(
@@ -225,7 +223,7 @@ def test_progress_is_a_bar_with_its_note(durable: Rota, onboarding: str) -> None
     )
 
 
-def test_the_log_is_shown_line_by_line(durable: Rota, onboarding: str) -> None:
+def test_show_log_is_printed_line_by_line(durable: Rota, onboarding: str) -> None:
     lines = durable("show", onboarding).out.splitlines()
 
     log = lines[lines.index("log") + 1 :]
@@ -235,8 +233,8 @@ def test_the_log_is_shown_line_by_line(durable: Rota, onboarding: str) -> None:
     assert len(log) == 3
 
 
-def test_runs_say_what_they_wait_for_and_how_far_they_are(durable: Rota, onboarding: str) -> None:
-    waits = asleep(durable, "answer", "name=approved")
+def test_runs_command_shows_awaited_signal_and_progress(durable: Rota, onboarding: str) -> None:
+    waits = start_sleeping(durable, "answer", "name=approved")
 
     lines = {line.split()[0]: line for line in durable("runs", "--limit", "1000").out.splitlines()}
 
@@ -250,7 +248,7 @@ def test_runs_say_what_they_wait_for_and_how_far_they_are(durable: Rota, onboard
     assert (listed["done"], listed["total"], listed["awaits"]) == (2.0, 4.0, None)
 
 
-def test_of_runs_that_are_over_nobody_asks_how_far_they_are(durable: Rota) -> None:
+def test_runs_and_show_finished_run_print_no_progress(durable: Rota) -> None:
     run = start(durable, "count", "steps=1", "--wait")
     eventually(lambda: shown(durable, run)["progress"])
 
@@ -263,14 +261,14 @@ def test_of_runs_that_are_over_nobody_asks_how_far_they_are(durable: Rota) -> No
 # Flows
 
 
-def test_nodes_that_only_wait_are_told_from_others_in_drawings(durable: Rota) -> None:
+def test_graph_command_marks_sleep_and_signal_nodes(durable: Rota) -> None:
     drawn = durable("graph", "order", *BOARD).out
 
     assert "cool  sleeps for 30 days\n" in drawn
     assert "approval  waits for signal 'approval'\n" in drawn
 
 
-def test_a_flows_run_says_what_its_jobs_wait_for(durable: Rota) -> None:
+def test_show_flow_sleeping_jobs_print_wake_time_and_signal(durable: Rota) -> None:
     run = start(durable, "order", "item=book")
     eventually(
         lambda: [each["state"] for each in shown(durable, run)["jobs"]].count("sleeping") == 2
@@ -288,10 +286,10 @@ def test_a_flows_run_says_what_its_jobs_wait_for(durable: Rota) -> None:
 
 
 @pytest.mark.parametrize("columns", [40, 60, 100])
-def test_the_timeline_fits_the_terminal(
+def test_show_step_table_fits_the_terminal(
     durable: Rota, board_dsn: str, onboarding: str, columns: int
 ) -> None:
-    table = timeline("\n".join(on_a_terminal(board_dsn, columns, "show", onboarding)))
+    table = step_table("\n".join(run_on_terminal(board_dsn, columns, "show", onboarding)))
 
     assert all(len(line) <= columns for line in table)
     assert len(table) == 8

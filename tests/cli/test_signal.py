@@ -21,15 +21,15 @@ def shown(rota: Rota, run: str) -> dict[str, object]:
     return document
 
 
-def waiting(rota: Rota, *words: str) -> str:
+def start_waiting(rota: Rota, *words: str) -> str:
     """Start a run that waits for a signal."""
     run = start(rota, *words)
     eventually(lambda: shown(rota, run)["awaits"])
     return run
 
 
-def test_a_signal_wakes_a_run_which_is_given_what_it_says(durable: Rota) -> None:
-    run = waiting(durable, "answer")
+def test_signal_command_wakes_run_with_payload(durable: Rota) -> None:
+    run = start_waiting(durable, "answer")
 
     done = durable("signal", run, "answer", '{"by": "Ada", "n": 12345678901234567890}')
 
@@ -38,8 +38,8 @@ def test_a_signal_wakes_a_run_which_is_given_what_it_says(durable: Rota) -> None
     assert shown(durable, run)["result"] == {"by": "Ada", "n": 12345678901234567890}
 
 
-def test_a_signal_without_json_says_null(durable: Rota) -> None:
-    run = waiting(durable, "answer")
+def test_signal_command_without_json_sends_null(durable: Rota) -> None:
+    run = start_waiting(durable, "answer")
 
     durable("signal", run, "answer")
 
@@ -47,7 +47,7 @@ def test_a_signal_without_json_says_null(durable: Rota) -> None:
     assert shown(durable, run)["result"] is None
 
 
-def test_a_signal_sent_before_the_run_begins_is_kept(durable: Rota) -> None:
+def test_signal_command_before_run_begins_is_kept(durable: Rota) -> None:
     run = start(durable, "answer", "--delay", "0.2s")
 
     assert durable("signal", run, "answer", "1").code == 0
@@ -56,8 +56,10 @@ def test_a_signal_sent_before_the_run_begins_is_kept(durable: Rota) -> None:
     assert shown(durable, run)["result"] == 1
 
 
-def test_what_is_said_can_come_from_stdin(durable: Rota, board: Program, board_dsn: str) -> None:
-    run = waiting(durable, "answer")
+def test_signal_command_reads_payload_from_stdin(
+    durable: Rota, board: Program, board_dsn: str
+) -> None:
+    run = start_waiting(durable, "answer")
 
     done = Terminal(board_dsn).run("signal", run, "answer", "-", stdin='["a", "b"]')
 
@@ -66,7 +68,7 @@ def test_what_is_said_can_come_from_stdin(durable: Rota, board: Program, board_d
     assert shown(durable, run)["result"] == ["a", "b"]
 
 
-def test_the_first_signal_of_a_name_stands(durable: Rota) -> None:
+def test_signal_command_second_signal_of_name_is_refused(durable: Rota) -> None:
     run = start(durable, "answer", "--delay", "1h")
     durable("signal", run, "answer", "1")
 
@@ -79,7 +81,7 @@ def test_the_first_signal_of_a_name_stands(durable: Rota) -> None:
     assert (said["name"], said["payload"]) == ("answer", 1)
 
 
-def test_a_run_that_is_over_hears_nothing(durable: Rota) -> None:
+def test_signal_command_ended_run_is_refused(durable: Rota) -> None:
     run = start(durable, "count", "steps=0", "--wait")
 
     done = durable("signal", run, "answer")
@@ -88,15 +90,15 @@ def test_a_run_that_is_over_hears_nothing(durable: Rota) -> None:
     assert done.complaint == f"run {run} has ended; signal 'answer' was not sent"
 
 
-def test_a_run_that_is_not_there_is_told_nothing(durable: Rota) -> None:
+def test_signal_command_missing_run_is_not_found(durable: Rota) -> None:
     done = durable("signal", "999999999", "answer")
 
     assert done.code == NOT_FOUND
     assert "there is no run 999999999" in done.complaint
 
 
-def test_a_name_that_nobody_waits_for_is_kept_and_pointed_out(durable: Rota) -> None:
-    run = waiting(durable, "answer", "name=approved")
+def test_signal_command_unawaited_name_is_kept_with_hint(durable: Rota) -> None:
+    run = start_waiting(durable, "answer", "name=approved")
 
     done = durable("signal", run, "aproved", "true")
 
@@ -104,7 +106,7 @@ def test_a_name_that_nobody_waits_for_is_kept_and_pointed_out(durable: Rota) -> 
     assert done.err == "no job waits for it yet; the run waits for signal 'approved'\n"
 
 
-def test_the_id_of_a_flows_job_stands_for_its_run(durable: Rota) -> None:
+def test_signal_command_job_of_flow_signals_its_run(durable: Rota) -> None:
     run = start(durable, "order", "item=book")
     eventually(
         lambda: any(each["awaits"] for each in durable("show", run, "--json").json()["jobs"])
@@ -117,7 +119,7 @@ def test_the_id_of_a_flows_job_stands_for_its_run(durable: Rota) -> None:
     eventually(lambda: durable("show", str(job["job"]), "--json").json()["state"] == "succeeded")
 
 
-def test_what_a_job_that_has_ended_waited_for_nobody_waits_for(durable: Rota) -> None:
+def test_signal_command_wait_of_cancelled_job_gives_no_hint(durable: Rota) -> None:
     run = start(durable, "order", "item=book")
     eventually(
         lambda: any(each["awaits"] for each in durable("show", run, "--json").json()["jobs"])
@@ -142,7 +144,9 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_line_and_nothing_is_sent(durable: Rota, mistake: str) -> None:
+def test_signal_command_mistake_prints_one_line_and_sends_nothing(
+    durable: Rota, mistake: str
+) -> None:
     words, expected = MISTAKES[mistake]
     run = start(durable, "answer", "--delay", "1h")
 

@@ -16,7 +16,7 @@ from .terminal import Program
 SHOP = ("-a", "shop:app")
 
 
-def test_it_prints_the_runs_id_and_nothing_else(rota: Rota) -> None:
+def test_start_command_prints_only_the_run_id(rota: Rota) -> None:
     done = rota("start", *SHOP, "resize", "path=a.png", "--queue", "nobody")
 
     assert (done.code, done.err) == (0, "")
@@ -28,13 +28,13 @@ def test_it_prints_the_runs_id_and_nothing_else(rota: Rota) -> None:
     )
 
 
-def test_a_task_keeps_its_own_queue(rota: Rota, worker: Program) -> None:
+def test_start_command_task_keeps_its_queue(rota: Rota, worker: Program) -> None:
     run = rota("start", *SHOP, "resize", "path=a.png").out.strip()
 
     assert rota("show", run, "--json").json()["queue"] == "images"
 
 
-def test_values_are_json_where_they_are_json_and_text_where_they_are_not() -> None:
+def test_read_arguments_values_are_json_or_else_text() -> None:
     assert read_arguments(
         None,
         ("a=1", "b=one", "c=[1]", 'd="1"', "e=", "f=x=y", "g=NaN", "h=null", "i=1.50", "j=007"),
@@ -52,11 +52,11 @@ def test_values_are_json_where_they_are_json_and_text_where_they_are_not() -> No
     }
 
 
-def test_a_pair_wins_over_the_document() -> None:
+def test_read_arguments_pair_overrides_the_document() -> None:
     assert read_arguments('{"a": 1, "b": 2}', ("b=3",)) == {"a": 1, "b": 3}
 
 
-def test_the_document_can_come_from_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_arguments_dash_reads_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO('{"a": 1}'))
 
     assert read_arguments("-", ()) == {"a": 1}
@@ -66,11 +66,11 @@ def test_the_document_can_come_from_stdin(monkeypatch: pytest.MonkeyPatch) -> No
     ("text", "seconds"),
     [("90", 90), ("1.5s", 1.5), ("250ms", 0.25), ("10m", 600), ("2h30m", 9000), ("7d", 604800)],
 )
-def test_a_duration_is_seconds_or_has_a_unit(text: str, seconds: float) -> None:
+def test_duration_parameter_accepts_seconds_or_units(text: str, seconds: float) -> None:
     assert DurationParameter().convert(text, None, None).total_seconds() == seconds
 
 
-def test_integers_stay_exact_all_the_way(rota: Rota, worker: Program) -> None:
+def test_start_command_large_integers_stay_exact(rota: Rota, worker: Program) -> None:
     large = 2**80 + 1
 
     done = rota("start", *SHOP, "echo", f"value={large}", "--wait", "--json")
@@ -79,7 +79,7 @@ def test_integers_stay_exact_all_the_way(rota: Rota, worker: Program) -> None:
     assert str(large) in rota("show", str(done.json()["run"])).out
 
 
-def test_waiting_prints_the_result_after_the_id(rota: Rota, worker: Program) -> None:
+def test_start_wait_prints_id_and_result(rota: Rota, worker: Program) -> None:
     done = rota("start", *SHOP, "resize", "path=ä.png", "width=7", "--wait", "--timeout", "30")
 
     id, result = done.out.splitlines()
@@ -88,11 +88,11 @@ def test_waiting_prints_the_result_after_the_id(rota: Rota, worker: Program) -> 
     assert json.loads(result) == "ä.png at 7"
 
 
-def test_waiting_for_nothing_prints_null(rota: Rota, worker: Program) -> None:
+def test_start_wait_null_result_prints_null(rota: Rota, worker: Program) -> None:
     assert rota("start", *SHOP, "echo", "value=null", "--wait").out.endswith("\nnull\n")
 
 
-def test_waiting_for_a_failure_is_exit_code_1_and_says_why(rota: Rota, worker: Program) -> None:
+def test_start_wait_failed_run_exits_with_1_and_error(rota: Rota, worker: Program) -> None:
     done = rota("start", *SHOP, "resize", "path=broken", "--wait")
 
     assert done.code == FAILED
@@ -102,7 +102,7 @@ def test_waiting_for_a_failure_is_exit_code_1_and_says_why(rota: Rota, worker: P
     assert f"rota show {done.out.strip()}" in done.complaint
 
 
-def test_waiting_too_long_is_exit_code_1_and_the_run_goes_on(rota: Rota) -> None:
+def test_start_wait_timeout_exits_with_1_and_run_continues(rota: Rota) -> None:
     words = ("start", *SHOP, "echo", "value=1", "--queue", "nobody")
 
     done = rota(*words, "--wait", "--timeout", "50ms")
@@ -112,14 +112,14 @@ def test_waiting_too_long_is_exit_code_1_and_the_run_goes_on(rota: Rota) -> None
     assert rota("show", done.out.strip(), "--json").json()["state"] == "queued"
 
 
-def test_a_failure_as_json_is_one_document_and_exit_code_1(rota: Rota, worker: Program) -> None:
+def test_start_wait_json_failure_prints_one_document(rota: Rota, worker: Program) -> None:
     done = rota("start", *SHOP, "resize", "path=broken", "--wait", "--json")
 
     assert (done.code, done.err) == (FAILED, "")
     assert json.loads(done.out)["error"]["type"] == "ValueError"
 
 
-def test_the_same_key_gives_the_same_run_and_says_so(rota: Rota) -> None:
+def test_start_command_used_key_prints_the_existing_run(rota: Rota) -> None:
     words = ("start", *SHOP, "echo", "value=1", "--key", "once", "--queue", "nobody")
 
     first, second = rota(*words), rota(*words)
@@ -129,7 +129,7 @@ def test_the_same_key_gives_the_same_run_and_says_so(rota: Rota) -> None:
     assert "key 'once' is in use" in second.err
 
 
-def test_a_delay_lays_it_to_sleep_and_a_priority_is_kept(rota: Rota) -> None:
+def test_start_command_delay_and_priority_are_applied(rota: Rota) -> None:
     run = rota("start", *SHOP, "echo", "value=1", "--delay", "2h", "--priority", "7").out.strip()
 
     shown = rota("show", run, "--json").json()
@@ -138,7 +138,7 @@ def test_a_delay_lays_it_to_sleep_and_a_priority_is_kept(rota: Rota) -> None:
     assert "it was started with a delay: until" in rota("show", run).out
 
 
-def test_without_an_app_it_starts_unchecked_and_says_so(rota: Rota) -> None:
+def test_start_command_without_app_is_not_validated(rota: Rota) -> None:
     done = rota("start", "whatever", "a=1", "--queue", "nobody", "--key", "k", "--delay", "1h")
 
     assert done.code == 0
@@ -147,7 +147,7 @@ def test_without_an_app_it_starts_unchecked_and_says_so(rota: Rota) -> None:
     assert (shown["task"], shown["args"], shown["key"]) == ("whatever", {"a": 1}, "k")
 
 
-def test_the_app_can_be_named_by_the_environment(
+def test_start_command_reads_app_from_environment(
     rota: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ROTA_APP", "shop:app")

@@ -32,7 +32,7 @@ from .terminal import Program, Terminal, eventually
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 
 
-def test_one_look_tells_of_queues_workers_and_runs(rota: Rota, worker: Program) -> None:
+def test_top_once_lists_queues_and_workers(rota: Rota, worker: Program) -> None:
     done = rota("top", "--once")
 
     assert (done.code, done.err) == (0, "")
@@ -44,7 +44,7 @@ def test_one_look_tells_of_queues_workers_and_runs(rota: Rota, worker: Program) 
     assert all(line == line.rstrip() for line in lines)
 
 
-def test_programs_read_a_document(rota: Rota, worker: Program) -> None:
+def test_top_once_json_prints_one_document(rota: Rota, worker: Program) -> None:
     document = rota("top", "--once", "--json").json()
 
     assert sorted(document) == ["alerts", "at", "queues", "runs", "totals", "workers"]
@@ -53,7 +53,7 @@ def test_programs_read_a_document(rota: Rota, worker: Program) -> None:
     assert {each["queue"] for each in document["queues"]} >= set(there["queues"])
 
 
-def test_programs_read_a_document_a_line_until_they_have_enough(terminal: Terminal) -> None:
+def test_top_json_prints_a_document_per_interval(terminal: Terminal) -> None:
     with terminal.program("top", "--json", "--interval", "0.2") as top:
         assert top._process.stdout
         first, second = (top._process.stdout.readline() for _ in range(2))
@@ -66,7 +66,9 @@ def test_programs_read_a_document_a_line_until_they_have_enough(terminal: Termin
 
 
 @contextmanager
-def watching(dsn: str, said: Path, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+def run_in_terminal(
+    dsn: str, said: Path, *words: str
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """Run the command in a terminal of its own; yield the process and our end of the terminal."""
     ours, theirs = pty.openpty()
     os.set_blocking(ours, False)
@@ -101,11 +103,11 @@ def read(terminal: int) -> bytes:
 
 
 @pytest.mark.parametrize("how", ["q", signal.SIGTERM], ids=["a key", "a signal"])
-def test_it_is_left_by_a_key_or_a_signal_and_leaves_the_terminal_as_it_was(
+def test_top_key_or_signal_quits_and_restores_the_terminal(
     terminal: Terminal, tmp_path: Path, how: str | signal.Signals
 ) -> None:
     dsn = terminal.environment["ROTA_DATABASE_URL"]
-    with watching(dsn, tmp_path / "said", "--interval", "0.2") as (process, ours):
+    with run_in_terminal(dsn, tmp_path / "said", "--interval", "0.2") as (process, ours):
         printed, times = b"", 2
 
         def seen() -> bool:
@@ -135,14 +137,14 @@ def test_it_is_left_by_a_key_or_a_signal_and_leaves_the_terminal_as_it_was(
 
 
 @pytest.mark.parametrize("pressed", [b"q", b"Q", b"\x1b", b"\x03", b"\x04", b"\x1b[Aq", b"", b"jq"])
-def test_keys_that_leave(pressed: bytes) -> None:
+def test_top_quit_keys_are_recognised(pressed: bytes) -> None:
     assert command.is_quit_key(pressed)
 
 
 @pytest.mark.parametrize(
     "pressed", [b"\x1b[A", b"\x1bOQ", b"\x1b[1;5D", b"\x1b[15~", b"\x1bq", b"j", b"\x1b[A\x1b[B"]
 )
-def test_keys_that_do_not(pressed: bytes) -> None:
+def test_top_other_keys_do_not_quit(pressed: bytes) -> None:
     assert not command.is_quit_key(pressed)
 
 
@@ -153,7 +155,7 @@ def line(queue: str, minute: int, ended: int, waits: int = 0, waited: float = 0.
     return MinuteRateRow(queue, minute, ended, 0, 0, waits, waited)
 
 
-def test_a_speed_is_what_was_counted_between_two_looks() -> None:
+def test_throughput_window_rate_is_the_difference_of_two_samples() -> None:
     paces = ThroughputWindow()
     paces.add(1000.0, [line("default", 960, 400)])
     paces.add(1010.0, [line("default", 960, 450, 50, 5.0)])
@@ -165,7 +167,7 @@ def test_a_speed_is_what_was_counted_between_two_looks() -> None:
     assert paces.recent("other")[0].ended == 0
 
 
-def test_a_speed_is_that_of_the_last_quarter_of_a_minute() -> None:
+def test_throughput_window_old_samples_are_dropped() -> None:
     paces = ThroughputWindow()
     for second in range(100):
         paces.add(1000.0 + second, [line("default", 960, 7 * second)])
@@ -176,7 +178,7 @@ def test_a_speed_is_that_of_the_last_quarter_of_a_minute() -> None:
     assert sums.ended / seconds == 7
 
 
-def test_a_minute_that_is_no_longer_told_stays_counted() -> None:
+def test_throughput_window_minute_missing_in_new_sample_stays_counted() -> None:
     paces = ThroughputWindow()
     paces.add(1070.0, [line("default", 960, 600), line("default", 1020, 100)])
     paces.add(1082.0, [line("default", 1020, 200), line("default", 1080, 20)])
@@ -184,7 +186,7 @@ def test_a_minute_that_is_no_longer_told_stays_counted() -> None:
     assert paces.recent("default")[0].ended == 120
 
 
-def test_a_steady_speed_is_steady_however_long_somebody_looks() -> None:
+def test_throughput_window_steady_load_has_a_steady_rate() -> None:
     paces, pace, began = ThroughputWindow(), 100, 960
     speeds = []
     for now in range(began + 60, began + 14 * 60, 2):
@@ -199,7 +201,7 @@ def test_a_steady_speed_is_steady_however_long_somebody_looks() -> None:
     assert set(speeds) == {pace}
 
 
-def test_the_first_look_has_the_speed_of_the_minutes_it_sees() -> None:
+def test_throughput_window_first_sample_covers_its_minutes() -> None:
     paces = ThroughputWindow()
     paces.add(1060.0, [line("default", 960, 150), line("default", 1020, 50)])
 
@@ -210,7 +212,7 @@ def test_the_first_look_has_the_speed_of_the_minutes_it_sees() -> None:
 # Display
 
 
-def sight(many: int) -> TopSnapshot:
+def top_snapshot(many: int) -> TopSnapshot:
     worker = WorkerDetailRow(
         worker=1,
         state="active",
@@ -281,15 +283,15 @@ def drawn(sight: TopSnapshot, width: int, height: int, trouble: str = "") -> lis
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 50), (60, 20)])
 @pytest.mark.parametrize("many", [0, 1, 3, 200])
-def test_it_fits_the_terminal_however_much_there_is(width: int, height: int, many: int) -> None:
-    lines = drawn(sight(many), width, height)
+def test_top_view_any_amount_fits_the_terminal(width: int, height: int, many: int) -> None:
+    lines = drawn(top_snapshot(many), width, height)
 
     assert len(lines) <= height
     assert max(map(len, lines)) <= width
 
 
-def test_what_does_not_fit_is_counted_and_the_fullest_come_first() -> None:
-    text = "\n".join(drawn(sight(200), 80, 40))
+def test_top_view_overflow_is_counted_and_fullest_queues_are_shown() -> None:
+    text = "\n".join(drawn(top_snapshot(200), 80, 40))
 
     assert "queue-199" in text
     assert "queue-0 " not in text
@@ -297,25 +299,25 @@ def test_what_does_not_fit_is_counted_and_the_fullest_come_first() -> None:
         assert f"more {what}" in text
 
 
-def test_a_queue_that_nobody_serves_says_so() -> None:
+def test_top_view_queue_without_worker_is_marked() -> None:
     queue = QueueSnapshot("lonely", 5, False, 61.0, 0, 0.0, 0.0, 0.0, False, None)
-    lonely = TopSnapshot(NOW, sight(0).totals, [queue], [], [], [], 20.0)
+    lonely = TopSnapshot(NOW, top_snapshot(0).totals, [queue], [], [], [], 20.0)
 
     [row] = [each for each in drawn(lonely, 80, 24) if "lonely" in each]
 
     assert row.split() == ["lonely", "~5", "1", "min", "1", "s", "0", "0", "none"]
 
 
-def test_a_queue_that_somebody_has_paused_says_so() -> None:
+def test_top_view_paused_queue_is_marked() -> None:
     queue = QueueSnapshot("held", 5, True, 1.0, 3, 0.0, 0.0, 0.0, True, None)
-    held = TopSnapshot(NOW, sight(0).totals, [queue], [], [], [], 20.0)
+    held = TopSnapshot(NOW, top_snapshot(0).totals, [queue], [], [], [], 20.0)
 
     assert next(each for each in drawn(held, 80, 24) if "held" in each).endswith("paused")
 
 
-def test_what_runs_say_is_text_and_nothing_else() -> None:
-    assert "[bold]the books[/bold]" in "\n".join(drawn(sight(1), 120, 40))
+def test_top_view_run_text_is_not_markup() -> None:
+    assert "[bold]the books[/bold]" in "\n".join(drawn(top_snapshot(1), 120, 40))
 
 
-def test_a_database_that_is_away_is_told_where_everybody_looks() -> None:
-    assert "the database is away" in drawn(sight(1), 80, 24, "the database is away")[0]
+def test_top_view_database_outage_is_shown_in_first_line() -> None:
+    assert "the database is away" in drawn(top_snapshot(1), 80, 24, "the database is away")[0]

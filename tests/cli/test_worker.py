@@ -17,7 +17,7 @@ SHOP = ("-a", "shop:app")
 SLOWLY = {"ROTA_DRAIN_TIMEOUT": "60"}  # longer than any test waits: an early end was hurried
 
 
-def ask(terminal: Terminal, question: str) -> object:
+def fetch_value(terminal: Terminal, question: str) -> object:
     dsn = terminal.environment["ROTA_DATABASE_URL"]
     with psycopg.connect(dsn, autocommit=True) as connection:
         row = connection.execute(question.encode()).fetchone()
@@ -25,12 +25,14 @@ def ask(terminal: Terminal, question: str) -> object:
 
 
 def state(terminal: Terminal, run: str) -> object:
-    return ask(terminal, f"select state from rota.job_state where run = {int(run)}")
+    return fetch_value(terminal, f"select state from rota.job_state where run = {int(run)}")
 
 
-def presence(terminal: Terminal) -> object:
+def worker_states(terminal: Terminal) -> object:
     """Return the state of each worker."""
-    return ask(terminal, "select string_agg(state::text, ' ' order by id) from rota.workers")
+    return fetch_value(
+        terminal, "select string_agg(state::text, ' ' order by id) from rota.workers"
+    )
 
 
 def start_waiting(terminal: Terminal, file: Path) -> str:
@@ -46,7 +48,7 @@ def workers(program: Program, count: int) -> list[int]:
     return [int(re.findall(r"\[(\d+)\]", line)[0]) for line in lines]
 
 
-def test_a_worker_told_to_stop_finishes_what_runs(terminal: Terminal, tmp_path: Path) -> None:
+def test_worker_command_sigterm_finishes_running_jobs(terminal: Terminal, tmp_path: Path) -> None:
     with terminal.program("worker", "shop:app", **SLOWLY) as worker:
         worker.said("up to")
         run = start_waiting(terminal, tmp_path / "go")
@@ -56,10 +58,12 @@ def test_a_worker_told_to_stop_finishes_what_runs(terminal: Terminal, tmp_path: 
 
         assert worker.ended().code == 0
     assert state(terminal, run) == "succeeded"
-    assert presence(terminal) == "stopped"
+    assert worker_states(terminal) == "stopped"
 
 
-def test_a_second_signal_hurries(terminal: Terminal, tmp_path: Path) -> None:
+def test_worker_command_second_signal_requeues_running_jobs(
+    terminal: Terminal, tmp_path: Path
+) -> None:
     with terminal.program("worker", "shop:app", **SLOWLY) as worker:
         worker.said("up to")
         run = start_waiting(terminal, tmp_path / "never")
@@ -71,7 +75,7 @@ def test_a_second_signal_hurries(terminal: Terminal, tmp_path: Path) -> None:
     assert state(terminal, run) == "queued"
 
 
-def test_a_worker_serves_the_queues_it_is_told_to(terminal: Terminal) -> None:
+def test_worker_command_queue_and_concurrency_options_are_used(terminal: Terminal) -> None:
     words = ("worker", "shop:app", "-q", "images", "-q", "other", "-c", "3")
     with terminal.program(*words) as worker:
         [line] = worker.said("up to")
@@ -83,7 +87,7 @@ def test_a_worker_serves_the_queues_it_is_told_to(terminal: Terminal) -> None:
     assert ended.out == ""
 
 
-def test_the_command_lines_dsn_wins_over_the_environments(terminal: Terminal) -> None:
+def test_worker_command_dsn_option_overrides_environment(terminal: Terminal) -> None:
     dsn = terminal.environment["ROTA_DATABASE_URL"]
     with terminal.program(
         "worker", "shop:app", "--dsn", dsn, ROTA_DATABASE_URL="postgresql://127.0.0.1:1/x"
@@ -91,7 +95,7 @@ def test_the_command_lines_dsn_wins_over_the_environments(terminal: Terminal) ->
         worker.said("up to")
 
 
-def test_no_process_outlives_a_parent_that_is_killed(terminal: Terminal) -> None:
+def test_worker_processes_end_when_parent_is_killed(terminal: Terminal) -> None:
     with terminal.program("worker", "shop:app", "--processes", "2") as parent:
         pids = workers(parent, 2)
 
@@ -103,10 +107,10 @@ def test_no_process_outlives_a_parent_that_is_killed(terminal: Terminal) -> None
             for pid in filter(is_alive, pids):
                 os.kill(pid, signal.SIGKILL)
     # They stopped in order, as after a signal.
-    assert presence(terminal) == "stopped stopped"
+    assert worker_states(terminal) == "stopped stopped"
 
 
-def test_ctrl_c_reaches_each_process_once(terminal: Terminal, tmp_path: Path) -> None:
+def test_worker_processes_receive_ctrl_c_once(terminal: Terminal, tmp_path: Path) -> None:
     with terminal.program("worker", "shop:app", "--processes", "2", **SLOWLY) as parent:
         pids = workers(parent, 2)
         assert sorted(children_of(parent.pid)) == sorted(pids)
@@ -121,21 +125,21 @@ def test_ctrl_c_reaches_each_process_once(terminal: Terminal, tmp_path: Path) ->
     assert not any(map(is_alive, pids))
 
 
-def test_processes_that_cannot_start_say_it_once(terminal: Terminal) -> None:
+def test_worker_processes_start_error_is_printed_once(terminal: Terminal) -> None:
     done = terminal.run("worker", "shop:nothing", "--processes", "3")
 
     assert done.code == USAGE_ERROR
     assert "has no 'nothing'" in done.complaint
 
 
-def test_processes_that_are_drained_are_not_replaced_and_the_last_ends_it_all(
+def test_worker_processes_drained_are_not_replaced_and_end_parent(
     terminal: Terminal, tmp_path: Path
 ) -> None:
     with terminal.program("worker", "shop:app", "--processes", "2", **SLOWLY) as parent:
         workers(parent, 2)
         run = start_waiting(terminal, tmp_path / "go")
-        busy = ask(terminal, "select worker from rota.claims")
-        idle = ask(terminal, f"select id from rota.workers where id <> {busy}")
+        busy = fetch_value(terminal, "select worker from rota.claims")
+        idle = fetch_value(terminal, f"select id from rota.workers where id <> {busy}")
 
         assert terminal.run("drain", str(idle), "--wait", "20").code == 0
         parent.said("was drained and is not replaced")
@@ -146,10 +150,10 @@ def test_processes_that_are_drained_are_not_replaced_and_the_last_ends_it_all(
 
         assert parent.ended().code == 0
     assert state(terminal, run) == "succeeded"
-    assert presence(terminal) == "stopped stopped"
+    assert worker_states(terminal) == "stopped stopped"
 
 
-def test_no_process_of_a_process_outlives_a_parent_that_is_killed(
+def test_worker_isolated_job_process_ends_when_parent_is_killed(
     terminal: Terminal, tmp_path: Path
 ) -> None:
     """The process of a job is killed, too, even if it never ends by itself."""
@@ -173,7 +177,9 @@ def test_no_process_of_a_process_outlives_a_parent_that_is_killed(
     assert state(terminal, run) == "queued"
 
 
-def test_the_grace_is_what_the_command_line_says(terminal: Terminal, tmp_path: Path) -> None:
+def test_worker_command_drain_timeout_option_overrides_environment(
+    terminal: Terminal, tmp_path: Path
+) -> None:
     with terminal.program("worker", "shop:app", "--drain-timeout", "1", **SLOWLY) as worker:
         worker.said("up to")
         run = start_waiting(terminal, tmp_path / "never")
@@ -184,7 +190,7 @@ def test_the_grace_is_what_the_command_line_says(terminal: Terminal, tmp_path: P
     assert state(terminal, run) == "queued"
 
 
-def test_a_worker_is_described_by_its_owner(terminal: Terminal) -> None:
+def test_worker_command_version_and_meta_are_listed(terminal: Terminal) -> None:
     words = ("--processes", "2", "--meta", "zone=eu-1", "--meta", "rank=3")
     with terminal.program("worker", "shop:app", *words, ROTA_VERSION="v7") as parent:
         workers(parent, 2)
@@ -195,7 +201,7 @@ def test_a_worker_is_described_by_its_owner(terminal: Terminal) -> None:
         assert (each["version"], each["metadata"]) == ("v7", {"zone": "eu-1", "rank": 3})
 
 
-def test_a_description_that_is_no_pair_is_refused(terminal: Terminal) -> None:
+def test_worker_command_invalid_meta_is_refused(terminal: Terminal) -> None:
     for words in ("zone", "=eu-1"):
         done = terminal.run("worker", "shop:app", "--processes", "2", "--meta", words)
 
@@ -203,7 +209,7 @@ def test_a_description_that_is_no_pair_is_refused(terminal: Terminal) -> None:
         assert f"--meta {words!r} is not KEY=VALUE" in done.complaint
 
 
-def test_a_process_that_a_signal_ends_behind_its_parents_back_is_replaced(
+def test_worker_process_ended_by_signal_is_replaced(
     terminal: Terminal,
 ) -> None:
     """Its graceful stop does not reduce the number of processes that the parent keeps."""

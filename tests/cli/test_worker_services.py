@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from web.instance import free_port
+from web.server_process import free_port
 
 from .terminal import Terminal, eventually
 
@@ -16,7 +16,7 @@ RUNNING = "select name from rota.leaders where instance is not null"
 ITERATIONS = "select count(*) from rota.iterations"
 
 
-def ask(terminal: Terminal, question: str) -> list[tuple[Any, ...]]:
+def fetch_rows(terminal: Terminal, question: str) -> list[tuple[Any, ...]]:
     dsn = terminal.environment["ROTA_DATABASE_URL"]
     with psycopg.connect(dsn, autocommit=True) as connection:
         return connection.execute(question.encode()).fetchall()
@@ -24,22 +24,22 @@ def ask(terminal: Terminal, question: str) -> list[tuple[Any, ...]]:
 
 def processes(terminal: Terminal) -> int:
     """Return the number of processes that ran service iterations."""
-    [(count,)] = ask(terminal, "select count(distinct pid) from rota.iterations")
+    [(count,)] = fetch_rows(terminal, "select count(distinct pid) from rota.iterations")
     return int(count)
 
 
-def test_an_app_that_has_services_alone(terminal: Terminal) -> None:
+def test_worker_command_app_with_only_services_runs_them(terminal: Terminal) -> None:
     with terminal.program("worker", "watch:app") as worker:
         worker.said("stands by for services filings, prices")
         worker.said("runs service", times=2)
-        eventually(lambda: ask(terminal, ITERATIONS) > [(4,)])
+        eventually(lambda: fetch_rows(terminal, ITERATIONS) > [(4,)])
         worker.tell(signal.SIGTERM)
         assert worker.ended().code == 0
-    assert ask(terminal, RUNNING) == []
-    assert ask(terminal, "select 1 from rota.instances") == []
+    assert fetch_rows(terminal, RUNNING) == []
+    assert fetch_rows(terminal, "select 1 from rota.instances") == []
 
 
-def test_one_that_is_asked_to_leave_does(terminal: Terminal) -> None:
+def test_worker_command_drain_request_ends_services(terminal: Terminal) -> None:
     port = free_port()
     words = ("--health-port", str(port), "--auth", "local")
     with terminal.program("worker", "watch:app", *words, ROTA_LOCAL_KEY="k" * 22) as worker:
@@ -52,22 +52,22 @@ def test_one_that_is_asked_to_leave_does(terminal: Terminal) -> None:
         with urllib.request.urlopen(drain, timeout=60) as answer:
             assert answer.status == 202
         assert worker.ended().code == 0
-    assert ask(terminal, RUNNING) == []
+    assert fetch_rows(terminal, RUNNING) == []
 
 
-def test_they_spread_over_the_processes_of_one_crew(terminal: Terminal) -> None:
+def test_worker_command_services_spread_over_processes(terminal: Terminal) -> None:
     with terminal.program("worker", "watch:app", "--processes", "2") as crew:
         crew.said("stands by", times=2)
         eventually(lambda: processes(terminal) == 2)
         crew.tell(signal.SIGTERM)
         assert crew.ended().code == 0
-    assert ask(terminal, RUNNING) == []
+    assert fetch_rows(terminal, RUNNING) == []
 
 
-def test_beside_jobs_and_passed_on_when_it_is_drained(terminal: Terminal) -> None:
+def test_worker_command_drain_hands_service_to_other_worker(terminal: Terminal) -> None:
     with terminal.program("worker", "watch:both", ROTA_HEARTBEAT_INTERVAL="0.3") as worker:
         worker.said("runs service 'filings'")
-        [(number,)] = ask(terminal, "select id from rota.workers")
+        [(number,)] = fetch_rows(terminal, "select id from rota.workers")
         with terminal.program("worker", "watch:both") as other:
             other.said("stands by")
             assert terminal.run("drain", str(number)).code == 0
@@ -75,23 +75,23 @@ def test_beside_jobs_and_passed_on_when_it_is_drained(terminal: Terminal) -> Non
             assert worker.ended().code == 0
 
 
-def test_one_that_does_not_stop_keeps_its_process_no_longer_than_the_grace(
+def test_worker_command_stuck_service_ends_after_drain_timeout(
     terminal: Terminal,
 ) -> None:
     with terminal.program("worker", "watch:stubborn", "--drain-timeout", "1") as worker:
         worker.said("runs service 'stubborn'")
-        eventually(lambda: ask(terminal, ITERATIONS) == [(1,)])
+        eventually(lambda: fetch_rows(terminal, ITERATIONS) == [(1,)])
         worker.tell(signal.SIGTERM)
         ended = worker.ended(within=60)
     assert ended.code == 0
     assert "service 'stubborn' does not stop; it runs on here" in ended.err
     assert "Traceback" not in ended.err
-    assert ask(terminal, RUNNING) == []
+    assert fetch_rows(terminal, RUNNING) == []
 
 
-def test_one_that_is_to_leave_them_to_others(terminal: Terminal) -> None:
+def test_worker_command_no_services_option_runs_none(terminal: Terminal) -> None:
     with terminal.program("worker", "watch:both", "--no-services", "--processes", "2") as crew:
         crew.said("jobs at once", times=2)
-        assert ask(terminal, "select 1 from rota.instances") == []
+        assert fetch_rows(terminal, "select 1 from rota.instances") == []
         crew.tell(signal.SIGTERM)
         assert "services" not in crew.ended().err

@@ -32,7 +32,9 @@ def registry(empty_dsn: str) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-def make_up(registry: psycopg.Connection[Any], state: str = "active", **values: object) -> int:
+def insert_worker(
+    registry: psycopg.Connection[Any], state: str = "active", **values: object
+) -> int:
     """Insert a worker with its last heartbeat `beat` seconds ago; return its id."""
     given = {"host": "web-1", "lag": 0.0, "metadata": "{}", "blamed": None, "version": "", **values}
     row = registry.execute(
@@ -52,7 +54,7 @@ def cells(printed: str) -> list[list[str]]:
     return [re.split(r"\s{2,}", line.strip()) for line in printed.splitlines()[1:]]
 
 
-def on_a_terminal(dsn: str, columns: int, *words: str, **more: str) -> str:
+def run_on_terminal(dsn: str, columns: int, *words: str, **more: str) -> str:
     ours, theirs = pty.openpty()
     environment = {**Terminal(dsn).environment, "COLUMNS": str(columns), "TERM": "xterm-256color"}
     subprocess.run(
@@ -67,21 +69,23 @@ def on_a_terminal(dsn: str, columns: int, *words: str, **more: str) -> str:
 # Listing
 
 
-def test_without_workers_it_says_what_to_do(alone: Rota, registry: psycopg.Connection[Any]) -> None:
-    assert alone("workers").out == (
+def test_workers_command_no_worker_prints_hint(
+    empty_rota: Rota, registry: psycopg.Connection[Any]
+) -> None:
+    assert empty_rota("workers").out == (
         "no worker is running; start one with `rota worker MODULE:APP`\n"
     )
-    assert alone("workers", "--json").json() == []
+    assert empty_rota("workers", "--json").json() == []
 
-    make_up(registry, "stopped", ended=5)
+    insert_worker(registry, "stopped", ended=5)
 
-    assert alone("workers").out == (
+    assert empty_rota("workers").out == (
         "no worker is running (1 stopped or died within a day; list them with --all); "
         "start one with `rota worker MODULE:APP`\n"
     )
 
 
-def test_a_worker_at_work_is_listed_with_what_it_serves(rota: Rota, worker: Program) -> None:
+def test_workers_command_lists_queues_tasks_and_capacity(rota: Rota, worker: Program) -> None:
     line = next(each for each in cells(rota("workers").out) if str(worker.pid) in each)
     document = next(each for each in rota("workers", "--json").json() if each["pid"] == worker.pid)
 
@@ -94,16 +98,16 @@ def test_a_worker_at_work_is_listed_with_what_it_serves(rota: Rota, worker: Prog
     assert (document["silent"], document["ended"], document["charged_jobs"]) == (False, None, [])
 
 
-def test_only_those_that_are_there_are_listed_unless_all_are_asked_for(
-    alone: Rota, registry: psycopg.Connection[Any]
+def test_workers_command_all_option_adds_ended_workers(
+    empty_rota: Rota, registry: psycopg.Connection[Any]
 ) -> None:
-    here = make_up(registry)
-    draining = make_up(registry, "draining")
-    left = make_up(registry, "stopped", ended=3 * 3600)
-    dead = make_up(registry, "dead", ended=300, beat=320, blamed=[7, 8])
+    here = insert_worker(registry)
+    draining = insert_worker(registry, "draining")
+    left = insert_worker(registry, "stopped", ended=3 * 3600)
+    dead = insert_worker(registry, "dead", ended=300, beat=320, blamed=[7, 8])
 
-    listed = cells(alone("workers").out)
-    whole = alone("workers", "--all").out
+    listed = cells(empty_rota("workers").out)
+    whole = empty_rota("workers", "--all").out
 
     assert [each[:2] for each in listed] == [
         [str(here), "active"],
@@ -115,7 +119,7 @@ def test_only_those_that_are_there_are_listed_unless_all_are_asked_for(
     ]
     assert "charged" in whole.splitlines()[0]
     assert whole.splitlines()[4].endswith("2 jobs")
-    assert [each["charged_jobs"] for each in alone("workers", "--all", "--json").json()] == [
+    assert [each["charged_jobs"] for each in empty_rota("workers", "--all", "--json").json()] == [
         [],
         [],
         [],
@@ -123,22 +127,22 @@ def test_only_those_that_are_there_are_listed_unless_all_are_asked_for(
     ]
 
 
-def test_a_worker_that_is_asked_to_leave_is_shown_as_draining(
-    alone: Rota, registry: psycopg.Connection[Any]
+def test_workers_command_drain_request_is_shown_as_draining(
+    empty_rota: Rota, registry: psycopg.Connection[Any]
 ) -> None:
-    make_up(registry)
+    insert_worker(registry)
     registry.execute("update rota.workers set drain_requested = now()")
 
-    assert cells(alone("workers").out)[0][1] == "draining"
+    assert cells(empty_rota("workers").out)[0][1] == "draining"
 
 
-def test_a_worker_not_heard_of_for_twenty_seconds_is_silent(
-    alone: Rota, registry: psycopg.Connection[Any]
+def test_workers_command_missing_heartbeat_is_shown_as_silent(
+    empty_rota: Rota, registry: psycopg.Connection[Any]
 ) -> None:
-    late = make_up(registry, beat=15)
-    silent = make_up(registry, beat=25)
+    late = insert_worker(registry, beat=15)
+    silent = insert_worker(registry, beat=25)
 
-    done = alone("workers")
+    done = empty_rota("workers")
 
     assert [each[:2] for each in cells(done.out)[:2]] == [
         [str(late), "active"],
@@ -146,43 +150,45 @@ def test_a_worker_not_heard_of_for_twenty_seconds_is_silent(
     ]
     told = rf"worker {silent} has been silent for \d\d s: if it stays silent, another"
     assert re.search(told, done.out)
-    assert [each["silent"] for each in alone("workers", "--json").json()] == [False, True]
+    assert [each["silent"] for each in empty_rota("workers", "--json").json()] == [False, True]
     registry.execute("delete from rota.workers where id = %s", [late])
-    assert "no other worker can take back its jobs; start one" in alone("workers").out
+    assert "no other worker can take back its jobs; start one" in empty_rota("workers").out
 
 
-def test_a_loop_that_is_late_gets_a_column(alone: Rota, registry: psycopg.Connection[Any]) -> None:
-    make_up(registry, lag=0.05)
-    assert "lag" not in alone("workers").out
+def test_workers_command_slow_loop_adds_lag_column(
+    empty_rota: Rota, registry: psycopg.Connection[Any]
+) -> None:
+    insert_worker(registry, lag=0.05)
+    assert "lag" not in empty_rota("workers").out
 
-    make_up(registry, lag=0.7)
+    insert_worker(registry, lag=0.7)
 
-    heading, quick, slow = alone("workers").out.splitlines()
+    heading, quick, slow = empty_rota("workers").out.splitlines()
     assert "lag" in heading
     assert "50 ms" not in quick
     assert "700 ms" in slow
 
 
-def test_what_an_owner_says_of_a_worker_moves_no_cursor(
-    alone: Rota, registry: psycopg.Connection[Any]
+def test_workers_command_metadata_is_escaped(
+    empty_rota: Rota, registry: psycopg.Connection[Any]
 ) -> None:
-    make_up(registry, metadata='{"zone": "[red]\\u001b[2J", "rank": 3}', version="v\x1b[1m")
+    insert_worker(registry, metadata='{"zone": "[red]\\u001b[2J", "rank": 3}', version="v\x1b[1m")
 
-    printed = alone("workers").out
+    printed = empty_rota("workers").out
 
     assert "zone=[red]\\x1b[2J rank=3" in printed
     assert "\x1b" not in printed
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_the_list_fits_a_terminal(
+def test_workers_command_fits_the_terminal(
     registry: psycopg.Connection[Any], empty_dsn: str, columns: int
 ) -> None:
     host = "shop-worker-6d4b75cb6d-hwsz5"
-    number = make_up(registry, host=host, version="4f2c9e1", metadata='{"zone": "eu-1"}')
-    make_up(registry, "dead", host=host, ended=300, blamed=[1])
+    number = insert_worker(registry, host=host, version="4f2c9e1", metadata='{"zone": "eu-1"}')
+    insert_worker(registry, "dead", host=host, ended=300, blamed=[1])
 
-    printed = on_a_terminal(empty_dsn, columns, "workers", "--all")
+    printed = run_on_terminal(empty_dsn, columns, "workers", "--all")
 
     plain = re.sub(r"\x1b\[[\d;]*m", "", printed).splitlines()
     assert plain != printed.splitlines()
@@ -196,7 +202,7 @@ def test_the_list_fits_a_terminal(
     else:
         assert "4242" in row
         assert "zone=eu-1" in row
-    assert "\x1b[3" not in on_a_terminal(empty_dsn, columns, "workers", NO_COLOR="1")
+    assert "\x1b[3" not in run_on_terminal(empty_dsn, columns, "workers", NO_COLOR="1")
 
 
 # Draining
@@ -213,7 +219,7 @@ def busy(terminal: Terminal, tmp_path: Path) -> Iterator[tuple[Program, str]]:
         yield worker, str(listed["worker"])
 
 
-def test_a_worker_is_asked_and_waited_for_until_it_has_left(
+def test_drain_wait_returns_when_the_worker_has_stopped(
     terminal: Terminal, tmp_path: Path, busy: tuple[Program, str]
 ) -> None:
     worker, number = busy
@@ -236,7 +242,7 @@ def test_a_worker_is_asked_and_waited_for_until_it_has_left(
     assert (again.code, again.complaint) == (NOT_FOUND, f"worker {number} has left already")
 
 
-def test_a_worker_that_has_not_left_in_time_is_told_by_the_exit_code(
+def test_drain_wait_timeout_exits_with_failure(
     terminal: Terminal, tmp_path: Path, busy: tuple[Program, str]
 ) -> None:
     worker, number = busy
@@ -249,10 +255,10 @@ def test_a_worker_that_has_not_left_in_time_is_told_by_the_exit_code(
     assert worker.ended().code == 0
 
 
-def test_a_worker_that_dies_while_it_drains_has_not_left_in_order(
+def test_drain_wait_dying_worker_exits_with_failure(
     terminal: Terminal, registry: psycopg.Connection[Any]
 ) -> None:
-    number = make_up(registry, "draining")
+    number = insert_worker(registry, "draining")
     with terminal.program("drain", str(number), "--wait", "60") as drain:
         drain.said("is draining")
 
@@ -263,13 +269,13 @@ def test_a_worker_that_dies_while_it_drains_has_not_left_in_order(
     assert "died before it stopped" in ended.err
 
 
-def test_a_worker_that_cannot_be_drained_does_not_spare_the_others(
-    alone: Rota, registry: psycopg.Connection[Any]
+def test_drain_missing_worker_does_not_stop_the_remaining_ones(
+    empty_rota: Rota, registry: psycopg.Connection[Any]
 ) -> None:
-    dead = make_up(registry, "dead", ended=5)
-    silent = make_up(registry, beat=60)
+    dead = insert_worker(registry, "dead", ended=5)
+    silent = insert_worker(registry, beat=60)
 
-    done = alone("drain", "999999", str(dead), str(silent))
+    done = empty_rota("drain", "999999", str(dead), str(silent))
 
     assert done.code == NOT_FOUND
     assert "there is no worker 999999; `rota workers --all` lists" in done.err
@@ -284,13 +290,15 @@ def test_a_worker_that_cannot_be_drained_does_not_spare_the_others(
     assert asked == (silent,)
 
 
-def test_what_is_no_number_of_a_worker_is_a_mistake(alone: Rota) -> None:
+def test_drain_invalid_arguments_are_usage_errors(empty_rota: Rota) -> None:
     for words in (("drain",), ("drain", "web-1"), ("drain", "1", "--wait", "-1")):
-        assert alone(*words).code == USAGE_ERROR
+        assert empty_rota(*words).code == USAGE_ERROR
 
 
-async def test_a_program_asks_the_same(empty_dsn: str, registry: psycopg.Connection[Any]) -> None:
-    here, left = make_up(registry), make_up(registry, "stopped", ended=5)
+async def test_app_drain_requests_drain_or_raises_worker_not_found(
+    empty_dsn: str, registry: psycopg.Connection[Any]
+) -> None:
+    here, left = insert_worker(registry), insert_worker(registry, "stopped", ended=5)
     async with App(empty_dsn) as app:
         await app.drain(here)
 

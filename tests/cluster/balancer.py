@@ -44,13 +44,13 @@ backend instances
 """
 
 
-def installed() -> str | None:
+def haproxy_path() -> str | None:
     return shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin")
 
 
 class Balancer:
     def __init__(self, directory: Path, port: int, one: int, two: int) -> None:
-        program = installed()
+        program = haproxy_path()
         assert program is not None
         self.port = port
         self._directory = directory
@@ -80,7 +80,7 @@ class Balancer:
 
 @contextmanager
 def balancing(directory: Path, port: int, one: int, two: int) -> Iterator[Balancer]:
-    if installed() is None:
+    if haproxy_path() is None:
         pytest.skip("HAProxy is not installed")
     balancer = Balancer(directory, port, one, two)
     try:

@@ -10,8 +10,8 @@ import pytest
 
 from cluster.fleet import Fleet
 
-# Its short form is tests/coord/test_spreading.py.
-collect_ignore = [] if os.environ.get("ROTA_TEST_LONG") == "1" else ["test_spreading.py"]
+# Its short form is tests/coord/test_service_balancer.py.
+collect_ignore = [] if os.environ.get("ROTA_TEST_LONG") == "1" else ["test_service_balancer.py"]
 
 
 @pytest.fixture

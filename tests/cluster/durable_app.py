@@ -45,7 +45,7 @@ WRITES = (1, 3, 5, 7, 9)
 ENDS = {"job/complete", "job/suspend"}
 
 
-class Doom:
+class KillSwitch:
     """Counter of the places on one code path; kills this process at the given place."""
 
     def __init__(self) -> None:
@@ -61,10 +61,10 @@ class Doom:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-doom = Doom()
+doom = KillSwitch()
 
 
-class Counted:
+class CountedCoroutine:
     """Coroutine that counts each of its awaits."""
 
     def __init__(self, line: str, coroutine: Coroutine[Any, Any, Any]) -> None:
@@ -94,16 +94,16 @@ def count_awaits() -> None:
     write, send, block = StepWriter._send, ReconnectingConnection.send, JobServices.run_sync
 
     async def counted_write(self: StepWriter, writes: Any) -> None:
-        await Counted("scribe", write(self, writes))
+        await CountedCoroutine("scribe", write(self, writes))
 
     async def counted_send(self: ReconnectingConnection, transactions: Any) -> Any:
         if any(query.statement in ENDS for each in transactions for query in each):
-            return await Counted("exchange", send(self, transactions))
+            return await CountedCoroutine("exchange", send(self, transactions))
         return await send(self, transactions)
 
     def counted_block(self: JobServices, coroutine: Any) -> Any:
         async def counted() -> Any:
-            return await Counted("own", coroutine)
+            return await CountedCoroutine("own", coroutine)
 
         doom.count("own")
         answer = block(self, counted())
@@ -179,7 +179,7 @@ def define(app: Rota, notes: Path | None = None) -> tuple[Task[[int], list[str]]
         return [token, *values]
 
     async def counted(ctx: Context, steps: int) -> list[str]:
-        answer: list[str] = await Counted("own", ten(ctx, steps))
+        answer: list[str] = await CountedCoroutine("own", ten(ctx, steps))
         return answer
 
     return app.task(name="ten")(counted), app.task(name="threaded")(ten_in_a_thread)
@@ -284,7 +284,7 @@ async def work(order: dict[str, Any]) -> None:
         await ended.wait()
 
 
-def live(order: dict[str, Any]) -> None:
+def run_worker(order: dict[str, Any]) -> None:
     logging.basicConfig(level=logging.ERROR)
     count_awaits()
     if order.get("mutant"):
@@ -301,7 +301,7 @@ def fork(order: dict[str, Any]) -> int:
     if pid == 0:
         code = 1
         try:
-            live(order)
+            run_worker(order)
             code = 0
         except BaseException:
             logging.exception("a worker failed")

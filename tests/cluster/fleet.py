@@ -52,19 +52,19 @@ class Fleet:
         return Counter(int(number) for number, _ in lines)
 
 
-async def ask(dsn: str, query: str) -> Any:
+async def fetch_row(dsn: str, query: str) -> Any:
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
         return await (await connection.execute(query.encode())).fetchone()
 
 
-async def until(dsn: str, query: str, wanted: Any, within: float) -> None:
+async def wait_for_row(dsn: str, query: str, wanted: Any, within: float) -> None:
     """Wait until the query returns `wanted`. Retry while the server is unreachable."""
     answer: Any = None
     try:
         async with asyncio.timeout(within):
             while answer != wanted:
                 try:
-                    answer = await ask(dsn, query)
+                    answer = await fetch_row(dsn, query)
                 except psycopg.OperationalError:
                     answer = "the server is away"
                 await asyncio.sleep(0.05)

@@ -68,7 +68,7 @@ def monitor(note: Notes, takes: float) -> Callable[[ServiceContext], Any]:
 # Mutants
 
 
-def everybody_is_elected() -> None:
+def elect_every_candidate() -> None:
     """Elect every candidate at once."""
 
     async def elected(self: Leader) -> Term:
@@ -90,7 +90,7 @@ def everybody_is_elected() -> None:
     Candidate.is_leader = lambda self, term=None: True  # type: ignore[method-assign]
 
 
-def a_term_is_for_life() -> None:
+def never_end_term() -> None:
     """Trust a term for ever, and do not assert it in the database."""
     Candidate.is_leader = lambda self, term=None: True  # type: ignore[method-assign]
     leaders.assert_term = lambda name, term: leaders.set_idle_timeout(60)
@@ -98,8 +98,8 @@ def a_term_is_for_life() -> None:
 
 
 MUTANTS: dict[str, Callable[[], None]] = {
-    "everybody is elected": everybody_is_elected,
-    "a term is for life": a_term_is_for_life,
+    "everybody is elected": elect_every_candidate,
+    "a term is for life": never_end_term,
 }
 
 

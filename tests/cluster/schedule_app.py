@@ -58,7 +58,7 @@ def define(app: Rota) -> None:
         app.schedule(name=name, input={"schedule": name}, **how)(note)
 
 
-def count_looks(notes: Path) -> None:
+def count_polls(notes: Path) -> None:
     """Note each poll with the number of schedules it fired: 0 if another worker was faster."""
     file = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     fire = scheduling_fire.fire
@@ -92,19 +92,19 @@ async def work(order: dict[str, Any]) -> None:
                 return
 
 
-def live(order: dict[str, Any]) -> None:
+def run_worker(order: dict[str, Any]) -> None:
     logging.basicConfig(level=logging.ERROR)
     if order.get("mutant"):
         sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-        from store.layers import take_away
+        from store.tick_safeguards import disable_safeguards
 
-        take_away(order["mutant"])
-    count_looks(Path(order["notes"]))
+        disable_safeguards(order["mutant"])
+    count_polls(Path(order["notes"]))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     asyncio.run(work(order))
 
 
-def say(**said: Any) -> None:
+def print_json(**said: Any) -> None:
     os.write(1, json.dumps(said).encode() + b"\n")
 
 
@@ -113,14 +113,14 @@ def fork(order: dict[str, Any]) -> int:
     if pid == 0:
         code = 1
         try:
-            live(order)
+            run_worker(order)
             code = 0
         except BaseException:
             logging.exception("a worker failed")
         finally:
             logging.shutdown()
             os._exit(code)
-    say(number=order["number"], born=pid)
+    print_json(number=order["number"], born=pid)
     return pid
 
 
@@ -139,7 +139,7 @@ def main() -> None:
                 alive[fork(order)] = order["number"]
         with suppress(ChildProcessError):
             while alive and (gone := os.waitpid(-1, os.WNOHANG))[0]:
-                say(number=alive.pop(gone[0]), gone=os.waitstatus_to_exitcode(gone[1]))
+                print_json(number=alive.pop(gone[0]), gone=os.waitstatus_to_exitcode(gone[1]))
     for pid in alive:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)

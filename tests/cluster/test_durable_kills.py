@@ -25,7 +25,7 @@ import psycopg
 import pytest
 
 from cluster.durable_app import EARLY, LATE, LINES, MUTANTS, STEPS, WRITES, define
-from cluster.fleet import until
+from cluster.fleet import wait_for_row
 from rota import Rota
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -40,7 +40,7 @@ LEAST = {"own": 150, "scribe": 30, "exchange": 12}
 TABLE = "create table effects (job bigint, step int, value text, token text)"
 
 
-class Executioner:
+class WorkerForker:
     """Process that forks workers which kill themselves at given places."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -78,11 +78,11 @@ class Executioner:
 
 
 @asynccontextmanager
-async def executioner() -> AsyncIterator[Executioner]:
+async def worker_forker() -> AsyncIterator[WorkerForker]:
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(APP), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
-    one = Executioner(process)
+    one = WorkerForker(process)
     try:
         yield one
     finally:
@@ -90,7 +90,7 @@ async def executioner() -> AsyncIterator[Executioner]:
 
 
 @dataclass(slots=True)
-class Left:
+class StoredState:
     """Stored state of a job: effects by step, and recorded steps."""
 
     written: dict[int, list[str]] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Left:
     tokens: set[str] = field(default_factory=set)
 
 
-class Trial:
+class KillTrial:
     """Jobs whose workers are killed at different places."""
 
     def __init__(self, dsn: str, directory: Path, task: str, steps: int, mutant: str = "") -> None:
@@ -112,9 +112,9 @@ class Trial:
         """Code path and place of the kill, by job."""
         self.unreached: set[int] = set()
 
-    async def run(self, places: dict[str, range]) -> dict[int, Left]:
+    async def run(self, places: dict[str, range]) -> dict[int, StoredState]:
         """Kill all workers; return the state left when the last one was dead."""
-        async with Rota(self.dsn) as app, executioner() as forks:
+        async with Rota(self.dsn) as app, worker_forker() as forks:
             tasks = define(app)
             task = {"ten": tasks[0], "threaded": tasks[1]}[self.task]
             async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True) as asks:
@@ -130,7 +130,7 @@ class Trial:
                 await asyncio.gather(saying, return_exceptions=True)
         return left
 
-    async def _kill_along(self, forks: Executioner, task: Any, line: str, places: range) -> None:
+    async def _kill_along(self, forks: WorkerForker, task: Any, line: str, places: range) -> None:
         """Kill workers place after place, until a job ends before it reaches its place."""
         ahead = iter(places)
         over = False
@@ -152,13 +152,13 @@ class Trial:
         await asyncio.gather(*(kill_some() for _ in range(AT_ONCE)))
         assert over, f"{line} has more places than were tried"
 
-    async def _finish(self, forks: Executioner) -> None:
+    async def _finish(self, forks: WorkerForker) -> None:
         """Run a surviving worker until it has finished the jobs that the killed workers left."""
         queues = [*self.jobs.values()]
         order = self._order(queues, "finish")
         living = asyncio.create_task(forks.run(**order))
         ended = f"select count(*) from rota.outcomes where job = any('{{{_list(self.jobs)}}}')"
-        await until(self.dsn, ended, (len(self.jobs),), within=60)
+        await wait_for_row(self.dsn, ended, (len(self.jobs),), within=60)
         forks.end()
         assert await living == 0
 
@@ -177,9 +177,9 @@ class Trial:
                 await asks.execute(statement.encode())
                 await asyncio.sleep(0.05)
 
-    async def look(self) -> dict[int, Left]:
+    async def look(self) -> dict[int, StoredState]:
         """Return the stored state of all jobs whose workers were killed."""
-        found = {job: Left() for job in self.jobs}
+        found = {job: StoredState() for job in self.jobs}
         async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True) as asks:
             effects = await asks.execute("select job, step, value, token from effects")
             for job, step, value, token in await effects.fetchall():
@@ -192,7 +192,7 @@ class Trial:
             for job, name, result in await kept.fetchall():
                 if job in found:
                     found[job].kept[int(name.split()[1])] = json.loads(result)
-        for file in sorted(self._directory.glob("notes-*"), key=_last_those_that_live):
+        for file in sorted(self._directory.glob("notes-*"), key=_is_finishing_worker):
             for line in file.read_text().splitlines():
                 job, step, value, token = line.split()
                 if int(job) in found:
@@ -215,21 +215,21 @@ class Trial:
                 for job, state, attempt, result, lost in await found.fetchall()
             }
 
-    async def faults(self, left: dict[int, Left]) -> list[str]:
+    async def faults(self, left: dict[int, StoredState]) -> list[str]:
         """Return all differences from the expected state."""
         ends, after = await self.ends(), await self.look()
         return [
             f"{where}: {fault}"
             for job, where in self.jobs.items()
-            for fault in judge(where, self.steps, left[job], after[job], *ends[job])
+            for fault in errors_of_job(where, self.steps, left[job], after[job], *ends[job])
         ]
 
 
-def judge(
+def errors_of_job(
     where: str,
     steps: int,
-    left: Left,
-    after: Left,
+    left: StoredState,
+    after: StoredState,
     state: str,
     attempt: int,
     lost: int,
@@ -268,7 +268,7 @@ def judge(
         yield f"attempt {attempt} after {lost} workers were lost with it"
 
 
-def _last_those_that_live(notes: Path) -> bool:
+def _is_finishing_worker(notes: Path) -> bool:
     return notes.name == "notes-finish"
 
 
@@ -277,10 +277,10 @@ def _list(ids: Iterable[int]) -> str:
 
 
 @pytest.mark.parametrize("task", ["ten", "threaded"])
-async def test_killed_at_any_await_each_step_has_its_effect_once(
+async def test_durable_steps_after_kill_at_any_await_have_expected_effects(
     rota_dsn: str, tmp_path: Path, task: str
 ) -> None:
-    trial = Trial(rota_dsn, tmp_path, task, STEPS)
+    trial = KillTrial(rota_dsn, tmp_path, task, STEPS)
     # The stride is coprime to the period of the steps, so that a sample covers every part of a step.
     stride = 1 if EVERY else SAMPLE
     left = await trial.run({line: range(1, 2**40, stride) for line in LINES})
@@ -295,7 +295,7 @@ async def test_killed_at_any_await_each_step_has_its_effect_once(
 
 
 @pytest.mark.parametrize("mutant", MUTANTS if EVERY else list(MUTANTS)[:1])
-async def test_a_known_mistake_is_seen(rota_dsn: str, tmp_path: Path, mutant: str) -> None:
-    trial = Trial(rota_dsn, tmp_path, "ten", 2, mutant)
+async def test_durable_steps_mutant_is_detected(rota_dsn: str, tmp_path: Path, mutant: str) -> None:
+    trial = KillTrial(rota_dsn, tmp_path, "ten", 2, mutant)
     left = await trial.run({"own": range(1, 2**40, 3)})
     assert await trial.faults(left), mutant

@@ -19,8 +19,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cluster.fleet import ask, until
-from outage.pair import in_memory
+from cluster.fleet import fetch_row, wait_for_row
+from outage.replication import memory_directory
 from rota import Context, Rota, Run
 from rota.localpg import LocalPostgres
 from rota.testing.clock import THROWAWAY_SCHEMA, SettableClock
@@ -101,7 +101,7 @@ EFFECTS = "select array_agg(step || ' ' || version order by id) from effects"
 ASLEEP = "select count(*) from rota.sleeping"
 
 
-class Site:
+class DeployedApp:
     """Deployed app: its module, its server and its workers."""
 
     def __init__(self, directory: Path, server: LocalPostgres, dsn: str) -> None:
@@ -136,7 +136,7 @@ class Site:
             select count(*) from rota.workers
              where state = 'active' and beats >= 2 and pid = any('{{{pids}}}')
         """
-        await until(self.dsn, working, (len(self._workers),), within=60)
+        await wait_for_row(self.dsn, working, (len(self._workers),), within=60)
 
     def stop_workers(self, how: signal.Signals = signal.SIGTERM) -> list[int]:
         gone, self._workers = self._workers, []
@@ -151,8 +151,8 @@ class Site:
 
 
 @pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    with in_memory() as directory:
+async def deployed_app(tmp_path: Path) -> AsyncIterator[DeployedApp]:
+    with memory_directory() as directory:
         server = LocalPostgres(directory / "pg", profile="test")
         dsn = await asyncio.to_thread(server.start)
         try:
@@ -161,7 +161,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
             with psycopg.connect(dsn, autocommit=True) as connection:
                 connection.execute(f"create schema {THROWAWAY_SCHEMA}".encode())
                 connection.execute(TABLE)
-            site = Site(tmp_path, server, dsn)
+            site = DeployedApp(tmp_path, server, dsn)
             try:
                 yield site
             finally:
@@ -171,7 +171,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 
 
 @asynccontextmanager
-async def begun(site: Site) -> AsyncIterator[tuple[Rota, Run[list[str]]]]:
+async def start_sleeping_run(site: DeployedApp) -> AsyncIterator[tuple[Rota, Run[list[str]]]]:
     """Start a run on the old code and wait until it sleeps."""
     site.deploy(BEFORE)
     site.start_workers()
@@ -181,91 +181,105 @@ async def begun(site: Site) -> AsyncIterator[tuple[Rota, Run[list[str]]]]:
             raise AssertionError("the producer does not work")
 
         run = await app.task(onboard).start("ada")
-        await until(site.dsn, ASLEEP, (1,), within=60)
+        await wait_for_row(site.dsn, ASLEEP, (1,), within=60)
         await site.manned()
         yield app, run
 
 
-async def still_asleep(site: Site) -> None:
+async def assert_still_sleeping(site: DeployedApp) -> None:
     """Assert that workers are active and the run has not moved."""
     await site.manned()
-    assert await ask(site.dsn, ASLEEP) == (1,)
-    assert await ask(site.dsn, EFFECTS) == (["welcome ada 1"],)
+    assert await fetch_row(site.dsn, ASLEEP) == (1,)
+    assert await fetch_row(site.dsn, EFFECTS) == (["welcome ada 1"],)
 
 
-async def test_a_sleeping_run_outlives_its_workers_its_server_and_a_deploy(site: Site) -> None:
-    async with begun(site) as (app, run):
+async def test_sleeping_run_survives_worker_kills_server_crashes_and_deploy(
+    deployed_app: DeployedApp,
+) -> None:
+    async with start_sleeping_run(deployed_app) as (app, run):
         # All workers are stopped and replaced, then killed and replaced.
-        assert await asyncio.to_thread(site.stop_workers) == [0, 0]
-        site.start_workers()
-        await still_asleep(site)
-        assert await asyncio.to_thread(site.stop_workers, signal.SIGKILL) == [-9, -9]
-        site.start_workers()
-        await still_asleep(site)
+        assert await asyncio.to_thread(deployed_app.stop_workers) == [0, 0]
+        deployed_app.start_workers()
+        await assert_still_sleeping(deployed_app)
+        assert await asyncio.to_thread(deployed_app.stop_workers, signal.SIGKILL) == [-9, -9]
+        deployed_app.start_workers()
+        await assert_still_sleeping(deployed_app)
 
         # The server is restarted, then crashed.
         for immediately in (False, True):
-            await asyncio.to_thread(site.server.restart, immediately=immediately)
-            await until(site.dsn, ASLEEP, (1,), within=60)
-            await still_asleep(site)
+            await asyncio.to_thread(deployed_app.server.restart, immediately=immediately)
+            await wait_for_row(deployed_app.dsn, ASLEEP, (1,), within=60)
+            await assert_still_sleeping(deployed_app)
 
         # Other code is deployed.
-        assert await asyncio.to_thread(site.stop_workers) == [0, 0]
-        site.deploy(AFTER)
-        site.start_workers()
-        await still_asleep(site)
+        assert await asyncio.to_thread(deployed_app.stop_workers) == [0, 0]
+        deployed_app.deploy(AFTER)
+        deployed_app.start_workers()
+        await assert_still_sleeping(deployed_app)
 
         clock = SettableClock(app)
         await clock.advance(timedelta(days=6))
-        await still_asleep(site)
+        await assert_still_sleeping(deployed_app)
         await clock.advance(timedelta(days=1))
-        await until(site.dsn, EFFECTS, (["welcome ada 1", "remind ada 2"],), within=60)
+        await wait_for_row(
+            deployed_app.dsn, EFFECTS, (["welcome ada 1", "remind ada 2"],), within=60
+        )
 
         # The run waits for a signal: the same faults again.
-        await until(site.dsn, ASLEEP, (1,), within=60)
-        assert await asyncio.to_thread(site.stop_workers, signal.SIGKILL) == [-9, -9]
-        await asyncio.to_thread(site.server.restart, immediately=True)
-        await until(site.dsn, ASLEEP, (1,), within=60)
+        await wait_for_row(deployed_app.dsn, ASLEEP, (1,), within=60)
+        assert await asyncio.to_thread(deployed_app.stop_workers, signal.SIGKILL) == [-9, -9]
+        await asyncio.to_thread(deployed_app.server.restart, immediately=True)
+        await wait_for_row(deployed_app.dsn, ASLEEP, (1,), within=60)
         assert await run.signal("reply", "with pleasure")
-        await asyncio.to_thread(site.server.restart, immediately=True)
-        site.start_workers()
+        await asyncio.to_thread(deployed_app.server.restart, immediately=True)
+        deployed_app.start_workers()
 
         told = ["welcome ada by 1", "remind ada by 2", "with pleasure", "thank ada by 2"]
         assert await run.result(timeout=60) == told
-        assert await ask(site.dsn, EFFECTS) == (["welcome ada 1", "remind ada 2", "thank ada 2"],)
+        assert await fetch_row(deployed_app.dsn, EFFECTS) == (
+            ["welcome ada 1", "remind ada 2", "thank ada 2"],
+        )
         attempts = "select attempt, (select count(*) from rota.attempts) from rota.outcomes"
-        assert await ask(site.dsn, attempts) == (1, 0)
+        assert await fetch_row(deployed_app.dsn, attempts) == (1, 0)
 
 
-async def test_one_that_was_due_while_nobody_was_there_goes_on_when_somebody_is(site: Site) -> None:
-    async with begun(site) as (app, run):
-        assert await asyncio.to_thread(site.stop_workers) == [0, 0]
+async def test_sleeping_run_due_without_workers_continues_when_they_start(
+    deployed_app: DeployedApp,
+) -> None:
+    async with start_sleeping_run(deployed_app) as (app, run):
+        assert await asyncio.to_thread(deployed_app.stop_workers) == [0, 0]
         await SettableClock(app).advance(timedelta(days=30))
-        await asyncio.to_thread(site.server.kill)
-        await asyncio.to_thread(site.server.restart)
-        assert await ask(site.dsn, ASLEEP) == (1,)
+        await asyncio.to_thread(deployed_app.server.kill)
+        await asyncio.to_thread(deployed_app.server.restart)
+        assert await fetch_row(deployed_app.dsn, ASLEEP) == (1,)
 
-        site.start_workers()
+        deployed_app.start_workers()
         await run.signal("reply", "late")
         assert (await run.result(timeout=60))[1:] == ["remind ada by 1", "late", "thank ada by 1"]
-        assert await ask(site.dsn, EFFECTS) == (["welcome ada 1", "remind ada 1", "thank ada 1"],)
+        assert await fetch_row(deployed_app.dsn, EFFECTS) == (
+            ["welcome ada 1", "remind ada 1", "thank ada 1"],
+        )
 
 
-async def test_one_whose_own_code_has_changed_is_set_aside_and_goes_on_with_the_right_code(
-    site: Site,
+async def test_sleeping_run_with_changed_steps_is_quarantined_until_fixed(
+    deployed_app: DeployedApp,
 ) -> None:
     """A deploy that changes the order of steps is detected."""
-    async with begun(site) as (app, run):
-        assert await asyncio.to_thread(site.stop_workers) == [0, 0]
-        site.deploy(AFTER.replace("first = await tell(greeting)", 'first = await tell("hello")'))
-        site.start_workers()
+    async with start_sleeping_run(deployed_app) as (app, run):
+        assert await asyncio.to_thread(deployed_app.stop_workers) == [0, 0]
+        deployed_app.deploy(
+            AFTER.replace("first = await tell(greeting)", 'first = await tell("hello")')
+        )
+        deployed_app.start_workers()
         await SettableClock(app).advance(timedelta(days=8))
-        await until(site.dsn, "select count(*) from rota.quarantine", (1,), within=60)
-        assert await ask(site.dsn, EFFECTS) == (["welcome ada 1"],)
+        await wait_for_row(
+            deployed_app.dsn, "select count(*) from rota.quarantine", (1,), within=60
+        )
+        assert await fetch_row(deployed_app.dsn, EFFECTS) == (["welcome ada 1"],)
 
-        assert await asyncio.to_thread(site.stop_workers) == [0, 0]
-        site.deploy(AFTER)
-        site.start_workers()
+        assert await asyncio.to_thread(deployed_app.stop_workers) == [0, 0]
+        deployed_app.deploy(AFTER)
+        deployed_app.start_workers()
         assert await run.release() == 1
         await run.signal("reply", "fine")
         told = ["welcome ada by 1", "remind ada by 2", "fine", "thank ada by 2"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from psycopg import AsyncConnection
 
-from cluster.fleet import Fleet, ask, until
+from cluster.fleet import Fleet, fetch_row, wait_for_row
 from cluster.flow_app import WIDTH, define
 from rota import Rota
 
@@ -59,20 +59,22 @@ QUIET = (
 )
 
 
-async def test_eight_processes_strand_no_run_and_run_each_job_once(
+async def test_flows_in_eight_processes_strand_no_run_and_repeat_no_job(
     rota_dsn: str, flow_fleet: Fleet
 ) -> None:
     many = 240
     await prepare(rota_dsn)
     await start_runs(rota_dsn, many)
     flow_fleet.start(rota_dsn, WORKERS, concurrency=4)
-    await until(rota_dsn, "select count(*) from rota.outcomes", (many * (JOBS + 1),), within=60)
+    await wait_for_row(
+        rota_dsn, "select count(*) from rota.outcomes", (many * (JOBS + 1),), within=60
+    )
 
     assert flow_fleet.stop() == [0] * WORKERS
     notes = flow_fleet.notes()
     assert len(notes) == many * JOBS
     assert set(notes.values()) == {1}
-    assert await ask(
+    assert await fetch_row(
         rota_dsn,
         "select (select count(*) from rota.queued), (select count(*) from rota.claims),"
         " (select count(*) from rota.waiting), (select count(*) from rota.pending_releases),"
@@ -82,23 +84,23 @@ async def test_eight_processes_strand_no_run_and_run_each_job_once(
     ) == (0, 0, 0, 0, 0, True, 0)
 
 
-async def test_the_same_without_the_lock_strands_runs(rota_dsn: str, flow_fleet: Fleet) -> None:
+async def test_flows_without_successor_lock_strand_runs(rota_dsn: str, flow_fleet: Fleet) -> None:
     """Mutant: shows that the test above can fail."""
     many = 100
     await prepare(rota_dsn, mutant=True)
     flow_fleet.start(rota_dsn, WORKERS, concurrency=4)
     # Wait for all workers: the first one alone would run most of the jobs.
-    await until(rota_dsn, "select count(*) from rota.workers", (WORKERS,), within=60)
+    await wait_for_row(rota_dsn, "select count(*) from rota.workers", (WORKERS,), within=60)
     await start_runs(rota_dsn, many)
     # Every part has run, and no job moves after that.
-    await until(
+    await wait_for_row(
         rota_dsn,
         "select count(*) from rota.outcomes join rota.jobs on id = job where task like 'fan.part%'",
         (many * WIDTH,),
         within=60,
     )
-    await until(rota_dsn, QUIET, (0,), within=60)
+    await wait_for_row(rota_dsn, QUIET, (0,), within=60)
 
     flow_fleet.stop()
-    stranded = await ask(rota_dsn, "select count(*) > 0 from rota.waiting")
+    stranded = await fetch_row(rota_dsn, "select count(*) > 0 from rota.waiting")
     assert stranded == (True,)

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.realm import APP, PATH
-from cluster.reigns import Notes
-from coord.leading import elected, seats, until
-from pooler.bouncer import Bouncer, bouncer
+from cluster.leader_candidates import APP, PATH
+from cluster.leader_checks import Notes
+from coord.leader_helpers import elected, session_lock_pids, until
+from pooler.pgbouncer import PgBouncer, run_pgbouncer
 from rota import Rota
 from rota.coord import lease_clock
 from rota.testing.server import DatabaseServer
@@ -29,8 +29,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def pooler(rota_server: DatabaseServer) -> Iterator[Bouncer]:
-    with bouncer(rota_server.dsn) as started:
+def pooler(rota_server: DatabaseServer) -> Iterator[PgBouncer]:
+    with run_pgbouncer(rota_server.dsn) as started:
         yield started
 
 
@@ -62,7 +62,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         process.wait()
 
 
-def acts(notes: Notes) -> bool:
+def has_acted(notes: Notes) -> bool:
     notes.read()
     return bool(notes.reigns)
 
@@ -83,21 +83,19 @@ def last_act(notes: Notes, term: int) -> float:
     return notes.reigns[term].last
 
 
-async def test_one_that_is_killed_is_replaced_in_a_second_or_so(
-    direct_dsn: str, start: Start
-) -> None:
+async def test_leader_killed_is_replaced_in_the_next_term(direct_dsn: str, start: Start) -> None:
     process, notes = start(direct_dsn)
-    await until(lambda: acts(notes))
+    await until(lambda: has_acted(notes))
     async with Rota(direct_dsn) as app, app.leader(NAME, lease=60) as leader:
         process.kill()
         assert (await elected(leader)).number == notes.last[0] + 1
 
 
-async def test_one_that_is_frozen_is_replaced_after_its_lease_and_knows_when_it_wakes_up(
+async def test_leader_frozen_is_replaced_and_does_not_act_after_waking(
     direct_dsn: str, start: Start
 ) -> None:
     process, notes = start(direct_dsn)
-    await until(lambda: acts(notes))
+    await until(lambda: has_acted(notes))
     async with Rota(direct_dsn) as app, app.leader(NAME, lease=60) as leader:
         frozen = freeze(process)
         assert (await elected(leader)).number == 2
@@ -106,24 +104,24 @@ async def test_one_that_is_frozen_is_replaced_after_its_lease_and_knows_when_it_
     assert last_act(notes, 1) < frozen
 
 
-async def test_through_a_pooler_one_that_is_killed_is_replaced_after_its_lease(
-    direct_dsn: str, pooler: Bouncer, start: Start
+async def test_leader_killed_behind_pooler_is_replaced_after_its_lease(
+    direct_dsn: str, pooler: PgBouncer, start: Start
 ) -> None:
     dsn = pooler.before(direct_dsn)
     process, notes = start(dsn)
-    await until(lambda: acts(notes))
+    await until(lambda: has_acted(notes))
     async with Rota(dsn) as app, app.leader(NAME) as leader:
         process.kill()
         assert (await elected(leader)).number == 2
-    assert await seats(direct_dsn) == []
+    assert await session_lock_pids(direct_dsn) == []
 
 
-async def test_through_a_pooler_one_that_is_frozen_knows_it_when_it_wakes_up(
-    direct_dsn: str, pooler: Bouncer, start: Start
+async def test_leader_frozen_behind_pooler_does_not_act_after_waking(
+    direct_dsn: str, pooler: PgBouncer, start: Start
 ) -> None:
     dsn = pooler.before(direct_dsn)
     process, notes = start(dsn)
-    await until(lambda: acts(notes))
+    await until(lambda: has_acted(notes))
     async with Rota(direct_dsn) as app, app.leader(NAME) as leader:
         frozen = freeze(process)
         assert (await elected(leader)).number == 2

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from cluster.leader_app import MUTANTS
-from cluster.realm import Realm, realm
-from cluster.reigns import EARLY, faults, percentile, widest_overlap
+from cluster.leader_candidates import LeaderCandidates, run_candidates
+from cluster.leader_checks import EARLY, find_leader_faults, percentile, widest_overlap
 from rota.coord.candidate import TRUSTED_SHARE
 
 LONG = os.environ.get("ROTA_TEST_LONG") == "1"
@@ -54,15 +54,15 @@ def plan() -> list[str]:
     return kinds
 
 
-async def wrong_in(there: Realm) -> list[str]:
+async def find_errors(there: LeaderCandidates) -> list[str]:
     effects = await there.effects()
     there.close()
     # A leadership that does not depend on a session does not end with one.
     early = set() if there.pooled else EARLY
-    return faults(there.notes, effects, there.disruptions, LEASE, TRUSTED_SHARE, early)
+    return find_leader_faults(there.notes, effects, there.disruptions, LEASE, TRUSTED_SHARE, early)
 
 
-def report(there: Realm, ways: str) -> None:
+def report(there: LeaderCandidates, ways: str) -> None:
     print(f"\n{ways}: seconds until somebody led again")
     widest = widest_overlap(there.notes, there.disruptions)
     for kind in OFTEN:
@@ -76,15 +76,15 @@ def report(there: Realm, ways: str) -> None:
             )
 
 
-async def reign(directory: Path, ways: str, kinds: list[str]) -> None:
-    async with realm(directory, ways, lease=LEASE) as there:
+async def run_with_faults(directory: Path, ways: str, kinds: list[str]) -> None:
+    async with run_candidates(directory, ways, lease=LEASE) as there:
         for kind in kinds:
             await there.disrupt(kind)
         # On a slow machine, wait until there are enough writes to check.
         async with asyncio.timeout(60):
             while len(await there.effects()) <= 5 * len(kinds):
                 await asyncio.sleep(0.05)
-        wrong = await wrong_in(there)
+        wrong = await find_errors(there)
         effects = len(await there.effects())
         report(there, ways)
     acts = sum(reign.acts for each in there.notes for reign in each.reigns.values())
@@ -100,18 +100,18 @@ async def reign(directory: Path, ways: str, kinds: list[str]) -> None:
 
 
 @pytest.mark.parametrize("ways", MANY if LONG else ["a few"])
-async def test_one_leads_at_a_time_whatever_befalls_it(tmp_path: Path, ways: str) -> None:
+async def test_leaders_under_faults_act_one_at_a_time(tmp_path: Path, ways: str) -> None:
     trials = {ways: plan()} if LONG else FEW
     async with asyncio.TaskGroup() as at_once:
         for name, kinds in trials.items():
-            at_once.create_task(reign(tmp_path, name, kinds))
+            at_once.create_task(run_with_faults(tmp_path, name, kinds))
 
 
 @pytest.mark.parametrize("mutant", MUTANTS if LONG else ["no trust window"])
 @pytest.mark.parametrize("ways", ["dd", "pp"] if LONG else ["dd"])
-async def test_a_known_mistake_is_found(tmp_path: Path, ways: str, mutant: str) -> None:
+async def test_leaders_mutant_is_found(tmp_path: Path, ways: str, mutant: str) -> None:
     """A process that trusts its term for too long acts after it wakes up cut off from the server."""
-    async with realm(tmp_path, ways, lease=LEASE, mutant=mutant) as there:
+    async with run_candidates(tmp_path, ways, lease=LEASE, mutant=mutant) as there:
         await there.disrupt("stranded")
-        wrong = await wrong_in(there)
+        wrong = await find_errors(there)
     assert any("still acted" in each for each in wrong), wrong

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.fleet import Fleet, ask, until
+from cluster.fleet import Fleet, fetch_row, wait_for_row
 from rota import Context, Rota, Task
 from rota.localpg import LocalPostgres
 
@@ -34,16 +34,16 @@ async def start_jobs(dsn: str, count: int) -> None:
 JOBS = 50_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 20_000
 
 
-async def test_eight_processes_handle_each_of_many_jobs_once(rota_dsn: str, fleet: Fleet) -> None:
+async def test_workers_in_eight_processes_run_each_job_once(rota_dsn: str, fleet: Fleet) -> None:
     await start_jobs(rota_dsn, JOBS)
     fleet.start(rota_dsn, 8)
-    await until(rota_dsn, "select count(*) from rota.outcomes", (JOBS,), within=90)
+    await wait_for_row(rota_dsn, "select count(*) from rota.outcomes", (JOBS,), within=90)
 
     assert fleet.stop() == [0] * 8
     notes = fleet.notes()
     assert len(notes) == JOBS
     assert set(notes.values()) == {1}
-    assert await ask(
+    assert await fetch_row(
         rota_dsn,
         "select (select count(*) from rota.queued), (select count(*) from rota.claims), "
         "(select count(*) from rota.workers where state <> 'stopped'), "
@@ -51,9 +51,7 @@ async def test_eight_processes_handle_each_of_many_jobs_once(rota_dsn: str, flee
     ) == (0, 0, 0, True)
 
 
-async def test_a_server_killed_while_jobs_are_drained_loses_nothing(
-    tmp_path: Path, fleet: Fleet
-) -> None:
+async def test_workers_with_killed_server_lose_no_job(tmp_path: Path, fleet: Fleet) -> None:
     """The postmaster is killed with SIGKILL three times, with fsync on.
 
     Every job gets exactly one outcome.
@@ -65,20 +63,22 @@ async def test_a_server_killed_while_jobs_are_drained_loses_nothing(
             await app.migrate()
         fleet.start(dsn, 2)
         # A worker that starts without a server exits with an error, so wait until both are active.
-        await until(
+        await wait_for_row(
             dsn, "select count(*) from rota.workers where state = 'active'", (2,), within=60
         )
         await start_jobs(dsn, 30_000)
         for done in (3_000, 10_000, 18_000):
-            await until(dsn, f"select count(*) >= {done} from rota.outcomes", (True,), within=60)
+            await wait_for_row(
+                dsn, f"select count(*) >= {done} from rota.outcomes", (True,), within=60
+            )
             await asyncio.to_thread(server.kill)
             await asyncio.to_thread(server.restart)
 
-        await until(dsn, "select count(*) from rota.outcomes", (30_000,), within=60)
+        await wait_for_row(dsn, "select count(*) from rota.outcomes", (30_000,), within=60)
 
         assert fleet.stop() == [0, 0]
         assert len(fleet.notes()) == 30_000
-        assert await ask(
+        assert await fetch_row(
             dsn,
             "select (select count(*) from rota.queued), (select count(*) from rota.claims), "
             "(select count(*) from rota.outcomes where state = 'succeeded')",

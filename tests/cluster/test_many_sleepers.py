@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 from psycopg import AsyncConnection
 
-from cluster.fleet import until
+from cluster.fleet import wait_for_row
 from rota import Context, Rota
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -103,14 +103,14 @@ async def worker(dsn: str, directory: Path) -> AsyncIterator[int]:
     )
     try:
         here = f"select count(*) from rota.workers where pid = {process.pid} and state = 'active'"
-        await until(dsn, here, (1,), within=60)
+        await wait_for_row(dsn, here, (1,), within=60)
         yield process.pid
     finally:
         process.terminate()
         await asyncio.wait_for(process.wait(), 60)
 
 
-async def cost(db: AsyncConnection[Any], pid: int) -> Cost:
+async def measure_cost(db: AsyncConnection[Any], pid: int) -> Cost:
     """Measure a worker while it has no jobs to run."""
     await asyncio.sleep(1)  # until it is idle
     at, used, asked = time.monotonic(), _processor(pid), await _transactions(db)
@@ -144,13 +144,13 @@ async def _transactions(db: AsyncConnection[Any]) -> int:
     return int(row[0])
 
 
-async def test_many_that_sleep_cost_nothing_but_rows(
+async def test_sleeping_jobs_cost_only_rows(
     rota_dsn: str, db: AsyncConnection[Any], tmp_path: Path
 ) -> None:
     async with worker(rota_dsn, tmp_path) as pid:
-        none = await cost(db, pid)
+        none = await measure_cost(db, pid)
         await db.execute(LAY, (ASLEEP,))
-        many = await cost(db, pid)
+        many = await measure_cost(db, pid)
     async with worker(rota_dsn, tmp_path) as pid:
         await asyncio.sleep(1.5)
         fresh = _megabytes(pid)
@@ -171,7 +171,7 @@ async def test_many_that_sleep_cost_nothing_but_rows(
     assert size[0] < 1000
 
 
-async def test_ten_thousand_due_at_one_instant_are_taken_up_in_batches(
+async def test_sleeping_jobs_due_together_are_woken_in_batches(
     rota_dsn: str, db: AsyncConnection[Any], tmp_path: Path
 ) -> None:
     async with Rota(rota_dsn) as app, worker(rota_dsn, tmp_path):
@@ -182,13 +182,13 @@ async def test_ten_thousand_due_at_one_instant_are_taken_up_in_batches(
         task = app.task(doze)
         began = time.monotonic()
         await app.start_many([task.bind(n) for n in range(DUE)])
-        await until(rota_dsn, "select count(*) from rota.sleeping", (DUE,), within=60)
+        await wait_for_row(rota_dsn, "select count(*) from rota.sleeping", (DUE,), within=60)
         laid = time.monotonic() - began
 
         # The jobs began to sleep one after the other; make them due at the same time.
         await db.execute(WATCH)
         await db.execute(DUE_SOON)
-        await until(rota_dsn, "select count(*) from rota.outcomes", (DUE,), within=60)
+        await wait_for_row(rota_dsn, "select count(*) from rota.outcomes", (DUE,), within=60)
 
     async def ask(query: str) -> Any:
         return await (await db.execute(query.encode())).fetchone()

@@ -21,10 +21,18 @@ from typing import Any
 import psycopg
 import pytest
 
-from cluster.breakage import HOUR, Breakage, Crew, Site, crew, rows, site
-from cluster.fleet import until
+from cluster.fault_injection import (
+    HOUR,
+    ClockedServer,
+    FaultInjector,
+    WorkerProcesses,
+    clocked_server,
+    rows,
+    worker_processes,
+)
+from cluster.fleet import wait_for_row
 from cluster.schedule_app import schedules
-from store.layers import LAYERS, NO_KEY
+from store.tick_safeguards import LAYERS, NO_KEY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -59,7 +67,7 @@ select count(distinct pid), count(*) filter (where pid <> before)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class FinalSchedule:
     """Final row of a schedule."""
 
     name: str
@@ -95,7 +103,7 @@ class Standing:
 
 
 def check(
-    started: list[Any], standing: list[Standing], steps: list[tuple[datetime, timedelta]]
+    started: list[Any], standing: list[FinalSchedule], steps: list[tuple[datetime, timedelta]]
 ) -> list[str]:
     """Return the errors found in the runs."""
     wrong: list[str] = []
@@ -134,15 +142,15 @@ SLACK = timedelta(seconds=5)
 """Uncertainty of the clock reading at a step; workers poll more often than that."""
 
 
-async def look(dsn: str) -> tuple[list[Any], list[Standing]]:
-    return await rows(dsn, STARTED), [Standing(*row) for row in await rows(dsn, STANDING)]
+async def read_runs(dsn: str) -> tuple[list[Any], list[FinalSchedule]]:
+    return await rows(dsn, STARTED), [FinalSchedule(*row) for row in await rows(dsn, STANDING)]
 
 
-async def settle(site: Site, crew: Crew) -> None:
+async def finish_and_stop(site: ClockedServer, crew: WorkerProcesses) -> None:
     """Fire all due schedules, pause them, wait until every run has ended, and stop the workers."""
-    await until(site.dsn, OVERDUE, (0,), within=60)
+    await wait_for_row(site.dsn, OVERDUE, (0,), within=60)
     await pause(site.dsn)
-    await until(site.dsn, LEFT, (0,), within=60)
+    await wait_for_row(site.dsn, LEFT, (0,), within=60)
     await crew.leave()
 
 
@@ -161,16 +169,16 @@ async def pause(dsn: str) -> None:
     raise AssertionError("the schedules could not be paused")
 
 
-async def test_each_tick_is_started_once_whatever_breaks(tmp_path: Path) -> None:
-    async with site() as where:
-        await _each_tick_once(where, tmp_path)
+async def test_schedules_under_faults_start_each_tick_once(tmp_path: Path) -> None:
+    async with clocked_server() as where:
+        await _check_each_tick_once(where, tmp_path)
 
 
-async def _each_tick_once(where: Site, notes: Path) -> None:
-    async with crew(where.dsn, notes) as those:
+async def _check_each_tick_once(where: ClockedServer, notes: Path) -> None:
+    async with worker_processes(where.dsn, notes) as those:
         await those.man(4)
-        await until(where.dsn, "select count(*) >= 50 from rota.jobs", (True,), within=60)
-        breakage = Breakage(where, those, seed=7, longest=FROZEN)
+        await wait_for_row(where.dsn, "select count(*) >= 50 from rota.jobs", (True,), within=60)
+        breakage = FaultInjector(where, those, seed=7, longest=FROZEN)
         while True:
             await breakage.go_on(BROKEN)
             [[many]] = await rows(where.dsn, "select count(*) from rota.jobs")
@@ -179,10 +187,10 @@ async def _each_tick_once(where: Site, notes: Path) -> None:
         # The clock stays ahead; missed ticks are caught up as far as the policy allows.
         await where.set_clock(HOUR)
         await asyncio.sleep(2)
-        await settle(where, those)
+        await finish_and_stop(where, those)
         found, empty = those.looks()
         did = dict(those.did)
-    started, standing = await look(where.dsn)
+    started, standing = await read_runs(where.dsn)
     [[pids, changes]] = await rows(where.dsn, FIRED)
     print(
         f"\n{len(started)} ticks by {pids} processes, {changes} times by another than the one before; "
@@ -202,18 +210,18 @@ async def _each_tick_once(where: Site, notes: Path) -> None:
     assert "deadlock detected" not in where.log()
 
 
-async def test_schedules_without_key_lock_and_comparison_are_found_out(
+async def test_schedules_without_key_lock_and_comparison_repeat_ticks(
     rota_dsn: str, tmp_path: Path
 ) -> None:
     """Mutant M9. It needs no faults, only several workers."""
     with psycopg.connect(rota_dsn, autocommit=True) as connection:
         connection.execute(NO_KEY)
-    async with crew(rota_dsn, tmp_path) as those:
+    async with worker_processes(rota_dsn, tmp_path) as those:
         await those.man(4, mutant=list(LAYERS))
-        await until(rota_dsn, "select count(*) >= 150 from rota.jobs", (True,), within=60)
+        await wait_for_row(rota_dsn, "select count(*) >= 150 from rota.jobs", (True,), within=60)
         await pause(rota_dsn)
-        await until(rota_dsn, LEFT, (0,), within=60)
-    started, standing = await look(rota_dsn)
+        await wait_for_row(rota_dsn, LEFT, (0,), within=60)
+    started, standing = await read_runs(rota_dsn)
     twice = Counter((name, tick) for name, tick, *_ in started)
     assert max(twice.values()) > 1
     assert any("runs [" in each for each in check(started, standing, []))

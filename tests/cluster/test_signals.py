@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from cluster.fleet import Fleet, ask, until
+from cluster.fleet import Fleet, fetch_row, wait_for_row
 from cluster.signal_app import END, NAMES, mutated, number_of
 
 pytestmark = pytest.mark.slow
@@ -95,7 +95,7 @@ def signal_fleet(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Fleet:
 
 
 @dataclass
-class Story:
+class SentSignals:
     """Signals that were sent, and their answers."""
 
     start: str = START
@@ -106,7 +106,7 @@ class Story:
     """Number of runs met in each window."""
 
 
-async def send_all(dsn: str, story: Story, numbers: list[int], seed: int) -> None:
+async def send_all(dsn: str, story: SentSignals, numbers: list[int], seed: int) -> None:
     """Start runs one after the other and send their signals in random windows."""
     chance = random.Random(seed)
     async with (
@@ -150,7 +150,7 @@ async def send_all(dsn: str, story: Story, numbers: list[int], seed: int) -> Non
                 await asyncio.gather(send(one, n, name, 0), send(two, n, name, 1))
 
 
-async def race(dsn: str, many: int, story: Story) -> None:
+async def send_concurrently(dsn: str, many: int, story: SentSignals) -> None:
     shares = [list(range(many))[each::SENDERS] for each in range(SENDERS)]
     await asyncio.gather(*(send_all(dsn, story, share, seed) for seed, share in enumerate(shares)))
     assert len(story.runs) == many
@@ -164,20 +164,20 @@ async def prepare(dsn: str) -> None:
 
 
 @pytest.mark.timeout(120 + RUNS // 5)
-async def test_eight_processes_lose_no_signal_and_hear_each_once(
+async def test_signals_in_eight_processes_are_received_exactly_once(
     rota_dsn: str, direct_dsn: str, signal_fleet: Fleet
 ) -> None:
     await prepare(direct_dsn)
     signal_fleet.start(rota_dsn, WORKERS, concurrency=4)
-    await until(direct_dsn, "select count(*) from rota.workers", (WORKERS,), within=60)
-    story = Story()
+    await wait_for_row(direct_dsn, "select count(*) from rota.workers", (WORKERS,), within=60)
+    story = SentSignals()
     began = time.perf_counter()
-    await race(direct_dsn, RUNS, story)
-    await until(direct_dsn, "select count(*) from rota.outcomes", (RUNS,), within=60)
+    await send_concurrently(direct_dsn, RUNS, story)
+    await wait_for_row(direct_dsn, "select count(*) from rota.outcomes", (RUNS,), within=60)
     took = time.perf_counter() - began
 
     assert signal_fleet.stop() == [0] * WORKERS
-    assert await ask(direct_dsn, LOST) == (0,)
+    assert await fetch_row(direct_dsn, LOST) == (0,)
     # Every run received the payloads that were stored, also on replay, and ended once.
     notes = signal_fleet.notes()
     values = {value for sent in story.sent.values() for value in sent.values()}
@@ -187,7 +187,7 @@ async def test_eight_processes_lose_no_signal_and_hear_each_once(
     wanted = {story.runs[n]: [sent[name] for name in NAMES] for n, sent in story.sent.items()}
     assert await results(direct_dsn) == wanted
     # The windows were hit: signals arrived before the wait, during the suspension and during the sleep.
-    [laid, early, looked] = await ask(
+    [laid, early, looked] = await fetch_row(
         direct_dsn,
         "select (select count(*) from public.laid), count(*) filter (where jobs = '{}'),"
         " count(*) - (select count(*) from public.laid) - count(*) filter (where jobs = '{}')"
@@ -198,7 +198,7 @@ async def test_eight_processes_lose_no_signal_and_hear_each_once(
         f"while lying down, {laid} woken; sent {dict(story.met)}"
     )
     assert min(early, looked, laid) > 0
-    assert await ask(
+    assert await fetch_row(
         direct_dsn,
         "select (select count(*) from rota.queued), (select count(*) from rota.claims),"
         " (select count(*) from rota.sleeping), (select count(*) from rota.attempts),"
@@ -216,7 +216,7 @@ async def results(dsn: str) -> dict[int, Any]:
 
 
 @pytest.mark.parametrize("mutant", ["blind", "unlocked"] if LONG else ["blind"])
-async def test_the_same_without_the_lock_or_the_look_loses_signals(
+async def test_signals_without_lock_or_second_check_are_lost(
     rota_dsn: str,
     direct_dsn: str,
     signal_fleet: Fleet,
@@ -228,25 +228,25 @@ async def test_the_same_without_the_lock_or_the_look_loses_signals(
     monkeypatch.setenv("SIGNAL_MUTANT", mutant)
     await prepare(direct_dsn)
     signal_fleet.start(rota_dsn, WORKERS, concurrency=4)
-    await until(direct_dsn, "select count(*) from rota.workers", (WORKERS,), within=60)
+    await wait_for_row(direct_dsn, "select count(*) from rota.workers", (WORKERS,), within=60)
     many = 60
-    await race(direct_dsn, many, Story(EXPECTED))
-    await until(direct_dsn, QUIET, (0,), within=60)
+    await send_concurrently(direct_dsn, many, SentSignals(EXPECTED))
+    await wait_for_row(direct_dsn, QUIET, (0,), within=60)
 
     signal_fleet.stop()
-    [lost] = await ask(direct_dsn, LOST)
+    [lost] = await fetch_row(direct_dsn, LOST)
     print(f"{mutant}: {lost} of {2 * many} waits never heard what was said")
     assert lost > 0
 
 
-async def test_a_signal_that_comes_when_the_time_is_up_is_heard_or_it_is_not(
+async def test_signals_sent_at_timeout_continue_the_run_once(
     rota_dsn: str, direct_dsn: str, signal_fleet: Fleet
 ) -> None:
     """In both cases the run continues once, although eight timers and the sender wake it together."""
     many = 100
     await prepare(direct_dsn)
     signal_fleet.start(rota_dsn, WORKERS, concurrency=20)
-    await until(direct_dsn, "select count(*) from rota.workers", (WORKERS,), within=60)
+    await wait_for_row(direct_dsn, "select count(*) from rota.workers", (WORKERS,), within=60)
     answers: dict[int, str] = {}
     chance = random.Random(1)
 
@@ -268,7 +268,7 @@ async def test_a_signal_that_comes_when_the_time_is_up_is_heard_or_it_is_not(
             (many - 1,),
         )
         runs: dict[int, int] = dict(await cursor.fetchall())
-        await until(direct_dsn, "select count(*) from public.laid", (many,), within=60)
+        await wait_for_row(direct_dsn, "select count(*) from public.laid", (many,), within=60)
         # Each signal is sent about when the run's wait times out.
         cursor = await connection.execute(
             "select job, extract(epoch from wake_at - clock_timestamp())::float8 from public.laid"
@@ -277,7 +277,7 @@ async def test_a_signal_that_comes_when_the_time_is_up_is_heard_or_it_is_not(
         due = await cursor.fetchall()
         began = time.monotonic()
     await asyncio.gather(*(send(due[each::SENDERS], began) for each in range(SENDERS)))
-    await until(direct_dsn, "select count(*) from rota.outcomes", (many,), within=60)
+    await wait_for_row(direct_dsn, "select count(*) from rota.outcomes", (many,), within=60)
 
     assert signal_fleet.stop() == [0] * WORKERS
     found = await results(direct_dsn)

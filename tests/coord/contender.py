@@ -112,7 +112,9 @@ class Contender:
             self._history.note("forfeited", token=event.token)
 
 
-def live(dsn: str, directory: Path, number: int, seconds: float, ttl: float, seed: str) -> None:
+def run_contender(
+    dsn: str, directory: Path, number: int, seconds: float, ttl: float, seed: str
+) -> None:
     with suppress(OSError):
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     logging.basicConfig(level=logging.ERROR)
@@ -134,7 +136,7 @@ def main(
         if pid == 0:
             code = 1
             try:
-                live(dsn, Path(directory), number, float(seconds), float(ttl), seed)
+                run_contender(dsn, Path(directory), number, float(seconds), float(ttl), seed)
                 code = 0
             except BaseException:
                 logging.exception("a contender failed")

@@ -17,7 +17,7 @@ from rota import Rota
 from rota.errors import LockLost
 
 
-def say(**what: Any) -> None:
+def print_json(**what: Any) -> None:
     print(json.dumps(what), flush=True)
 
 
@@ -33,13 +33,13 @@ def main(dsn: str, ttl: float) -> None:
             told = str(lost)
         free = app.lock("invoices", ttl=ttl).sync.try_acquire()
         with app.lock("other", ttl=ttl).sync as other:
-            say(held=held, told=told, free=free, other=other.held)
+            print_json(held=held, told=told, free=free, other=other.held)
         os._exit(0)
     _, status = os.waitpid(pid, 0)
     time.sleep(2 * ttl)  # longer than the TTL: the parent still renews it
-    say(child=os.waitstatus_to_exitcode(status), held=lock.held, token=lock.token)
+    print_json(child=os.waitstatus_to_exitcode(status), held=lock.held, token=lock.token)
     lock.release()
-    say(released=True)
+    print_json(released=True)
     app.close_sync()
 
 

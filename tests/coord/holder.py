@@ -22,7 +22,7 @@ LONGEST = 60.0
 """Seconds after which the process ends by itself, if the test did not end it."""
 
 
-def say(**what: Any) -> None:
+def print_json(**what: Any) -> None:
     print(json.dumps(what), flush=True)
 
 
@@ -31,7 +31,7 @@ def main(dsn: str, ttl: float) -> None:
     lock = app.lock("invoices", ttl=ttl, label="holder").sync.acquire()
     # Read the clock before the first line: the test may stop the process as soon as it reads the line.
     began = before = time.clock_gettime(time.CLOCK_MONOTONIC)
-    say(token=lock.token, pid=os.getpid(), held=lock.held)
+    print_json(token=lock.token, pid=os.getpid(), held=lock.held)
     while before - began < LONGEST:
         now = time.clock_gettime(time.CLOCK_MONOTONIC)
         if now - before > PAUSE:
@@ -39,12 +39,12 @@ def main(dsn: str, ttl: float) -> None:
         before = now
     # The first statement after SIGCONT: no other thread has run yet, so `held` must follow from the clock.
     held = lock.held
-    say(held=held, slept=now - before)
+    print_json(held=held, slept=now - before)
     try:
         lock.release()
-        say(told=None)
+        print_json(told=None)
     except LockLost as lost:
-        say(told=str(lost))
+        print_json(told=str(lost))
     app.close_sync()
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import psycopg
 
-from chaos.mutants import changed
+from chaos.mutants import replace_all
 
 Changes = tuple[tuple[str, str], ...]
 
@@ -40,7 +40,9 @@ def apply(name: str) -> None:
     mutant.patch()
 
     def load(statement: str, schema: str) -> str:
-        return changed(statement, right(statement, schema), mutant.statements.get(statement, ()))
+        return replace_all(
+            statement, right(statement, schema), mutant.statements.get(statement, ())
+        )
 
     query.load = load  # type: ignore[assignment]
     for statement in mutant.statements:
@@ -54,7 +56,7 @@ async def prepare(name: str, dsn: str) -> None:
             asked = f"select pg_get_functiondef('rota.{function}'::regproc)"
             row = await (await connection.execute(asked.encode())).fetchone()
             assert row is not None
-            await connection.execute(changed(function, row[0], changes).encode())
+            await connection.execute(replace_all(function, row[0], changes).encode())
 
 
 def _believe() -> None:

@@ -50,7 +50,7 @@ async def until(sql: Sql, expected: list[tuple[str, str, bool]], within: float =
 # A lock held too long
 
 
-async def test_a_lock_is_held_too_long_the_moment_it_is_so_and_not_after_it_was_given_back(
+async def test_lock_held_too_long_raises_alert_until_release(
     rota_harness: Harness, sql: Sql, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "rota")
@@ -77,7 +77,7 @@ async def test_a_lock_is_held_too_long_the_moment_it_is_so_and_not_after_it_was_
     ]
 
 
-async def test_it_is_noticed_while_the_database_hangs(rota_dsn: str, sql: Sql) -> None:
+async def test_lock_held_too_long_during_outage_raises_alert_once(rota_dsn: str, sql: Sql) -> None:
     with Proxy(rota_dsn) as proxy:
         async with Harness(Rota(proxy.dsn)) as harness:
             lock = await harness.app.lock("invoices", ttl=4, max_held=0.5).acquire()
@@ -91,7 +91,7 @@ async def test_it_is_noticed_while_the_database_hangs(rota_dsn: str, sql: Sql) -
     assert len([each for each in harness.events if isinstance(each, AlertRaised)]) == 1
 
 
-async def test_a_lock_of_which_there_is_nothing_to_say_costs_nothing(
+async def test_lock_without_problem_causes_no_alert_work(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     company = (await rota_app.open()).coordinator
@@ -114,7 +114,7 @@ async def test_a_lock_of_which_there_is_nothing_to_say_costs_nothing(
 # Failing renewals
 
 
-async def test_renewals_that_fail_are_told_before_it_is_lost_and_over_once_it_is_renewed(
+async def test_lock_failing_renewals_raise_alert_until_next_renewal(
     rota_dsn: str, sql: Sql
 ) -> None:
     with Proxy(rota_dsn) as proxy:
@@ -123,10 +123,10 @@ async def test_renewals_that_fail_are_told_before_it_is_lost_and_over_once_it_is
                 for time_of_it in (1, 2):
                     proxy.refuse()
                     proxy.reset()
-                    await saw(harness, AlertRaised, time_of_it)
+                    await wait_for_events(harness, AlertRaised, time_of_it)
                     assert lock.held
                     proxy.heal()
-                    await saw(harness, AlertCleared, time_of_it)
+                    await wait_for_events(harness, AlertCleared, time_of_it)
                     assert lock.held
             raised = await harness.wait_for_event(AlertRaised, kind=RENEWALS_FAIL)
 
@@ -137,13 +137,13 @@ async def test_renewals_that_fail_are_told_before_it_is_lost_and_over_once_it_is
     assert await rows(sql) == [(RENEWALS_FAIL, "invoices", False)] * 2
 
 
-async def saw(harness: Harness, kind: type[Event], times: int) -> None:
+async def wait_for_events(harness: Harness, kind: type[Event], times: int) -> None:
     async with asyncio.timeout(60):
         while sum(isinstance(each, kind) for each in harness.events) < times:
             await asyncio.sleep(0.01)
 
 
-async def test_a_lock_that_ran_out_stays_an_alert_until_somebody_has_it_again(
+async def test_lock_expired_alert_stays_open_until_next_acquisition(
     rota_dsn: str, sql: Sql
 ) -> None:
     with Proxy(rota_dsn) as proxy:
@@ -168,7 +168,7 @@ async def test_a_lock_that_ran_out_stays_an_alert_until_somebody_has_it_again(
     assert await rows(sql) == [(RENEWALS_FAIL, "invoices", False)]
 
 
-async def test_one_that_has_been_given_back_late_had_run_out_all_the_same(
+async def test_lock_released_after_expiry_raises_alert(
     rota_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A frozen holder may reach its release before the renewal thread runs."""
@@ -186,7 +186,7 @@ async def test_one_that_has_been_given_back_late_had_run_out_all_the_same(
 # Impossible states
 
 
-async def test_a_token_that_two_hold_is_told(rota_harness: Harness, sql: Sql) -> None:
+async def test_lock_token_held_twice_raises_alert(rota_harness: Harness, sql: Sql) -> None:
     lock = await rota_harness.app.lock("invoices", ttl=SHORT).acquire()
     await sql.execute("update rota.locks set instance = gen_random_uuid()")
     raised = await rota_harness.wait_for_event(AlertRaised)
@@ -203,9 +203,7 @@ async def test_a_token_that_two_hold_is_told(rota_harness: Harness, sql: Sql) ->
     )
 
 
-async def test_one_that_was_taken_away_by_hand_is_no_such_thing(
-    rota_harness: Harness, sql: Sql
-) -> None:
+async def test_lock_released_by_operator_raises_no_alert(rota_harness: Harness, sql: Sql) -> None:
     lock = await rota_harness.app.lock("invoices", ttl=SHORT).acquire()
     await sql.execute("select rota.release_lock('invoices', 0, 'me')")
     await asyncio.wait_for(lock.lost.wait(), 60)
@@ -216,9 +214,7 @@ async def test_one_that_was_taken_away_by_hand_is_no_such_thing(
 # Flapping leaders
 
 
-async def test_a_leader_that_flaps_is_told_once_however_many_notice(
-    rota_dsn: str, sql: Sql
-) -> None:
+async def test_leader_flapping_raises_one_alert_for_all_instances(rota_dsn: str, sql: Sql) -> None:
     await sql.execute(
         "insert into rota.leaders (name, term, elections) values ('mayor', 6, array[now()])"
     )
@@ -229,7 +225,7 @@ async def test_a_leader_that_flaps_is_told_once_however_many_notice(
         assert await rows(sql) == []
         for number, alarms in enumerate(both):
             alarms.on_elections("mayor", 5 + number)
-            await until_it_says(
+            await wait_for_message(
                 sql, f"leader 'mayor' was elected {5 + number} times within a minute"
             )
         both[1].on_elections("mayor", 0)
@@ -246,7 +242,7 @@ async def test_a_leader_that_flaps_is_told_once_however_many_notice(
     assert await rows(sql) == [(FLAPPING, "mayor", False)]
 
 
-async def until_it_says(sql: Sql, message: str) -> None:
+async def wait_for_message(sql: Sql, message: str) -> None:
     async with asyncio.timeout(60):
         while True:
             cursor = await sql.execute("select message from rota.alerts")
@@ -277,7 +273,7 @@ HELD = "gen_random_uuid()"
         ("of another kind", "null", 8, "-1 d", True),
     ],
 )
-async def test_an_alert_is_over_when_the_lock_is_no_longer_so(
+async def test_clear_resolved_closes_alerts_of_changed_locks(
     rota_app: Rota, sql: Sql, kind: str, instance: str, token: int, expires: str, is_open: bool
 ) -> None:
     subjects = ("invoices", "mail permit 2")
@@ -302,9 +298,7 @@ async def test_an_alert_is_over_when_the_lock_is_no_longer_so(
     )
 
 
-async def test_who_holds_a_lock_for_long_closes_what_the_dead_left_open(
-    rota_harness: Harness, sql: Sql
-) -> None:
+async def test_lock_holder_closes_alerts_of_dead_instances(rota_harness: Harness, sql: Sql) -> None:
     await sql.execute(
         "insert into rota.alerts (kind, subject, message, token, host, pid)"
         " values (%s, 'orders', 'it was so', 7, 'web-1', 1)",
@@ -316,7 +310,7 @@ async def test_who_holds_a_lock_for_long_closes_what_the_dead_left_open(
     assert await rows(sql) == [(RENEWALS_FAIL, "orders", False)]
 
 
-async def test_who_told_of_it_also_tells_that_somebody_else_has_closed_it(
+async def test_alert_closed_elsewhere_publishes_cleared_and_stays_closed(
     rota_harness: Harness, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rota.coord.alert_sources.RECHECK_SECONDS", 0.2)
@@ -329,7 +323,7 @@ async def test_who_told_of_it_also_tells_that_somebody_else_has_closed_it(
     assert await rows(sql) == [(HELD_TOO_LONG, "invoices", False)], "once is enough"
 
 
-async def test_who_does_not_know_yet_that_it_was_taken_away_does_not_tell_again_and_again(
+async def test_alert_of_lock_released_by_operator_is_not_raised_again(
     rota_harness: Harness, sql: Sql
 ) -> None:
     lock = await rota_harness.app.lock("invoices", ttl=30, max_held=0.1).acquire()
@@ -344,9 +338,7 @@ async def test_who_does_not_know_yet_that_it_was_taken_away_does_not_tell_again_
     assert lock.held, "it is ten seconds until it is renewed"
 
 
-async def test_who_has_an_alerts_row_locked_keeps_nobody_from_his_lock(
-    rota_harness: Harness, sql: Sql
-) -> None:
+async def test_alert_row_locked_does_not_stop_lock_renewal(rota_harness: Harness, sql: Sql) -> None:
     alarms = (await rota_harness.app.open()).coordinator.alerts
     async with rota_harness.app.lock("invoices", ttl=SHORT, max_held=0.1) as lock:
         await until(sql, [(HELD_TOO_LONG, "invoices", True)])
@@ -357,7 +349,7 @@ async def test_who_has_an_alerts_row_locked_keeps_nobody_from_his_lock(
             assert lock.held
 
 
-async def test_to_close_alerts_is_to_wait_for_nobody(rota_app: Rota, sql: Sql) -> None:
+async def test_clear_alerts_skips_locked_rows(rota_app: Rota, sql: Sql) -> None:
     database = (await rota_app.open()).database
     await sql.execute(
         "insert into rota.alerts (kind, subject, message, token, host, pid)"
@@ -373,7 +365,7 @@ async def test_to_close_alerts_is_to_wait_for_nobody(rota_app: Rota, sql: Sql) -
     assert len(await database.run(alerts.clear_alerts([(RENEWALS_FAIL, "orders", 7)]))) == 1
 
 
-async def test_what_happens_while_it_is_written_down_is_looked_at_at_once(
+async def test_lock_release_during_alert_write_clears_the_alert(
     rota_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written, go_on = threading.Event(), threading.Event()

@@ -19,7 +19,7 @@ from psycopg.types.json import Jsonb
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from acceptance.test_on_your_own_connection import (
+from acceptance.test_user_connection import (
     asyncpg_connection,
     django_connection,
     sqlalchemy_url,
@@ -147,7 +147,7 @@ async def with_django(app: Rota, dsn: str) -> list[Inserted]:
     ],
     ids=lambda bring: bring.__name__,
 )
-async def test_only_what_is_new_is_written_and_told_in_the_order_it_was_given(
+async def test_insert_once_writes_and_returns_new_rows_in_given_order(
     bring: Callable[[Rota, str], Awaitable[list[Inserted]]], rota_app: Rota, direct_dsn: str, db: Db
 ) -> None:
     assert await bring(rota_app, direct_dsn) == [NEW, OLD]
@@ -155,7 +155,7 @@ async def test_only_what_is_new_is_written_and_told_in_the_order_it_was_given(
     assert await stored(db) == [("sec", 1), ("sec", 2), ("sec", 3)]
 
 
-async def test_it_commits_and_rolls_back_with_whatever_else_is_done(
+async def test_insert_once_commits_and_rolls_back_with_the_transaction(
     rota_app: Rota, direct_dsn: str, db: Db
 ) -> None:
     async with await AsyncConnection.connect(direct_dsn) as connection:
@@ -168,7 +168,7 @@ async def test_it_commits_and_rolls_back_with_whatever_else_is_done(
     assert len(await stored(db)) == 3
 
 
-async def test_of_two_who_come_with_the_same_rows_each_is_new_to_one(
+async def test_insert_once_overlapping_transactions_insert_each_row_once(
     rota_app: Rota, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Overlapping transactions insert the same rows one at a time, in opposite orders, without deadlock."""
@@ -198,7 +198,7 @@ EVIL = [
 
 
 @pytest.mark.parametrize("evil", EVIL)
-async def test_a_name_is_a_name_whatever_is_in_it(
+async def test_insert_once_special_characters_in_names_are_quoted(
     evil: str, rota_app: Rota, direct_dsn: str, db: Db
 ) -> None:
     from psycopg import sql
@@ -214,7 +214,7 @@ async def test_a_name_is_a_name_whatever_is_in_it(
     assert await stored(db) == [], "nothing was dropped"
 
 
-async def test_a_table_may_be_named_with_its_schema(rota_app: Rota, db: Db) -> None:
+async def test_insert_once_schema_qualified_table_is_accepted(rota_app: Rota, db: Db) -> None:
     await db.execute("create schema other; create table other.t (id int unique)")
 
     done = await rota_app.insert_once(db, "other.t", [{"id": 1}, {"id": 1}], conflict=["id"])
@@ -225,7 +225,9 @@ async def test_a_table_may_be_named_with_its_schema(rota_app: Rota, db: Db) -> N
 # Values
 
 
-async def test_values_are_given_to_the_driver_as_they_are(rota_app: Rota, db: Db) -> None:
+async def test_insert_once_typed_values_are_passed_to_the_driver_unchanged(
+    rota_app: Rota, db: Db
+) -> None:
     await db.execute("create table things (id uuid unique, body jsonb, sizes int[], raw bytea)")
     mine = uuid4()
     row = {"id": mine, "body": Jsonb({"a": [1]}), "sizes": [1, 2], "raw": b"\x00\xff"}
@@ -237,14 +239,16 @@ async def test_values_are_given_to_the_driver_as_they_are(rota_app: Rota, db: Db
     assert await cursor.fetchall() == [(mine, {"a": [1]}, [1, 2], b"\x00\xff")]
 
 
-async def test_a_value_that_looks_like_sql_is_a_value(rota_app: Rota, db: Db) -> None:
+async def test_insert_once_values_with_sql_text_are_stored_as_values(
+    rota_app: Rota, db: Db
+) -> None:
     rows = [filing(1, source="'); drop table filings; --"), filing(2, source="%s")]
 
     assert (await rota_app.insert_once(db, "filings", rows, conflict=BY)).inserted == 2
     assert len(await stored(db)) == 2
 
 
-async def test_what_the_database_makes_of_the_values_is_what_is_new(rota_app: Rota, db: Db) -> None:
+async def test_insert_once_returns_keys_as_stored_by_the_database(rota_app: Rota, db: Db) -> None:
     await db.execute("create table things (id uuid unique default gen_random_uuid(), name text)")
     text = "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"
 
@@ -255,14 +259,14 @@ async def test_what_the_database_makes_of_the_values_is_what_is_new(rota_app: Ro
     assert made.inserted == len({id for (id,) in made.new}) == 2
 
 
-async def test_nothing_is_sent_for_no_rows(rota_app: Rota) -> None:
+async def test_insert_once_without_rows_sends_no_statement(rota_app: Rota) -> None:
     assert await rota_app.insert_once(None, "nowhere", [], conflict=["id"]) == Inserted(0, 0, [])
     assert await rota_app.insert_once(None, "nowhere", iter(()), conflict=["id"]) == Inserted(
         0, 0, []
     )
 
 
-async def test_many_rows_go_in_several_statements(rota_app: Rota, db: Db) -> None:
+async def test_insert_once_many_rows_are_split_into_statements(rota_app: Rota, db: Db) -> None:
     """The rows have more values than PostgreSQL allows parameters; all statements share one transaction."""
     many = 22_000
     rows = [filing(number) for number in range(many)]
@@ -274,7 +278,7 @@ async def test_many_rows_go_in_several_statements(rota_app: Rota, db: Db) -> Non
     assert done.new == [("sec", number) for number in range(1, many, 2)]
 
 
-def test_a_statement_is_bounded_however_wide_its_rows() -> None:
+def test_insert_once_wide_rows_keep_the_parameter_limit() -> None:
     sizes = []
     wide = [{f"c{at}": row for at in range(700)} for row in range(100)]
     going = insert_once._statements("t", wide, ["c0"])
@@ -293,7 +297,7 @@ def test_a_statement_is_bounded_however_wide_its_rows() -> None:
 # Refusals
 
 
-async def test_without_a_unique_index_it_says_which_one_is_wanted(
+async def test_insert_once_missing_unique_index_error_names_the_index(
     rota_app: Rota, direct_dsn: str, db: Db
 ) -> None:
     want = r'create unique index on "filings" \("source", "title"\)'
@@ -312,7 +316,7 @@ async def test_without_a_unique_index_it_says_which_one_is_wanted(
     assert (await rota_app.insert_once(db, "filings", ROWS, conflict=by)).inserted == 2
 
 
-async def test_what_the_table_refuses_is_the_drivers_own_error(rota_app: Rota, db: Db) -> None:
+async def test_insert_once_table_error_is_the_drivers_error(rota_app: Rota, db: Db) -> None:
     with pytest.raises(psycopg.errors.UndefinedTable, match="nowhere"):
         await rota_app.insert_once(db, "nowhere", ROWS, conflict=BY)
     with pytest.raises(psycopg.errors.NotNullViolation):
@@ -333,20 +337,18 @@ async def test_what_the_table_refuses_is_the_drivers_own_error(rota_app: Rota, d
         ("t", [filing(1), {"source": "x", "title": ""}], BY, "row 1 differs from row 0 in number"),
     ],
 )
-async def test_what_makes_no_sense_is_refused_before_anything_is_sent(
+async def test_insert_once_invalid_arguments_raise_before_any_statement(
     table: str, rows: Any, conflict: Any, says: str, rota_app: Rota
 ) -> None:
     with pytest.raises(ArgumentError, match=says):
         await rota_app.insert_once(None, table, rows, conflict=conflict)
 
 
-async def test_something_that_is_no_connection_is_refused(rota_app: Rota) -> None:
+async def test_insert_once_object_that_is_no_connection_is_refused(rota_app: Rota) -> None:
     with pytest.raises(ArgumentError, match="insert_once takes a psycopg or asyncpg connection"):
         await rota_app.insert_once(object(), "filings", ROWS, conflict=BY)
 
 
-async def test_the_blocking_one_refuses_a_connection_that_is_awaited(
-    rota_app: Rota, db: Db
-) -> None:
+async def test_insert_once_sync_refuses_an_async_connection(rota_app: Rota, db: Db) -> None:
     with pytest.raises(ArgumentError, match=r"await app\.insert_once"):
         rota_app.sync.insert_once(db, "filings", ROWS, conflict=BY)

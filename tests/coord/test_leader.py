@@ -13,7 +13,7 @@ import time
 import pytest
 from psycopg.errors import LockNotAvailable
 
-from coord.leading import ask, elected, seats, until
+from coord.leader_helpers import elected, run_sql, session_lock_pids, until
 from rota import Rota
 from rota.coord import elector
 from rota.coord.elector import Elector
@@ -22,7 +22,7 @@ from rota.errors import ArgumentError, LeadershipLost
 from rota.model.events import AlertRaised, LeaderElected, LeadershipEnded
 
 
-async def test_one_leads_and_the_other_takes_over_when_it_resigns(
+async def test_leader_resigned_is_replaced_by_the_waiting_candidate(
     rota_app: Rota, rota_dsn: str
 ) -> None:
     async with Rota(rota_dsn) as other, other.leader("housekeeping") as second:
@@ -42,7 +42,7 @@ async def test_one_leads_and_the_other_takes_over_when_it_resigns(
             assert term.held
 
 
-async def test_who_has_resigned_leaves_it_to_others_and_leads_again_if_there_is_none(
+async def test_leader_resigned_without_rival_abstains_then_leads_again(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(elector, "ABSTAIN_SECONDS", 1.0)
@@ -56,7 +56,7 @@ async def test_who_has_resigned_leaves_it_to_others_and_leads_again_if_there_is_
         assert time.monotonic() - began > 0.6
 
 
-async def test_callbacks_are_called_one_after_the_other(rota_app: Rota) -> None:
+async def test_leader_callbacks_run_in_sequence(rota_app: Rota) -> None:
     heard: list[object] = []
     said: list[str] = []
     rota_app.subscribe(heard.append)
@@ -80,7 +80,7 @@ async def test_callbacks_are_called_one_after_the_other(rota_app: Rota) -> None:
     assert [type(each) for each in heard] == [LeaderElected, LeadershipEnded]
 
 
-async def test_a_callback_that_fails_keeps_no_other_from_being_called(
+async def test_leader_failed_callback_does_not_stop_the_next(
     rota_app: Rota, caplog: pytest.LogCaptureFixture
 ) -> None:
     said: list[str] = []
@@ -99,11 +99,11 @@ async def test_a_callback_that_fails_keeps_no_other_from_being_called(
     assert "on_elected of 'housekeeping' was cancelled" in caplog.text
 
 
-async def test_a_blocked_loop_does_not_cost_it_the_term(rota_app: Rota) -> None:
+async def test_leader_blocked_event_loop_keeps_the_term(rota_app: Rota) -> None:
     asked: list[bool] = []
     over = threading.Event()
     async with rota_app.leader("housekeeping", lease=1).term() as term:
-        thread = threading.Thread(target=lambda: _ask_again(term, asked, over))
+        thread = threading.Thread(target=lambda: _poll_held(term, asked, over))
         thread.start()
         time.sleep(1.5)  # noqa: ASYNC251 - blocks on purpose
         over.set()
@@ -116,13 +116,13 @@ async def test_a_blocked_loop_does_not_cost_it_the_term(rota_app: Rota) -> None:
     assert not term.held
 
 
-def _ask_again(term: Term, asked: list[bool], over: threading.Event) -> None:
+def _poll_held(term: Term, asked: list[bool], over: threading.Event) -> None:
     while not over.is_set():
         asked.append(term.held)
         time.sleep(0.005)
 
 
-async def test_an_election_that_fails_half_way_leaves_no_seat_taken(
+async def test_leader_failed_election_releases_the_session_lock(
     rota_app: Rota, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session that took the session lock and then failed for another reason would keep it for ever."""
@@ -138,13 +138,13 @@ async def test_an_election_that_fails_half_way_leaves_no_seat_taken(
     monkeypatch.setattr(Elector, "_elect", fails)
     async with rota_app.leader("housekeeping") as leader:
         await elected(leader)
-        assert len(await seats(direct_dsn)) <= 1
+        assert len(await session_lock_pids(direct_dsn)) <= 1
         await leader.resign()
-        assert await seats(direct_dsn) == []
+        assert await session_lock_pids(direct_dsn) == []
     assert failed == 3
 
 
-async def test_a_leader_that_flaps_is_an_alert(rota_app: Rota) -> None:
+async def test_leader_repeated_elections_raise_alert(rota_app: Rota) -> None:
     alerts: list[AlertRaised] = []
     rota_app.subscribe(lambda each: alerts.append(each) if isinstance(each, AlertRaised) else None)
     leader = rota_app.leader("housekeeping")
@@ -156,12 +156,12 @@ async def test_a_leader_that_flaps_is_an_alert(rota_app: Rota) -> None:
 
 
 @pytest.mark.parametrize("lease", [0.9, float("nan"), 90_000])
-async def test_a_lease_that_cannot_be_is_refused(rota_app: Rota, lease: float) -> None:
+async def test_leader_invalid_lease_is_refused(rota_app: Rota, lease: float) -> None:
     with pytest.raises(ArgumentError, match="lease is"):
         rota_app.leader("housekeeping", lease=lease)
 
 
-async def test_who_does_not_stand_is_told_so(rota_app: Rota) -> None:
+async def test_leader_elected_without_candidacy_raises_runtime_error(rota_app: Rota) -> None:
     leader = rota_app.leader("housekeeping")
     assert not leader.is_leader()
     await leader.resign()
@@ -171,7 +171,7 @@ async def test_who_does_not_stand_is_told_so(rota_app: Rota) -> None:
         await leader.elected()
 
 
-async def test_an_assertion_refuses_a_term_that_is_over(rota_app: Rota, direct_dsn: str) -> None:
+async def test_leader_assert_held_refuses_an_ended_term(rota_app: Rota, direct_dsn: str) -> None:
     client = await rota_app.open()
     async with rota_app.leader("housekeeping").term() as term:
         async with client.database.transaction() as connection:
@@ -180,10 +180,10 @@ async def test_an_assertion_refuses_a_term_that_is_over(rota_app: Rota, direct_d
     async with client.database.transaction() as connection:
         with pytest.raises(LeadershipLost, match="term 1 of leader 'housekeeping' is over"):
             await term.assert_held(connection)
-    assert await ask(direct_dsn, "select term, instance from rota.leaders") == [(1, None)]
+    assert await run_sql(direct_dsn, "select term, instance from rota.leaders") == [(1, None)]
 
 
-async def test_when_the_app_is_closed_what_it_led_is_taken_over_at_once(
+async def test_leader_of_closed_app_is_replaced_at_once(
     rota_app: Rota, rota_dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)

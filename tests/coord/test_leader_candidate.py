@@ -23,7 +23,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-class Told(list[tuple[str, int]]):
+class CandidateCallbacks(list[tuple[str, int]]):
     def candidate(self) -> Candidate:
         return Candidate(
             "housekeeping",
@@ -36,12 +36,14 @@ class Told(list[tuple[str, int]]):
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def callbacks() -> CandidateCallbacks:
+    return CandidateCallbacks()
 
 
-def test_a_term_is_trusted_from_when_the_question_was_sent(clock: Clock, told: Told) -> None:
-    candidate = told.candidate()
+def test_candidate_term_is_trusted_from_the_time_of_the_request(
+    clock: Clock, callbacks: CandidateCallbacks
+) -> None:
+    candidate = callbacks.candidate()
     sent = clock.now
     clock.now += 1.5  # the answer is late
     assert candidate.begin_term(1, sent, LEASE, has_session_lock=True)
@@ -56,18 +58,22 @@ def test_a_term_is_trusted_from_when_the_question_was_sent(clock: Clock, told: T
     assert not candidate.is_leader()
 
 
-def test_it_is_over_by_the_clock_though_nobody_has_noticed(clock: Clock, told: Told) -> None:
-    candidate = told.candidate()
+def test_candidate_unnoticed_expiry_ends_leadership(
+    clock: Clock, callbacks: CandidateCallbacks
+) -> None:
+    candidate = callbacks.candidate()
     candidate.begin_term(1, clock.now, LEASE, has_session_lock=True)
     clock.now += TRUSTED_SHARE * LEASE
     assert not candidate.is_leader()
-    assert told == [("elected", 1)]
+    assert callbacks == [("elected", 1)]
     assert candidate.end_term(1, "ran out")
-    assert told == [("elected", 1), ("ran out", 1)]
+    assert callbacks == [("elected", 1), ("ran out", 1)]
 
 
-def test_an_answer_that_comes_too_late_revives_nothing(clock: Clock, told: Told) -> None:
-    candidate = told.candidate()
+def test_candidate_late_confirmation_does_not_revive_the_term(
+    clock: Clock, callbacks: CandidateCallbacks
+) -> None:
+    candidate = callbacks.candidate()
     candidate.begin_term(1, clock.now, LEASE, has_session_lock=True)
     clock.now += TRUSTED_SHARE * LEASE - 0.1
     sent = clock.now
@@ -77,8 +83,10 @@ def test_an_answer_that_comes_too_late_revives_nothing(clock: Clock, told: Told)
     assert not candidate.is_leader()
 
 
-def test_an_answer_in_time_prolongs_it_from_when_it_was_asked(clock: Clock, told: Told) -> None:
-    candidate = told.candidate()
+def test_candidate_confirmation_extends_trust_from_the_request(
+    clock: Clock, callbacks: CandidateCallbacks
+) -> None:
+    candidate = callbacks.candidate()
     candidate.begin_term(1, clock.now, LEASE, has_session_lock=True)
     sent = clock.now + 2
     clock.now += 4
@@ -86,8 +94,10 @@ def test_an_answer_in_time_prolongs_it_from_when_it_was_asked(clock: Clock, told
     assert candidate.trusted_until == sent + TRUSTED_SHARE * LEASE
 
 
-def test_what_was_resigned_is_not_brought_back_by_an_answer(clock: Clock, told: Told) -> None:
-    candidate = told.candidate()
+def test_candidate_confirmation_after_resignation_is_ignored(
+    clock: Clock, callbacks: CandidateCallbacks
+) -> None:
+    candidate = callbacks.candidate()
     candidate.begin_term(1, clock.now, LEASE, has_session_lock=True)
     assert candidate.end_term(1, "", abstain_seconds=3.0)
     due = candidate.due_at
@@ -102,8 +112,10 @@ def test_what_was_resigned_is_not_brought_back_by_an_answer(clock: Clock, told: 
     assert candidate.due_at == 0
 
 
-def test_an_old_term_is_not_held_because_there_is_a_new_one(clock: Clock, told: Told) -> None:
-    candidate = told.candidate()
+def test_candidate_new_term_does_not_restore_the_old_one(
+    clock: Clock, callbacks: CandidateCallbacks
+) -> None:
+    candidate = callbacks.candidate()
     candidate.begin_term(1, clock.now, LEASE, has_session_lock=True)
     candidate.end_term(1, "cut")
     candidate.begin_term(2, clock.now, LEASE, has_session_lock=True)
@@ -111,19 +123,23 @@ def test_an_old_term_is_not_held_because_there_is_a_new_one(clock: Clock, told: 
     assert candidate.is_leader(2)
     assert not candidate.end_term(1, "once more")
     assert not candidate.confirm_term(1, clock.now, LEASE)
-    assert told == [("elected", 1), ("cut", 1), ("elected", 2)]
+    assert callbacks == [("elected", 1), ("cut", 1), ("elected", 2)]
 
 
-def test_whoever_has_withdrawn_wins_nothing_any_more(clock: Clock, told: Told) -> None:
-    candidate = told.candidate()
+def test_candidate_withdrawn_cannot_begin_a_term(
+    clock: Clock, callbacks: CandidateCallbacks
+) -> None:
+    candidate = callbacks.candidate()
     candidate.withdraw()
     assert not candidate.begin_term(1, clock.now, LEASE, has_session_lock=False)
     assert not candidate.is_leader()
-    assert told == []
+    assert callbacks == []
 
 
-def test_a_server_that_waits_less_is_trusted_for_less_at_once(clock: Clock, told: Told) -> None:
-    candidate = told.candidate()
+def test_candidate_shorter_server_lease_shortens_trust_at_once(
+    clock: Clock, callbacks: CandidateCallbacks
+) -> None:
+    candidate = callbacks.candidate()
     candidate.begin_term(1, clock.now, LEASE, has_session_lock=True)
     candidate.shorten_trust(2.0)
     assert candidate.trusted_until == clock.now + TRUSTED_SHARE * 2.0
@@ -132,8 +148,8 @@ def test_a_server_that_waits_less_is_trusted_for_less_at_once(clock: Clock, told
     assert candidate.trusted_until == clock.now + TRUSTED_SHARE * 2.0
 
 
-def test_a_child_does_not_lead_because_its_parent_does(told: Told) -> None:
-    candidate = told.candidate()
+def test_candidate_in_forked_child_is_not_leader(callbacks: CandidateCallbacks) -> None:
+    candidate = callbacks.candidate()
     candidate.begin_term(1, lease_clock.now(), LEASE, has_session_lock=True)
     read, write = os.pipe()
     pid = os.fork()

@@ -11,8 +11,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from coord.leading import ask, elected, seats, unseat, until
-from pooler.bouncer import Bouncer, bouncer
+from coord.leader_helpers import (
+    elected,
+    run_sql,
+    session_lock_pids,
+    terminate_leader_sessions,
+    until,
+)
+from pooler.pgbouncer import PgBouncer, run_pgbouncer
 from rota import Rota
 from rota.coord import elector, lease_clock
 from rota.errors import LeadershipLost
@@ -24,16 +30,16 @@ LEASE = 1.5
 
 
 @pytest.fixture(scope="module")
-def pooler(rota_server: DatabaseServer) -> Iterator[Bouncer]:
-    with bouncer(rota_server.dsn) as started:
+def pooler(rota_server: DatabaseServer) -> Iterator[PgBouncer]:
+    with run_pgbouncer(rota_server.dsn) as started:
         yield started
 
 
-async def test_a_term_whose_session_was_ended_is_lost_at_once(direct_dsn: str) -> None:
+async def test_term_with_terminated_session_is_lost_at_once(direct_dsn: str) -> None:
     async with Rota(direct_dsn) as app, app.leader(NAME, lease=60) as leader:
         term = await elected(leader)
         began = time.monotonic()
-        await unseat(direct_dsn)
+        await terminate_leader_sessions(direct_dsn)
         await asyncio.wait_for(term.lost.wait(), 60)
         assert term.lost_reason == "the connection that held it was lost"
         # The same candidate wins again, because there is no other.
@@ -42,7 +48,7 @@ async def test_a_term_whose_session_was_ended_is_lost_at_once(direct_dsn: str) -
 
 
 @pytest.mark.parametrize("way", ["cut", "refused"])
-async def test_a_term_whose_connection_was_cut_is_lost_at_once(direct_dsn: str, way: str) -> None:
+async def test_term_with_cut_connection_is_lost_at_once(direct_dsn: str, way: str) -> None:
     with Proxy(direct_dsn) as proxy:
         async with Rota(proxy.dsn) as app, app.leader(NAME, lease=10) as leader:
             term = await elected(leader)
@@ -57,8 +63,8 @@ async def test_a_term_whose_connection_was_cut_is_lost_at_once(direct_dsn: str, 
 
 
 @pytest.mark.parametrize("between", ["nothing", "a pooler"])
-async def test_a_term_that_cannot_be_confirmed_is_lost_by_the_clock(
-    direct_dsn: str, pooler: Bouncer, between: str
+async def test_term_unconfirmed_ends_before_the_next_leader_begins(
+    direct_dsn: str, pooler: PgBouncer, between: str
 ) -> None:
     """The proxy drops all data silently.
 
@@ -94,7 +100,7 @@ async def test_a_term_that_cannot_be_confirmed_is_lost_by_the_clock(
                 await asyncio.to_thread(proxy.heal)
 
 
-async def test_whoever_waits_is_told_that_somebody_has_resigned(
+async def test_leader_resignation_notifies_the_waiting_candidate(
     direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(elector, "ELECTION_POLL_SECONDS", 60.0)  # no candidate polls
@@ -112,15 +118,15 @@ async def test_whoever_waits_is_told_that_somebody_has_resigned(
             assert time.monotonic() - began < 1
 
 
-async def test_through_a_pooler_a_broken_connection_costs_nothing(
-    direct_dsn: str, pooler: Bouncer
+async def test_leader_through_pooler_survives_broken_connections(
+    direct_dsn: str, pooler: PgBouncer
 ) -> None:
     with Proxy(pooler.before(direct_dsn)) as proxy:
         async with Rota(proxy.dsn) as app, app.leader(NAME, lease=LEASE) as leader:
             term = await elected(leader)
             for _ in range(3):
                 await asyncio.to_thread(proxy.reset)
-                await ask(
+                await run_sql(
                     direct_dsn,
                     "select pg_terminate_backend(pid) from pg_stat_activity"
                     " where datname = current_database() and pid <> pg_backend_pid()",
@@ -129,23 +135,23 @@ async def test_through_a_pooler_a_broken_connection_costs_nothing(
             assert leader.current is term
             assert term.held
             # A lease does not use a session lock.
-            assert await seats(direct_dsn) == []
+            assert await session_lock_pids(direct_dsn) == []
 
 
-async def test_past_a_pooler_where_there_is_a_way_a_seat_is_taken(
-    direct_dsn: str, pooler: Bouncer
+async def test_leader_with_direct_dsn_beside_pooler_takes_session_lock(
+    direct_dsn: str, pooler: PgBouncer
 ) -> None:
     dsn = pooler.before(direct_dsn)
     async with Rota(dsn, direct=direct_dsn) as app, app.leader(NAME).term():
-        assert len(await seats(direct_dsn)) == 1
+        assert len(await session_lock_pids(direct_dsn)) == 1
         async with Rota(dsn) as other, other.leader(NAME) as second:
             await asyncio.sleep(1.2)
             assert not second.is_leader()
 
 
 @pytest.mark.parametrize("how", ["noticed", "not noticed"])
-async def test_a_resignation_through_a_pooler_that_was_cut_off_is_said_later(
-    direct_dsn: str, pooler: Bouncer, how: str
+async def test_leader_resignation_during_pooler_outage_is_sent_later(
+    direct_dsn: str, pooler: PgBouncer, how: str
 ) -> None:
     with Proxy(pooler.before(direct_dsn)) as proxy:
         async with Rota(proxy.dsn) as app, app.leader(NAME, lease=5) as leader:
@@ -160,4 +166,6 @@ async def test_a_resignation_through_a_pooler_that_was_cut_off_is_said_later(
             assert not leader.is_leader()
             await asyncio.to_thread(proxy.heal)
             await resigning
-            assert await ask(direct_dsn, "select term, instance from rota.leaders") == [(1, None)]
+            assert await run_sql(direct_dsn, "select term, instance from rota.leaders") == [
+                (1, None)
+            ]

@@ -35,7 +35,7 @@ def lease(clock: Callable[[], float], told: list[str] | None = None) -> Lease:
     return Lease("invoices", 0, 1, TTL, clock(), (told if told is not None else []).append)
 
 
-def test_it_is_relied_on_for_less_than_it_is_held(clock: Clock) -> None:
+def test_lease_is_trusted_for_less_than_its_ttl(clock: Clock) -> None:
     assert lease_clock.trusted_seconds(1.0) == pytest.approx(0.9)
     assert lease_clock.trusted_seconds(30.0) == pytest.approx(28.97)
     assert lease_clock.trusted_seconds(36_000.0) == pytest.approx(35_963), "clocks drift"
@@ -46,7 +46,7 @@ def test_it_is_relied_on_for_less_than_it_is_held(clock: Clock) -> None:
     assert not held.is_held()
 
 
-def test_a_renewal_counts_from_when_it_was_sent(clock: Clock) -> None:
+def test_lease_renewal_counts_from_the_time_of_the_request(clock: Clock) -> None:
     held = lease(clock)
     clock.at += 3
     sent = clock.at
@@ -55,7 +55,7 @@ def test_a_renewal_counts_from_when_it_was_sent(clock: Clock) -> None:
     assert held.trusted_until == pytest.approx(sent + lease_clock.trusted_seconds(TTL))
 
 
-def test_an_answer_that_comes_too_late_revives_nothing(clock: Clock) -> None:
+def test_lease_late_renewal_does_not_revive_an_expired_lease(clock: Clock) -> None:
     told: list[str] = []
     held = lease(clock, told)
     clock.at += 3
@@ -70,7 +70,7 @@ def test_an_answer_that_comes_too_late_revives_nothing(clock: Clock) -> None:
     assert told == [EXPIRED]
 
 
-def test_its_loss_is_told_once_and_for_one_reason(clock: Clock) -> None:
+def test_lease_loss_is_reported_once_with_the_first_reason(clock: Clock) -> None:
     told: list[str] = []
     held = lease(clock, told)
     assert held.mark_lost(TAKEN_BY_OTHER)
@@ -82,7 +82,7 @@ def test_its_loss_is_told_once_and_for_one_reason(clock: Clock) -> None:
     assert not held.is_held()
 
 
-def test_what_was_given_back_is_not_lost(clock: Clock) -> None:
+def test_lease_released_is_not_reported_lost(clock: Clock) -> None:
     told: list[str] = []
     held = lease(clock, told)
     held.end()
@@ -95,7 +95,7 @@ def test_what_was_given_back_is_not_lost(clock: Clock) -> None:
     assert told == []
 
 
-def test_whoever_was_told_no_is_never_told_yes_again(
+def test_lease_observed_as_expired_is_never_held_again(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The renewing thread has read the clock just before the expiry and has not extended the lease yet."""
@@ -127,5 +127,5 @@ def test_whoever_was_told_no_is_never_told_yes_again(
     assert answers in ([True, True], [False, False])
 
 
-def test_it_goes_on_while_the_machine_sleeps() -> None:
+def test_lease_clock_continues_during_machine_sleep() -> None:
     assert abs(lease_clock.now() - time.clock_gettime(time.CLOCK_BOOTTIME)) < 1.0

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from coord.losing import freeze, take_away
+from coord.lock_faults import release_by_operator, stop_renewal
 from rota import Rota
 from rota.errors import ArgumentError, Busy, LockLost
 from rota.model.events import Event, LockAcquired, LockForfeited, LockReleased
@@ -15,7 +15,7 @@ from rota.model.events import Event, LockAcquired, LockForfeited, LockReleased
 SHORT = 0.6
 
 
-async def test_one_at_a_time_and_tokens_only_rise(rota_app: Rota) -> None:
+async def test_lock_with_ten_contenders_has_one_holder_and_rising_tokens(rota_app: Rota) -> None:
     inside, most, tokens = 0, 0, []
 
     async def once() -> None:
@@ -33,7 +33,7 @@ async def test_one_at_a_time_and_tokens_only_rise(rota_app: Rota) -> None:
     assert tokens == sorted(set(tokens))
 
 
-async def test_a_lock_that_is_held_is_refused_with_who_holds_it(rota_app: Rota) -> None:
+async def test_acquire_of_held_lock_raises_busy_that_names_the_holder(rota_app: Rota) -> None:
     async with rota_app.lock("invoices", label="nightly"):
         assert await rota_app.try_lock("invoices") is None
         with pytest.raises(Busy, match=r"'invoices' is held by this process \(nightly\)"):
@@ -45,9 +45,7 @@ async def test_a_lock_that_is_held_is_refused_with_who_holds_it(rota_app: Rota) 
     assert not lock.held
 
 
-async def test_what_is_short_is_two_statements_and_a_renewal_is_a_third(
-    rota_app: Rota, rota_dsn: str
-) -> None:
+async def test_lock_held_for_half_its_ttl_is_renewed_once(rota_app: Rota, rota_dsn: str) -> None:
     lock = await rota_app.lock("invoices", ttl=SHORT).acquire()
     await lock.release()
     async with rota_app.lock("invoices", ttl=SHORT):
@@ -61,14 +59,14 @@ async def test_what_is_short_is_two_statements_and_a_renewal_is_a_third(
 # Loss
 
 
-async def test_what_was_taken_away_is_told(rota_app: Rota) -> None:
+async def test_lock_released_by_operator_sets_lost_and_publishes_forfeited(rota_app: Rota) -> None:
     heard: list[Event] = []
     rota_app.subscribe(heard.append)
     seen = []
 
     async def body() -> None:
         async with rota_app.lock("invoices", ttl=SHORT) as lock:
-            await take_away(rota_app)
+            await release_by_operator(rota_app)
             await asyncio.wait_for(lock.lost.wait(), 60)
             seen.append(lock.held)
 
@@ -82,21 +80,21 @@ async def test_what_was_taken_away_is_told(rota_app: Rota) -> None:
     assert isinstance(heard[-1], LockReleased)
 
 
-async def test_it_is_told_at_the_end_of_a_block_that_ends_before_anybody_noticed(
+async def test_block_ending_before_the_loss_is_noticed_raises_lock_lost(
     rota_app: Rota,
 ) -> None:
     async def body() -> None:
         async with rota_app.lock("invoices"):
-            await take_away(rota_app)
+            await release_by_operator(rota_app)
 
     with pytest.raises(LockLost, match="an operator released it"):
         await body()
 
 
-async def test_an_error_of_the_block_is_not_hidden_by_the_loss(rota_app: Rota) -> None:
+async def test_block_error_after_loss_is_raised_with_a_note(rota_app: Rota) -> None:
     async def body() -> None:
         async with rota_app.lock("invoices", ttl=SHORT) as lock:
-            await take_away(rota_app)
+            await release_by_operator(rota_app)
             await lock.lost.wait()
             raise KeyError("mine")
 
@@ -107,14 +105,14 @@ async def test_an_error_of_the_block_is_not_hidden_by_the_loss(rota_app: Rota) -
     assert "was lost" in note
 
 
-async def test_what_was_lost_can_be_taken_again_with_the_same_object(rota_app: Rota) -> None:
+async def test_lock_object_after_loss_can_be_acquired_again(rota_app: Rota) -> None:
     lock = rota_app.lock("invoices", ttl=SHORT)
     tokens = []
     for _ in range(3):
         await lock.acquire()
         tokens.append(lock.token)
         assert not lock.lost.is_set()
-        await take_away(rota_app)
+        await release_by_operator(rota_app)
         await asyncio.wait_for(lock.lost.wait(), 60)
         with pytest.raises(LockLost):
             await lock.release()
@@ -122,12 +120,12 @@ async def test_what_was_lost_can_be_taken_again_with_the_same_object(rota_app: R
     assert tokens == sorted(set(tokens))
 
 
-async def test_a_late_word_of_a_loss_is_not_about_the_next_hold(rota_app: Rota) -> None:
+async def test_late_loss_callback_of_an_old_lease_keeps_the_new_lease(rota_app: Rota) -> None:
     """The renewal thread reports the loss of the old lease only after the lock has been acquired again."""
     lock = await rota_app.lock("invoices", on_lost="cancel").acquire()
     company = await rota_app.coordinator()
     old = lock._require_lease()
-    await take_away(rota_app)
+    await release_by_operator(rota_app)
     with pytest.raises(LockLost):
         await lock.release()
 
@@ -141,10 +139,10 @@ async def test_a_late_word_of_a_loss_is_not_about_the_next_hold(rota_app: Rota) 
 # Cancellation of the block
 
 
-async def test_the_block_is_cancelled_if_that_is_wanted(rota_app: Rota) -> None:
+async def test_block_with_on_lost_cancel_is_cancelled_on_loss(rota_app: Rota) -> None:
     async def body() -> None:
         async with rota_app.lock("invoices", ttl=SHORT, on_lost="cancel"):
-            await take_away(rota_app)
+            await release_by_operator(rota_app)
             await asyncio.sleep(30)
 
     with pytest.raises(LockLost):
@@ -154,12 +152,12 @@ async def test_the_block_is_cancelled_if_that_is_wanted(rota_app: Rota) -> None:
     assert task.cancelling() == 0
 
 
-async def test_a_block_that_takes_no_notice_of_being_cancelled_is_told_at_its_end(
+async def test_block_swallowing_cancellation_raises_lock_lost_at_its_end(
     rota_app: Rota,
 ) -> None:
     async def body() -> None:
         async with rota_app.lock("invoices", ttl=SHORT, on_lost="cancel"):
-            await take_away(rota_app)
+            await release_by_operator(rota_app)
             try:
                 await asyncio.sleep(30)
             except asyncio.CancelledError:
@@ -172,10 +170,10 @@ async def test_a_block_that_takes_no_notice_of_being_cancelled_is_told_at_its_en
     assert task.cancelling() == 0
 
 
-async def test_who_is_cancelled_from_outside_as_well_is_cancelled(rota_app: Rota) -> None:
+async def test_block_cancelled_by_loss_and_from_outside_stays_cancelled(rota_app: Rota) -> None:
     async def body() -> None:
         async with rota_app.lock("invoices", ttl=SHORT, on_lost="cancel"):
-            await take_away(rota_app)
+            await release_by_operator(rota_app)
             await asyncio.sleep(30)
 
     def cancel(event: Event) -> None:
@@ -191,19 +189,21 @@ async def test_who_is_cancelled_from_outside_as_well_is_cancelled(rota_app: Rota
 
 
 @pytest.mark.parametrize("where", ["around", "within"])
-async def test_a_timeout_is_a_timeout_and_a_loss_is_a_loss(rota_app: Rota, where: str) -> None:
+async def test_block_timeout_raises_timeout_error_and_loss_raises_lock_lost(
+    rota_app: Rota, where: str
+) -> None:
     async def around(seconds: float) -> None:
         async with asyncio.timeout(seconds):
             async with rota_app.lock("invoices", ttl=SHORT, on_lost="cancel"):
                 if seconds > 1:
-                    await take_away(rota_app)
+                    await release_by_operator(rota_app)
                 await asyncio.sleep(30)
 
     async def within(seconds: float) -> None:
         async with rota_app.lock("invoices", ttl=SHORT, on_lost="cancel"):
             async with asyncio.timeout(seconds):
                 if seconds > 1:
-                    await take_away(rota_app)
+                    await release_by_operator(rota_app)
                 await asyncio.sleep(30)
 
     body = around if where == "around" else within
@@ -217,10 +217,10 @@ async def test_a_timeout_is_a_timeout_and_a_loss_is_a_loss(rota_app: Rota, where
 # Assertion
 
 
-async def test_an_assertion_keeps_the_lock_and_refuses_a_zombie(rota_app: Rota) -> None:
+async def test_assert_held_blocks_acquirers_and_refuses_an_expired_holder(rota_app: Rota) -> None:
     client = await rota_app.open()
     lock = await rota_app.lock("invoices", ttl=SHORT).acquire()
-    freeze(client.coordinator, lock)
+    stop_renewal(client.coordinator, lock)
     async with client.database.transaction() as connection:
         await lock.assert_held(connection)
         await asyncio.sleep(2 * SHORT)
@@ -240,7 +240,7 @@ async def test_an_assertion_keeps_the_lock_and_refuses_a_zombie(rota_app: Rota) 
     await taken.release()
 
 
-async def test_it_is_given_back_while_a_transaction_still_relies_on_it(rota_app: Rota) -> None:
+async def test_release_during_asserting_transaction_returns_at_once(rota_app: Rota) -> None:
     client = await rota_app.open()
     lock = await rota_app.lock("invoices").acquire()
     async with client.database.transaction() as connection:
@@ -256,7 +256,7 @@ async def test_it_is_given_back_while_a_transaction_still_relies_on_it(rota_app:
 # Misuse
 
 
-async def test_one_object_is_for_one_at_a_time(rota_app: Rota) -> None:
+async def test_lock_object_in_use_raises_runtime_error(rota_app: Rota) -> None:
     lock = rota_app.lock("invoices")
 
     async def enter() -> None:
@@ -284,12 +284,14 @@ async def test_one_object_is_for_one_at_a_time(rota_app: Rota) -> None:
     "wrong",
     [{"ttl": 0.1}, {"on_lost": "panic"}, {"name": ""}, {"name": "n" * 201}, {"name": "a\0"}],
 )
-async def test_what_makes_no_sense_is_refused(rota_app: Rota, wrong: dict[str, object]) -> None:
+async def test_lock_with_invalid_option_raises_argument_error(
+    rota_app: Rota, wrong: dict[str, object]
+) -> None:
     with pytest.raises(ArgumentError):
         rota_app.lock(**{"name": "invoices", **wrong})  # type: ignore[arg-type]
 
 
-def test_code_that_does_not_await_has_it_too(rota_dsn: str) -> None:
+def test_sync_lock_held_beyond_its_ttl_is_renewed(rota_dsn: str) -> None:
     app = Rota(rota_dsn)
     try:
         with app.lock("invoices", ttl=SHORT).sync as lock:

@@ -40,7 +40,7 @@ def faketime() -> str:
     pytest.skip("there is no libfaketime here; on Debian and Ubuntu: apt install libfaketime")
 
 
-class Clocked:
+class SteppedProcess:
     """Process with its own wall clock, and the lines it printed."""
 
     def __init__(self, process: asyncio.subprocess.Process, clock: Path) -> None:
@@ -81,7 +81,9 @@ class Clocked:
 
 
 @asynccontextmanager
-async def clocked(dsn: str, what: str, directory: Path, mutant: str = "") -> AsyncIterator[Clocked]:
+async def stepped_process(
+    dsn: str, what: str, directory: Path, mutant: str = ""
+) -> AsyncIterator[SteppedProcess]:
     clock = directory / "clock"
     clock.write_text(STEPS[0])
     environment = {
@@ -92,13 +94,13 @@ async def clocked(dsn: str, what: str, directory: Path, mutant: str = "") -> Asy
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
     }
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "coord.clocked", dsn, what, str(TTL)),
+        *(sys.executable, "-m", "coord.stepped_clock_process", dsn, what, str(TTL)),
         *([mutant] if mutant else []),
         cwd=TESTS,
         env=environment,
         stdout=asyncio.subprocess.PIPE,
     )
-    started = Clocked(process, clock)
+    started = SteppedProcess(process, clock)
     hearing = asyncio.create_task(started.hears())
     try:
         await started.began()
@@ -113,10 +115,10 @@ async def clocked(dsn: str, what: str, directory: Path, mutant: str = "") -> Asy
         hearing.cancel()
 
 
-async def held_through(dsn: str, app: Rota, directory: Path) -> list[str]:
+async def errors_while_holding(dsn: str, app: Rota, directory: Path) -> list[str]:
     """Step the holder's clock while another instance tries to acquire the lock. Return the errors found."""
     wrong = []
-    async with clocked(dsn, "hold", directory) as holder:
+    async with stepped_process(dsn, "hold", directory) as holder:
         stepping = asyncio.create_task(holder.step())
         while not stepping.done():
             if (taken := await app.try_lock("invoices")) is not None:
@@ -129,10 +131,12 @@ async def held_through(dsn: str, app: Rota, directory: Path) -> list[str]:
     return wrong if last["told"] is None else [*wrong, last["told"]]
 
 
-async def wanted_through(dsn: str, app: Rota, directory: Path, mutant: str = "") -> list[str]:
+async def errors_while_acquiring(
+    dsn: str, app: Rota, directory: Path, mutant: str = ""
+) -> list[str]:
     """Step the clock of a waiting process while this one holds the lock. Return the errors found."""
     lock = await app.lock("invoices", ttl=TTL).acquire()
-    async with clocked(dsn, "want", directory, mutant) as other:
+    async with stepped_process(dsn, "want", directory, mutant) as other:
         await other.step(STEPS[1:2] if mutant else STEPS)
     assert other.was_stepped() or mutant
     wrong = ["taken twice"] if any(each["got"] for each in other.said) else []
@@ -143,22 +147,22 @@ async def wanted_through(dsn: str, app: Rota, directory: Path, mutant: str = "")
     return wrong
 
 
-async def test_who_holds_it_keeps_it_whatever_its_clock_says(
+async def test_lock_holder_with_stepped_clock_keeps_the_lock(
     rota_dsn: str, rota_app: Rota, tmp_path: Path
 ) -> None:
-    assert await held_through(rota_dsn, rota_app, tmp_path) == []
+    assert await errors_while_holding(rota_dsn, rota_app, tmp_path) == []
     async with rota_app.lock("invoices", wait=0):
         pass
 
 
-async def test_who_wants_it_does_not_get_it_whatever_its_clock_says(
+async def test_lock_acquirer_with_stepped_clock_does_not_acquire(
     rota_dsn: str, rota_app: Rota, tmp_path: Path
 ) -> None:
-    assert await wanted_through(rota_dsn, rota_app, tmp_path) == []
+    assert await errors_while_acquiring(rota_dsn, rota_app, tmp_path) == []
 
 
-async def test_a_clock_of_ones_own_is_found_out(
+async def test_lock_mutant_with_client_clock_is_detected(
     rota_dsn: str, rota_app: Rota, tmp_path: Path
 ) -> None:
     """Mutant M12 uses the client's clock. The tests above find it, so they can fail."""
-    assert await wanted_through(rota_dsn, rota_app, tmp_path, "M12") != []
+    assert await errors_while_acquiring(rota_dsn, rota_app, tmp_path, "M12") != []

@@ -62,7 +62,7 @@ def holder(rota_dsn: str) -> Iterator[Process]:
     process.end()
 
 
-async def test_what_a_killed_process_held_is_free_when_it_has_run_out(
+async def test_lock_of_killed_process_is_free_after_expiry(
     holder: Process, rota_app: Rota, db: Db
 ) -> None:
     said = await holder.says()
@@ -83,7 +83,7 @@ async def test_what_a_killed_process_held_is_free_when_it_has_run_out(
     assert left - 0.1 < took < left + 0.5
 
 
-async def test_a_stopped_process_knows_first_thing_when_it_wakes(
+async def test_lock_of_stopped_process_is_not_held_on_resume(
     holder: Process, rota_app: Rota
 ) -> None:
     said = await holder.says()
@@ -99,7 +99,7 @@ async def test_a_stopped_process_knows_first_thing_when_it_wakes(
     assert holder.wait() == 0
 
 
-async def test_a_process_that_was_stopped_for_a_moment_has_it_still(
+async def test_lock_of_briefly_stopped_process_is_still_held(
     holder: Process, rota_app: Rota
 ) -> None:
     await holder.says()
@@ -113,7 +113,7 @@ async def test_a_process_that_was_stopped_for_a_moment_has_it_still(
     assert holder.wait() == 0
 
 
-async def test_who_holds_it_can_be_found(holder: Process, rota_app: Rota, db: Db) -> None:
+async def test_lock_row_identifies_the_holder(holder: Process, rota_app: Rota, db: Db) -> None:
     said = await holder.says()
     found = await db.execute("select host, pid, label, token, instance is not null from rota.locks")
     assert await found.fetchall() == [
@@ -121,7 +121,7 @@ async def test_who_holds_it_can_be_found(holder: Process, rota_app: Rota, db: Db
     ]
 
 
-async def test_a_forked_child_is_not_taken_for_its_parent(rota_dsn: str, db: Db) -> None:
+async def test_lock_in_forked_child_is_not_held(rota_dsn: str, db: Db) -> None:
     process = Process(FORKER, rota_dsn, 0.9)
     try:
         child = await process.says()
@@ -142,7 +142,7 @@ async def test_a_forked_child_is_not_taken_for_its_parent(rota_dsn: str, db: Db)
     assert await found.fetchall() == [(1,)]
 
 
-async def test_a_process_that_ends_without_a_word_is_told_nothing_and_harms_nobody(
+async def test_lock_of_process_that_exits_without_release_expires(
     rota_dsn: str, rota_app: Rota
 ) -> None:
     """The process exits without releasing the lock, so the lock expires."""
@@ -159,7 +159,7 @@ async def test_a_process_that_ends_without_a_word_is_told_nothing_and_harms_nobo
         assert time.monotonic() - began < 1.5
 
 
-async def test_a_lock_is_lost_with_the_app_that_is_closed(rota_dsn: str, rota_app: Rota) -> None:
+async def test_lock_of_closed_app_is_lost_and_released(rota_dsn: str, rota_app: Rota) -> None:
     """The lock is also released, so that waiting instances need not wait for its expiry."""
     app = Rota(rota_dsn)
 

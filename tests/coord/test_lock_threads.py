@@ -24,7 +24,7 @@ def app(rota_dsn: str) -> Iterator[Rota]:
     app.close_sync()
 
 
-def test_threads_have_it_one_at_a_time(app: Rota) -> None:
+def test_sync_lock_in_threads_has_one_holder_and_rising_tokens(app: Rota) -> None:
     inside, most, tokens = 0, 0, []
 
     def once(_: int) -> None:
@@ -43,7 +43,7 @@ def test_threads_have_it_one_at_a_time(app: Rota) -> None:
     assert tokens == sorted(set(tokens))
 
 
-async def test_it_is_had_inside_a_running_loop_too(app: Rota) -> None:
+async def test_sync_lock_in_running_event_loop_is_renewed(app: Rota) -> None:
     """The sync form blocks this loop, but it is renewed from a separate loop."""
     with app.lock("invoices", ttl=SHORT).sync as lock:
         await asyncio.sleep(SHORT)
@@ -54,7 +54,7 @@ async def test_it_is_had_inside_a_running_loop_too(app: Rota) -> None:
     await app.close()
 
 
-def test_what_was_free_is_entered_as_it_is_and_by_one_alone(app: Rota) -> None:
+def test_sync_lock_acquired_before_entry_is_entered_once(app: Rota) -> None:
     lock = app.lock("invoices").sync
     assert lock.try_acquire()
     with lock:
@@ -64,7 +64,7 @@ def test_what_was_free_is_entered_as_it_is_and_by_one_alone(app: Rota) -> None:
     assert not lock.held
 
 
-def test_two_loops_in_one_program_share_nothing_but_the_name(app: Rota) -> None:
+def test_lock_in_two_event_loops_has_one_holder(app: Rota) -> None:
     inside, most = 0, 0
     guard = threading.Lock()
 
@@ -90,7 +90,7 @@ def test_two_loops_in_one_program_share_nothing_but_the_name(app: Rota) -> None:
     assert most == 1
 
 
-def test_one_loop_after_the_other(app: Rota) -> None:
+def test_lock_in_consecutive_event_loops_has_rising_tokens(app: Rota) -> None:
     tokens = []
 
     async def once() -> None:
@@ -103,7 +103,7 @@ def test_one_loop_after_the_other(app: Rota) -> None:
     assert tokens == sorted(set(tokens))
 
 
-def test_a_loss_is_told_without_awaiting_too(app: Rota, direct_dsn: str) -> None:
+def test_sync_lock_loss_raises_lock_lost(app: Rota, direct_dsn: str) -> None:
     lock = app.lock("invoices", ttl=SHORT).sync.acquire()
     with psycopg.connect(direct_dsn, autocommit=True) as connection:
         with connection.transaction():
@@ -132,7 +132,7 @@ def test_a_loss_is_told_without_awaiting_too(app: Rota, direct_dsn: str) -> None
     assert "was lost" in caught.value.__notes__[0]
 
 
-async def test_a_connection_that_is_awaited_is_refused_where_nobody_awaits(
+async def test_sync_lock_assert_held_refuses_an_async_connection(
     app: Rota, direct_dsn: str
 ) -> None:
     with app.lock("invoices").sync as lock:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from coord.losing import freeze, take_away
+from coord.lock_faults import release_by_operator, stop_renewal
 from rota import Rota
 from rota.coord import acquire
 from rota.errors import Busy, DatabaseUnavailable
@@ -44,7 +44,7 @@ def notified_only(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr(acquire, name, 600.0)
 
 
-async def is_awaited(db: Db) -> None:
+async def wait_until_awaited(db: Db) -> None:
     """Wait until a waiting client has set its flag on the lock's row."""
     async with asyncio.timeout(60):
         while True:
@@ -67,7 +67,7 @@ async def subscribers(app: Rota) -> int:
 
 
 @pytest.mark.parametrize("wait", [0, 0.3])
-async def test_one_waits_as_long_as_was_said(rota_app: Rota, wait: float) -> None:
+async def test_acquire_of_held_lock_raises_busy_after_the_wait(rota_app: Rota, wait: float) -> None:
     async with rota_app.lock("invoices"):
         began = time.monotonic()
         with pytest.raises(Busy):
@@ -78,11 +78,11 @@ async def test_one_waits_as_long_as_was_said(rota_app: Rota, wait: float) -> Non
 
 
 @pytest.mark.usefixtures("notified_only")
-async def test_who_waits_is_woken_when_it_is_given_back(rota_app: Rota, db: Db) -> None:
+async def test_release_wakes_waiting_acquirer(rota_app: Rota, db: Db) -> None:
     holder = await rota_app.lock("invoices").acquire()
     for _ in range(4):
         waiting = asyncio.create_task(rota_app.lock("invoices").acquire())
-        await is_awaited(db)
+        await wait_until_awaited(db)
         await holder.release()
         holder = await waiting
     await holder.release()
@@ -90,7 +90,7 @@ async def test_who_waits_is_woken_when_it_is_given_back(rota_app: Rota, db: Db) 
 
 
 @pytest.mark.parametrize("how", ["taken away", "closed", "run out", "transaction over"])
-async def test_who_waits_gets_what_is_free_in_other_ways(
+async def test_waiting_acquirer_gets_lock_freed_without_release(
     rota_app: Rota, rota_dsn: str, db: Db, how: str, request: pytest.FixtureRequest
 ) -> None:
     if how in ("taken away", "closed"):
@@ -100,18 +100,18 @@ async def test_who_waits_gets_what_is_free_in_other_ways(
     lock = await other.lock("invoices", ttl=ttl).acquire()
     client = await other.open()
     waiting = asyncio.create_task(rota_app.lock("invoices").acquire())
-    await is_awaited(db)
+    await wait_until_awaited(db)
     match how:
         case "taken away":
-            await take_away(rota_app)
+            await release_by_operator(rota_app)
         case "closed":
             await other.close()
         case "run out":
-            freeze(client.coordinator, lock)
+            stop_renewal(client.coordinator, lock)
         case "transaction over":
             async with client.database.transaction() as connection:
                 await lock.assert_held(connection)
-                freeze(client.coordinator, lock)
+                stop_renewal(client.coordinator, lock)
                 await asyncio.sleep(2 * ttl)
                 assert not waiting.done()
     taken = await waiting
@@ -119,7 +119,7 @@ async def test_who_waits_gets_what_is_free_in_other_ways(
     await other.close()
 
 
-async def test_without_notifications_one_looks(rota_dsn: str) -> None:
+async def test_acquire_without_notifications_polls(rota_dsn: str) -> None:
     async with Rota(rota_dsn, notify=False) as app:
         holder = await app.lock("invoices").acquire()
         waiting = asyncio.create_task(app.lock("invoices").acquire())
@@ -131,7 +131,7 @@ async def test_without_notifications_one_looks(rota_dsn: str) -> None:
         assert await subscribers(app) == 0
 
 
-async def test_of_many_who_wait_each_has_it_in_turn(rota_app: Rota) -> None:
+async def test_acquire_by_forty_clients_grants_the_lock_in_turn(rota_app: Rota) -> None:
     order: list[int] = []
 
     async def once() -> None:
@@ -159,7 +159,7 @@ async def warm(app: Rota) -> None:
         await connection.execute("select 1")
 
 
-async def test_whoever_is_cancelled_does_not_have_it(rota_app: Rota, db: Db) -> None:
+async def test_cancelled_acquire_does_not_keep_the_lock(rota_app: Rota, db: Db) -> None:
     """The task is cancelled at every point of the acquisition. A lock it may have acquired is released."""
     fates = {"taken": 0, "cancelled": 0}
     position = 0
@@ -183,9 +183,7 @@ async def test_whoever_is_cancelled_does_not_have_it(rota_app: Rota, db: Db) -> 
     assert await subscribers(rota_app) == 0
 
 
-async def test_whoever_is_cancelled_while_waiting_leaves_nothing_behind(
-    rota_app: Rota, db: Db
-) -> None:
+async def test_cancelled_waiting_acquire_leaves_the_lock_free(rota_app: Rota, db: Db) -> None:
     got, position = 0, 0
     while got < 4:
         holder = await rota_app.lock("invoices").acquire()
@@ -204,7 +202,7 @@ async def test_whoever_is_cancelled_while_waiting_leaves_nothing_behind(
     assert await subscribers(rota_app) == 0
 
 
-async def test_it_is_given_back_though_whoever_does_it_is_cancelled(rota_app: Rota, db: Db) -> None:
+async def test_cancelled_release_still_frees_the_lock(rota_app: Rota, db: Db) -> None:
     done, position = 0, 1
     while done < 3:
         lock = await rota_app.lock("invoices").acquire()
@@ -219,7 +217,7 @@ async def test_it_is_given_back_though_whoever_does_it_is_cancelled(rota_app: Ro
     assert position > 10
 
 
-async def test_a_second_cancel_does_not_have_to_wait(app: Rota, proxy: Proxy) -> None:
+async def test_release_cancelled_twice_returns_during_outage(app: Rota, proxy: Proxy) -> None:
     lock = await app.lock("invoices").acquire()
     proxy.drop()
     giving_back = asyncio.create_task(lock.release())
@@ -237,7 +235,7 @@ async def test_a_second_cancel_does_not_have_to_wait(app: Rota, proxy: Proxy) ->
 # Lost answers
 
 
-async def test_who_is_never_answered_asks_again_and_has_it_once(
+async def test_acquire_with_lost_answer_is_resent_and_acquires_once(
     app: Rota, proxy: Proxy, db: Db
 ) -> None:
     await app.lock("warm").acquire()
@@ -258,7 +256,7 @@ async def test_who_is_never_answered_asks_again_and_has_it_once(
 
 
 @pytest.mark.parametrize("wait", [0, 0.05])
-async def test_who_cannot_wait_for_an_answer_lets_go_of_what_it_may_have_taken(
+async def test_acquire_without_answer_raises_and_frees_the_lock(
     app: Rota, proxy: Proxy, db: Db, wait: float
 ) -> None:
     """It raises DatabaseUnavailable, not Busy, because the state of the lock is unknown."""
@@ -272,7 +270,7 @@ async def test_who_cannot_wait_for_an_answer_lets_go_of_what_it_may_have_taken(
     assert await is_free(db)
 
 
-async def test_an_answer_that_took_longer_than_the_lock_lasts_is_none(
+async def test_acquire_answered_after_expiry_acquires_again(
     app: Rota, proxy: Proxy, db: Db
 ) -> None:
     """The lease has expired when the answer arrives, so the client acquires the lock again."""
@@ -289,7 +287,7 @@ async def test_an_answer_that_took_longer_than_the_lock_lasts_is_none(
     await lock.release()
 
 
-async def test_a_database_that_is_away_is_waited_for(app: Rota, proxy: Proxy) -> None:
+async def test_acquire_during_outage_waits_for_the_database(app: Rota, proxy: Proxy) -> None:
     proxy.refuse()
     proxy.reset()
     taking = asyncio.create_task(app.lock("invoices", wait=10).acquire())
@@ -301,7 +299,7 @@ async def test_a_database_that_is_away_is_waited_for(app: Rota, proxy: Proxy) ->
 
 
 @pytest.mark.parametrize("slow", [1, 99])
-async def test_an_answer_that_came_too_late_to_be_relied_on_is_asked_for_again(
+async def test_acquire_answered_too_late_is_retried_a_few_times(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch, slow: int
 ) -> None:
     """A process that is stopped during the acquisition resumes with a lease that has expired."""

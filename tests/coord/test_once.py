@@ -31,7 +31,7 @@ class Receipt:
     lines: tuple[str, ...] = ()
 
 
-class Desk:
+class Charger:
     """Function under test; counts its calls and how many of them overlap."""
 
     def __init__(self) -> None:
@@ -63,8 +63,8 @@ async def apps(rota_dsn: str) -> AsyncIterator[list[Rota]]:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def charger() -> Charger:
+    return Charger()
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def notified_only(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr(f"rota.coord.acquire.{name}", 600.0)
 
 
-async def is_true(db: Db, question: str) -> None:
+async def wait_until_true(db: Db, question: str) -> None:
     """Wait until the query returns true."""
     async with asyncio.timeout(60):
         while True:
@@ -93,21 +93,23 @@ async def rows(db: Db) -> list[tuple[Any, ...]]:
     return await cursor.fetchall()
 
 
-async def test_many_ask_and_one_call_is_made(apps: list[Rota], desk: Desk, db: Db) -> None:
-    asking = [asyncio.create_task(app.once("invoice:42", desk.charge, 42)) for app in apps * 10]
-    await desk.busy.wait()
-    await is_true(db, WAITED_FOR)
-    desk.go_on.set()
+async def test_once_concurrent_callers_share_one_call(
+    apps: list[Rota], charger: Charger, db: Db
+) -> None:
+    asking = [asyncio.create_task(app.once("invoice:42", charger.charge, 42)) for app in apps * 10]
+    await charger.busy.wait()
+    await wait_until_true(db, WAITED_FOR)
+    charger.go_on.set()
 
     answers = await asyncio.gather(*asking)
 
-    assert desk.calls == 1
+    assert charger.calls == 1
     assert set(map(repr, answers)) == {repr(Receipt(43, answers[0].at, ("a", "b")))}
-    assert await apps[0].once("invoice:42", desk.charge, 1) == answers[0]
-    assert (await apps[0].once("invoice:43", desk.charge, 1)).number == 3
+    assert await apps[0].once("invoice:42", charger.charge, 1) == answers[0]
+    assert (await apps[0].once("invoice:43", charger.charge, 1)).number == 3
 
 
-async def test_all_get_what_json_made_of_it_also_who_made_the_call(rota_app: Rota) -> None:
+async def test_once_all_callers_get_the_json_form_of_the_result(rota_app: Rota) -> None:
     def untyped(*args):  # type: ignore[no-untyped-def]
         return {"args": args, 1: None}
 
@@ -116,7 +118,7 @@ async def test_all_get_what_json_made_of_it_also_who_made_the_call(rota_app: Rot
     assert first == await rota_app.once("k", untyped) == {"args": [1, 2], "1": None}
 
 
-async def test_nothing_is_a_result_too(rota_app: Rota) -> None:
+async def test_once_result_none_is_stored(rota_app: Rota) -> None:
     calls: list[int] = []
 
     async def nothing() -> None:
@@ -127,7 +129,7 @@ async def test_nothing_is_a_result_too(rota_app: Rota) -> None:
     assert calls == [1]
 
 
-async def test_a_result_that_is_there_is_one_statement(
+async def test_once_stored_result_takes_one_statement(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -147,19 +149,21 @@ async def test_a_result_that_is_there_is_one_statement(
 # While a call is running
 
 
-async def test_who_will_not_wait_is_told_who_makes_the_call(apps: list[Rota], desk: Desk) -> None:
-    making = asyncio.create_task(apps[0].once("k", desk.charge, 1))
-    await desk.busy.wait()
+async def test_once_without_wait_raises_busy_that_names_the_caller(
+    apps: list[Rota], charger: Charger
+) -> None:
+    making = asyncio.create_task(apps[0].once("k", charger.charge, 1))
+    await charger.busy.wait()
 
     for wait in (0, 0.15):
         began = time.monotonic()
         with pytest.raises(Busy, match=rf"{socket.gethostname()}, process {os.getpid()} \(Desk"):
-            await apps[1].once("k", desk.charge, 1, wait=wait)
+            await apps[1].once("k", charger.charge, 1, wait=wait)
         assert time.monotonic() - began >= wait
 
-    desk.go_on.set()
+    charger.go_on.set()
     await making
-    assert (await apps[1].once("k", desk.charge, 1, wait=0)).number == 2
+    assert (await apps[1].once("k", charger.charge, 1, wait=0)).number == 2
 
 
 SLOW = """
@@ -168,54 +172,58 @@ create trigger slow before insert on rota.once_calls for each row execute functi
 """
 
 
-async def test_many_who_come_first_at_once_are_told_who_was(
-    apps: list[Rota], db: Db, desk: Desk
+async def test_once_concurrent_first_callers_raise_busy_naming_the_caller(
+    apps: list[Rota], db: Db, charger: Charger
 ) -> None:
     """Busy names the caller that makes the call, although no row existed when each of them began."""
     await db.execute(SLOW)
     asking = [
-        asyncio.create_task(app.once("k", desk.charge, 1, wait=0)) for app in apps for _ in range(4)
+        asyncio.create_task(app.once("k", charger.charge, 1, wait=0))
+        for app in apps
+        for _ in range(4)
     ]
     pending = set(asking)
     while len(pending) > 1:  # every caller but the one that makes the call has its answer
         _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-    desk.go_on.set()
+    charger.go_on.set()
 
     answers = await asyncio.gather(*asking, return_exceptions=True)
 
-    assert desk.calls == 1
+    assert charger.calls == 1
     refused = [str(answer) for answer in answers if isinstance(answer, Busy)]
     assert len(refused) == len(answers) - 1
     assert {f"process {os.getpid()}" in each for each in refused} == {True}
 
 
 @pytest.mark.usefixtures("notified_only")
-async def test_who_waits_is_woken_with_the_result(apps: list[Rota], desk: Desk, db: Db) -> None:
-    making = asyncio.create_task(apps[0].once("k", desk.charge, 1))
-    await desk.busy.wait()
-    waiting = asyncio.create_task(apps[1].once("k", desk.charge, 1))
-    await is_true(db, WAITED_FOR)
-    desk.go_on.set()
+async def test_once_waiting_caller_is_woken_with_the_result(
+    apps: list[Rota], charger: Charger, db: Db
+) -> None:
+    making = asyncio.create_task(apps[0].once("k", charger.charge, 1))
+    await charger.busy.wait()
+    waiting = asyncio.create_task(apps[1].once("k", charger.charge, 1))
+    await wait_until_true(db, WAITED_FOR)
+    charger.go_on.set()
     assert await waiting == await making
 
 
 @pytest.mark.usefixtures("notified_only")
-async def test_if_it_fails_the_next_makes_the_call_at_once(
-    apps: list[Rota], desk: Desk, db: Db
+async def test_once_failed_call_is_made_by_the_next_waiter(
+    apps: list[Rota], charger: Charger, db: Db
 ) -> None:
-    failing = asyncio.create_task(apps[0].once("k", desk.charge, 1, fails=True))
-    await desk.busy.wait()
-    waiting = asyncio.create_task(apps[1].once("k", desk.charge, 1))
-    await is_true(db, WAITED_FOR)
-    desk.go_on.set()
+    failing = asyncio.create_task(apps[0].once("k", charger.charge, 1, fails=True))
+    await charger.busy.wait()
+    waiting = asyncio.create_task(apps[1].once("k", charger.charge, 1))
+    await wait_until_true(db, WAITED_FOR)
+    charger.go_on.set()
 
     with pytest.raises(ValueError, match="no money"):
         await failing
     assert (await waiting).number == 3
-    assert desk.most == 1
+    assert charger.most == 1
 
 
-async def test_it_goes_on_while_the_loop_is_blocked(apps: list[Rota]) -> None:
+async def test_once_blocked_event_loop_keeps_the_call(apps: list[Rota]) -> None:
     seen = []
 
     async def asleep() -> str:
@@ -240,17 +248,17 @@ async def test_it_goes_on_while_the_loop_is_blocked(apps: list[Rota]) -> None:
 # Loss
 
 
-async def test_who_is_frozen_is_replaced_and_what_he_returns_counts_for_nothing(
-    apps: list[Rota], desk: Desk
+async def test_once_frozen_caller_is_replaced_and_its_result_discarded(
+    apps: list[Rota], charger: Charger
 ) -> None:
-    frozen = asyncio.create_task(apps[0].once("k", desk.charge, 100, ttl=SHORT))
-    await desk.busy.wait()
-    await nobody_goes_on_with_it(apps[0])
+    frozen = asyncio.create_task(apps[0].once("k", charger.charge, 100, ttl=SHORT))
+    await charger.busy.wait()
+    await stop_renewal(apps[0])
 
     began = time.monotonic()
     assert await apps[1].once("k", str, "other") == "other"
     assert time.monotonic() - began > SHORT / 2
-    desk.go_on.set()
+    charger.go_on.set()
 
     with pytest.raises(
         LockLost, match="another instance has started it; this result was discarded"
@@ -259,41 +267,41 @@ async def test_who_is_frozen_is_replaced_and_what_he_returns_counts_for_nothing(
     assert await apps[2].once("k", str) == "other"
 
 
-async def nobody_goes_on_with_it(app: Rota) -> None:
+async def stop_renewal(app: Rota) -> None:
     """Stop renewing the call, as if this process were frozen."""
     company = await app.coordinator()
     [lease] = company.once_renewals._held_leases()
     company.once_renewals.remove(lease)
 
 
-async def test_a_result_that_comes_late_counts_if_nobody_has_begun_anew(
-    apps: list[Rota], desk: Desk, db: Db
+async def test_once_late_result_without_takeover_is_stored(
+    apps: list[Rota], charger: Charger, db: Db
 ) -> None:
-    late = asyncio.create_task(apps[0].once("k", desk.charge, 1, ttl=SHORT))
-    await desk.busy.wait()
-    await nobody_goes_on_with_it(apps[0])
-    await is_true(db, "select expires < rota.clock() from rota.once_calls")
-    desk.go_on.set()
+    late = asyncio.create_task(apps[0].once("k", charger.charge, 1, ttl=SHORT))
+    await charger.busy.wait()
+    await stop_renewal(apps[0])
+    await wait_until_true(db, "select expires < rota.clock() from rota.once_calls")
+    charger.go_on.set()
 
-    assert await late == await apps[1].once("k", desk.charge, 5)
+    assert await late == await apps[1].once("k", charger.charge, 5)
 
 
-async def test_a_connection_that_breaks_costs_nobody_the_result(
-    rota_app: Rota, db: Db, desk: Desk
+async def test_once_broken_connection_does_not_lose_the_result(
+    rota_app: Rota, db: Db, charger: Charger
 ) -> None:
-    making = asyncio.create_task(rota_app.once("k", desk.charge, 1))
-    await desk.busy.wait()
+    making = asyncio.create_task(rota_app.once("k", charger.charge, 1))
+    await charger.busy.wait()
     await db.execute(
         "select pg_terminate_backend(pid) from pg_stat_activity"
         " where datname = current_database() and pid <> pg_backend_pid()"
     )
-    desk.go_on.set()
+    charger.go_on.set()
 
     assert (await making).number == 2
     assert await rows(db) == [("k", True)]
 
 
-async def test_an_answer_that_was_lost_is_asked_for_again(
+async def test_once_requests_with_lost_answers_are_resent(
     rota_app: Rota, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answers to begin and finish are lost.
@@ -330,7 +338,7 @@ async def test_an_answer_that_was_lost_is_asked_for_again(
 # Results that cannot be stored
 
 
-async def test_what_cannot_be_kept_is_refused_and_the_key_is_free(rota_app: Rota, db: Db) -> None:
+async def test_once_unstorable_result_raises_and_frees_the_key(rota_app: Rota, db: Db) -> None:
     calls: list[int] = []
 
     async def strange(value):  # type: ignore[no-untyped-def]
@@ -352,7 +360,7 @@ async def test_what_cannot_be_kept_is_refused_and_the_key_is_free(rota_app: Rota
     assert await rota_app.once("k", strange, 1, wait=0) == 1
 
 
-async def test_a_hint_that_cannot_be_read_is_refused_before_the_call(rota_app: Rota) -> None:
+async def test_once_unresolved_return_hint_raises_before_the_call(rota_app: Rota) -> None:
     def unknown() -> "Nowhere":  # type: ignore[name-defined]  # noqa: F821, UP037
         raise AssertionError("it was called")
 
@@ -360,7 +368,7 @@ async def test_a_hint_that_cannot_be_read_is_refused_before_the_call(rota_app: R
         await rota_app.once("k", unknown)
 
 
-async def test_a_result_of_older_code_that_does_not_fit_is_said(rota_app: Rota) -> None:
+async def test_once_stored_result_of_other_type_raises_result_error(rota_app: Rota) -> None:
     async def before() -> str:
         return "text"
 
@@ -375,7 +383,7 @@ async def test_a_result_of_older_code_that_does_not_fit_is_said(rota_app: Rota) 
 # Refused arguments
 
 
-async def test_what_makes_no_sense_is_refused(rota_app: Rota) -> None:
+async def test_once_invalid_arguments_raise_argument_error(rota_app: Rota) -> None:
     for key in ("", "x" * 501, "a\0", "\ud800"):
         with pytest.raises(ArgumentError, match="1 to 500 characters"):
             await rota_app.once(key, str)

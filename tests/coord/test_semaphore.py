@@ -68,7 +68,7 @@ async def free(app: Rota, n: int, ttl: float = 30) -> int:
     return len(got)
 
 
-async def test_never_more_than_so_many_at_once(apps: list[Rota], db: Db) -> None:
+async def test_semaphore_contended_never_exceeds_its_permits(apps: list[Rota], db: Db) -> None:
     inside, most, seen, tokens, over = 0, 0, 0, set[int](), asyncio.Event()
     dice = random.Random(3)
 
@@ -98,7 +98,9 @@ async def test_never_more_than_so_many_at_once(apps: list[Rota], db: Db) -> None
     assert await held(db) == 0
 
 
-async def test_those_who_come_first_of_all_get_all_of_them(apps: list[Rota], db: Db) -> None:
+async def test_semaphore_concurrent_first_acquirers_get_every_permit(
+    apps: list[Rota], db: Db
+) -> None:
     """The permits have no rows yet and each insert is slow. No client is refused while a permit is free."""
     await db.execute(
         "create function slow() returns trigger language plpgsql as"
@@ -115,7 +117,7 @@ async def test_those_who_come_first_of_all_get_all_of_them(apps: list[Rota], db:
     assert slots == [1, 2, 3, 4, 5]
 
 
-async def test_all_are_held_says_who_holds_one(rota_app: Rota) -> None:
+async def test_semaphore_exhausted_raises_busy_that_names_a_holder(rota_app: Rota) -> None:
     async with (
         rota_app.semaphore("gpu", 2, label="render"),
         rota_app.semaphore("gpu", 2, label="render"),
@@ -128,7 +130,7 @@ async def test_all_are_held_says_who_holds_one(rota_app: Rota) -> None:
     assert await free(rota_app, 2) == 2
 
 
-async def test_who_waits_is_woken_when_one_is_given_back(apps: list[Rota]) -> None:
+async def test_semaphore_release_wakes_a_waiting_acquirer(apps: list[Rota]) -> None:
     """Through a pooler there are no notifications; waiting clients poll twice a second."""
     holders = [await app.semaphore("gpu", 3).acquire() for app in apps]
     waiters = [asyncio.create_task(app.semaphore("gpu", 3).acquire()) for app in apps]
@@ -142,15 +144,13 @@ async def test_who_waits_is_woken_when_one_is_given_back(apps: list[Rota]) -> No
         waiters = list(pending)
 
 
-async def test_a_lock_of_the_same_name_is_another_thing(rota_app: Rota) -> None:
+async def test_semaphore_and_lock_of_same_name_are_independent(rota_app: Rota) -> None:
     async with rota_app.lock("gpu"), rota_app.semaphore("gpu", 1):
         assert not await rota_app.semaphore("gpu", 1).try_acquire()
         assert await rota_app.try_lock("gpu") is None
 
 
-async def test_a_permit_is_good_for_a_transaction_and_a_zombies_is_not(
-    apps: list[Rota], db: Db
-) -> None:
+async def test_semaphore_assert_held_refuses_an_expired_permit(apps: list[Rota], db: Db) -> None:
     first, second = [await app.semaphore("gpu", 2, ttl=TTL).acquire() for app in apps[:2]]
     company = await apps[0].coordinator()
     company.lock_renewals.remove(
@@ -180,7 +180,7 @@ async def test_a_permit_is_good_for_a_transaction_and_a_zombies_is_not(
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-async def test_the_permit_of_one_who_is_killed_or_frozen_comes_back(
+async def test_semaphore_permit_of_killed_or_frozen_process_is_reused(
     how: signal.Signals, rota_app: Rota, rota_dsn: str, db: Db
 ) -> None:
     process = subprocess.Popen(  # noqa: ASYNC220 - it is not waited for
@@ -212,7 +212,7 @@ async def test_the_permit_of_one_who_is_killed_or_frozen_comes_back(
         process.communicate()
 
 
-async def test_none_is_lost_wherever_its_taking_is_cancelled(rota_app: Rota, db: Db) -> None:
+async def test_semaphore_cancelled_acquire_leaks_no_permit(rota_app: Rota, db: Db) -> None:
     await free(rota_app, 2)
     began = time.monotonic()
     await free(rota_app, 2)
@@ -237,7 +237,7 @@ async def test_none_is_lost_wherever_its_taking_is_cancelled(rota_app: Rota, db:
     assert stopped
 
 
-async def test_none_is_lost_when_who_waits_is_cancelled_as_it_is_given_back(
+async def test_semaphore_cancelled_waiter_during_release_leaks_no_permit(
     apps: list[Rota], db: Db
 ) -> None:
     for step in range(25):
@@ -254,7 +254,7 @@ async def test_none_is_lost_when_who_waits_is_cancelled_as_it_is_given_back(
         assert await held(db) == 0
 
 
-async def test_an_app_that_closes_gives_back_what_it_holds(apps: list[Rota], rota_dsn: str) -> None:
+async def test_semaphore_closed_app_releases_its_permits(apps: list[Rota], rota_dsn: str) -> None:
     async with Rota(rota_dsn) as leaving:
         for _ in range(3):
             await leaving.semaphore("gpu", 3).acquire()
@@ -265,7 +265,7 @@ async def test_an_app_that_closes_gives_back_what_it_holds(apps: list[Rota], rot
 # Another limit, during a deploy
 
 
-async def test_when_there_are_more_the_new_ones_are_had_at_once(apps: list[Rota]) -> None:
+async def test_semaphore_raised_limit_grants_new_permits_at_once(apps: list[Rota]) -> None:
     old = [await apps[0].semaphore("gpu", 2).acquire() for _ in range(2)]
     new = [await apps[1].semaphore("gpu", 4, wait=0).acquire() for _ in range(2)]
 
@@ -276,7 +276,7 @@ async def test_when_there_are_more_the_new_ones_are_had_at_once(apps: list[Rota]
     assert await apps[2].semaphore("gpu", 2).try_acquire(), "it is one of the first two"
 
 
-async def test_when_there_are_fewer_the_old_ones_run_off(apps: list[Rota]) -> None:
+async def test_semaphore_lowered_limit_waits_for_old_permits(apps: list[Rota]) -> None:
     old = [await apps[0].semaphore("gpu", 4).acquire() for _ in range(4)]
     by_slot = {permit.permit: permit for permit in old}
     for slot in (3, 4):
@@ -293,7 +293,7 @@ async def test_when_there_are_fewer_the_old_ones_run_off(apps: list[Rota]) -> No
 # Refusals
 
 
-def test_what_makes_no_sense_is_refused(rota_dsn: str) -> None:
+def test_semaphore_invalid_arguments_raise_argument_error(rota_dsn: str) -> None:
     app = Rota(rota_dsn)
     for n in (0, -1, 1001, 2.0, True):
         with pytest.raises(
@@ -304,7 +304,7 @@ def test_what_makes_no_sense_is_refused(rota_dsn: str) -> None:
         app.semaphore("gpu", 1, ttl=0)
 
 
-async def test_one_object_is_one_permit(rota_app: Rota) -> None:
+async def test_semaphore_object_in_use_raises_runtime_error(rota_app: Rota) -> None:
     """Two tasks that share the object would share the permit."""
     permit = rota_app.semaphore("gpu", 2)
     both = await asyncio.gather(permit.acquire(), permit.acquire(), return_exceptions=True)
@@ -317,7 +317,7 @@ async def test_one_object_is_one_permit(rota_app: Rota) -> None:
     assert await free(rota_app, 2) == 2
 
 
-def test_code_that_does_not_await_has_it_too(rota_dsn: str) -> None:
+def test_sync_semaphore_held_beyond_its_ttl_is_renewed(rota_dsn: str) -> None:
     app = Rota(rota_dsn)
     try:
         with app.semaphore("gpu", 1, ttl=TTL).sync as permit:

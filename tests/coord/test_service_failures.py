@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from coord.serving import ask, outcomes, ran, until
+from coord.service_helpers import outcomes, record_iterations, run_sql, until
 from rota import Rota
 from rota.coord import service_runner
 from rota.errors import ArgumentError
@@ -17,7 +17,7 @@ from rota.model.service import ServiceDefinition
 from rota.store import services
 
 
-async def test_one_that_fails_is_tried_again_later_each_time_whoever_tries(rota_dsn: str) -> None:
+async def test_service_failed_iteration_is_retried_with_growing_delay(rota_dsn: str) -> None:
     times = []
 
     async def broken() -> NoReturn:
@@ -25,14 +25,14 @@ async def test_one_that_fails_is_tried_again_later_each_time_whoever_tries(rota_
         raise ValueError("no feed")
 
     async with Rota(rota_dsn) as app, Rota(rota_dsn) as other:
-        here, elsewhere = ran(app), ran(other)
+        here, elsewhere = record_iterations(app), record_iterations(other)
         for each in (app, other):
             each.service("broken", every=0.05)(broken)
         async with app.services():
             await until(lambda: len(here) == 2)
         async with other.services():
             await until(lambda: elsewhere)
-        rows = await ask(
+        rows = await run_sql(
             app,
             "select failures, retry_at > now() + interval '3 s', error->>'type', error->>'message',"
             " error->>'traceback' like '%no feed%' from rota.services join rota.iterations on number = 3",
@@ -42,7 +42,7 @@ async def test_one_that_fails_is_tried_again_later_each_time_whoever_tries(rota_
     assert rows == [(3, True, "ValueError", "no feed", True)]
 
 
-def test_how_long_it_rests() -> None:
+def test_service_definition_pause_grows_with_failures() -> None:
     often = ServiceDefinition("often", lambda: None, 0.5, 10.0)
     rarely = ServiceDefinition("rarely", lambda: None, 600.0, 10.0)
     ever = ServiceDefinition("ever", lambda: None, None, 10.0)
@@ -65,7 +65,7 @@ def test_how_long_it_rests() -> None:
     assert [ever.count_failures(2, "stopped", 1), ever.count_failures(2, "lost", 1)] == [2, 2]
 
 
-class Unspeakable(Exception):
+class UnprintableError(Exception):
     def __str__(self) -> str:
         raise RuntimeError("not even that")
 
@@ -86,7 +86,7 @@ def throw_async(error: BaseException) -> Callable[[], Any]:
 
 STRANGE = {
     "cannot be stored": ValueError("a\0b\ud800"),
-    "cannot be said": Unspeakable(),
+    "cannot be said": UnprintableError(),
     "wants to leave": SystemExit(3),
     "cancelled by itself": asyncio.CancelledError(),
     "is at an end": StopIteration(),
@@ -95,11 +95,11 @@ STRANGE = {
 
 @pytest.mark.parametrize("what", STRANGE)
 @pytest.mark.parametrize("how", [throw, throw_async])
-async def test_whatever_it_fails_with_it_goes_on(
+async def test_service_any_error_is_recorded_and_retried(
     rota_app: Rota, what: str, how: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ServiceDefinition, "backoff_seconds", lambda self, failures: 0.0)
-    heard = ran(rota_app)
+    heard = record_iterations(rota_app)
     rota_app.service("strange", every=0.05)(how(STRANGE[what]))
     async with rota_app.services():
         await until(lambda: len(heard) >= 2)
@@ -111,15 +111,17 @@ async def test_whatever_it_fails_with_it_goes_on(
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), GeneratorExit()])
-async def test_whatever_a_thread_ends_with_it_goes_on(rota_app: Rota, error: Any) -> None:
-    heard = ran(rota_app)
+async def test_service_base_exception_in_thread_is_recorded_as_failed(
+    rota_app: Rota, error: Any
+) -> None:
+    heard = record_iterations(rota_app)
     rota_app.service("strange", every=0.05)(throw(error))
     async with rota_app.services():
         await until(lambda: heard)
     assert await outcomes(rota_app) == ["failed"]
 
 
-async def test_one_that_should_go_on_for_ever_and_does_not_is_not_begun_all_the_time(
+async def test_service_forever_that_returns_restarts_after_a_pause(
     rota_app: Rota,
 ) -> None:
     times: list[float] = []
@@ -129,19 +131,19 @@ async def test_one_that_should_go_on_for_ever_and_does_not_is_not_begun_all_the_
     assert times[1] - times[0] >= 1
 
 
-async def test_what_goes_wrong_in_between_costs_a_term_and_a_rest(
+async def test_service_error_between_iterations_starts_a_new_term(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(service_runner, "ERROR_DELAY_SECONDS", 0.5)
-    heard = ran(rota_app)
+    heard = record_iterations(rota_app)
     rota_app.service("filings", every=0.1)(lambda: None)
     async with rota_app.services():
         await until(lambda: heard)
-        await ask(rota_app, "alter table rota.services rename to mislaid")
+        await run_sql(rota_app, "alter table rota.services rename to mislaid")
         await asyncio.sleep(1.4)
-        [(term,)] = await ask(rota_app, "select term from rota.leaders")
+        [(term,)] = await run_sql(rota_app, "select term from rota.leaders")
         assert 2 <= term <= 4
-        await ask(rota_app, "alter table rota.mislaid rename to services")
+        await run_sql(rota_app, "alter table rota.mislaid rename to services")
         count = len(heard)
         await until(lambda: len(heard) > count + 2, within=60)
     assert "service 'filings' stopped unexpectedly" in caplog.text
@@ -150,18 +152,18 @@ async def test_what_goes_wrong_in_between_costs_a_term_and_a_rest(
 # Repeated losses
 
 
-async def test_one_that_its_instances_die_of_has_to_wait_longer_each_time(rota_app: Rota) -> None:
+async def test_service_repeated_instance_loss_delays_the_next_start(rota_app: Rota) -> None:
     client = await rota_app.open()
     instance = (await rota_app.coordinator()).identity.instance
 
     async def take_over_after_a_death() -> tuple[float, int]:
-        await ask(
+        await run_sql(
             rota_app,
             "insert into rota.leaders (name, term, instance)"
             f" values ('service poison', 1, '{instance}')"
             " on conflict (name) do update set term = leaders.term + 1",
         )
-        [(term,)] = await ask(rota_app, "select term from rota.leaders")
+        [(term,)] = await run_sql(rota_app, "select term from rota.leaders")
         [due] = await client.database.run(services.begin_term("poison", 3600, 60, term, instance))
         [again] = await client.database.run(services.begin_term("poison", 3600, 60, term, instance))
         assert again.failures == due.failures  # asking twice does not count the loss twice
@@ -173,10 +175,10 @@ async def test_one_that_its_instances_die_of_has_to_wait_longer_each_time(rota_a
     assert [failures for _, failures in found] == list(range(10))
     waits = [0, 0, 1, 2, 4, 8, 16, 32, 60, 60]
     assert [rest for rest, _ in found] == pytest.approx(waits, abs=0.5)
-    await ask(rota_app, "update rota.iterations set started = now() - interval '2 min'")
+    await run_sql(rota_app, "update rota.iterations set started = now() - interval '2 min'")
     assert await take_over_after_a_death() == (0, 1)
 
 
-def test_leases_that_are_too_short_are_refused(rota_dsn: str) -> None:
+def test_service_too_short_lease_is_refused(rota_dsn: str) -> None:
     with pytest.raises(ArgumentError, match="1 s at least"):
         Rota(rota_dsn).service("filings", every=1, lease=0.5)(lambda: None)

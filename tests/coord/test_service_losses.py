@@ -9,14 +9,21 @@ import time
 import psycopg
 import pytest
 
-from coord.serving import ask, end_sessions, outcomes, ran, take_over, until
+from coord.service_helpers import (
+    elect_other_instance,
+    outcomes,
+    record_iterations,
+    run_sql,
+    terminate_leader_sessions,
+    until,
+)
 from rota import Rota
 from rota.errors import LeadershipLost
 from rota.model.service import ServiceContext
 
 
-async def test_what_is_under_way_is_cancelled_and_made_up_for_at_once(rota_app: Rota) -> None:
-    heard, said, running = ran(rota_app), [], asyncio.Event()
+async def test_service_lost_term_cancels_iteration_and_reruns_at_once(rota_app: Rota) -> None:
+    heard, said, running = record_iterations(rota_app), [], asyncio.Event()
 
     @rota_app.service("filings", every=3600)
     async def filings(ctx: ServiceContext) -> None:
@@ -29,26 +36,26 @@ async def test_what_is_under_way_is_cancelled_and_made_up_for_at_once(rota_app: 
 
     async with rota_app.services():
         await asyncio.wait_for(running.wait(), 60)
-        await end_sessions(rota_app)
+        await terminate_leader_sessions(rota_app)
         await until(lambda: len(heard) == 2, within=60)
     assert said == [(False, True)]
     assert [each.outcome for each in heard] == ["lost", "succeeded"]
     assert await outcomes(rota_app) == ["lost", "succeeded"]
 
 
-async def test_lost_while_it_rests_it_keeps_its_time(rota_app: Rota) -> None:
-    heard = ran(rota_app)
+async def test_service_lost_between_iterations_keeps_its_interval(rota_app: Rota) -> None:
+    heard = record_iterations(rota_app)
     rota_app.service("hourly", every=3600)(lambda: None)
     async with rota_app.services() as services:
         await until(lambda: heard)
-        await end_sessions(rota_app)
+        await terminate_leader_sessions(rota_app)
         await until(lambda: not services.list_running(), within=60)
         await until(services.list_running, within=60)
         await asyncio.sleep(0.2)
     assert len(heard) == 1
 
 
-async def test_nothing_begins_in_a_term_that_is_over(rota_app: Rota) -> None:
+async def test_service_with_unnoticed_lost_term_begins_no_iteration(rota_app: Rota) -> None:
     """The instance has not noticed the loss yet: with this lease it checks every six seconds."""
     begun: list[int] = []
 
@@ -58,14 +65,14 @@ async def test_nothing_begins_in_a_term_that_is_over(rota_app: Rota) -> None:
 
     async with rota_app.services():
         await until(lambda: len(begun) > 2)
-        await take_over(rota_app)
+        await elect_other_instance(rota_app)
         count = len(begun)
         await asyncio.sleep(0.5)
         assert len(begun) <= count + 1  # one may have begun before the takeover
         assert set(begun) == {1}
 
 
-async def test_lost_while_it_begins_it_does_not_begin(rota_app: Rota) -> None:
+async def test_service_term_lost_during_begin_starts_in_the_next_term(rota_app: Rota) -> None:
     begun: list[tuple[int, int]] = []
 
     @rota_app.service("filings", every=0.3)
@@ -79,7 +86,7 @@ async def test_lost_while_it_begins_it_does_not_begin(rota_app: Rota) -> None:
             await in_the_way.execute("select from rota.services for update")
             await asyncio.sleep(0.5)  # the next iteration waits for the locked row
             count = len(begun)
-            await end_sessions(rota_app)
+            await terminate_leader_sessions(rota_app)
             await until(lambda: not services.list_running(), within=60)
         await until(lambda: len(begun) > count, within=60)
     assert begun[count][1] > begun[count - 1][1]
@@ -87,7 +94,7 @@ async def test_lost_while_it_begins_it_does_not_begin(rota_app: Rota) -> None:
     assert numbers == sorted(set(numbers))
 
 
-async def test_told_to_stop_while_it_begins_it_does_not_begin(rota_app: Rota) -> None:
+async def test_service_stop_requested_during_begin_starts_no_iteration(rota_app: Rota) -> None:
     begun: list[int] = []
 
     @rota_app.service("filings", every=0.2)
@@ -108,7 +115,7 @@ async def test_told_to_stop_while_it_begins_it_does_not_begin(rota_app: Rota) ->
     assert (await outcomes(rota_app))[-1] == "stopped"
 
 
-async def test_what_does_not_stop_is_left_behind_and_the_service_left_to_others(
+async def test_service_with_stuck_iteration_is_taken_over_after_loss(
     rota_app: Rota, rota_dsn: str
 ) -> None:
     enough, inside, most = asyncio.Event(), 0, 0
@@ -126,12 +133,12 @@ async def test_what_does_not_stop_is_left_behind_and_the_service_left_to_others(
 
     async with Rota(rota_dsn) as other:
         rota_app.service("filings", every=0.1)(stubborn)
-        elsewhere = ran(other)
+        elsewhere = record_iterations(other)
         other.service("filings", every=0.1)(lambda: None)
         async with rota_app.services() as services:
             await until(lambda: inside)
             async with other.services() as standing_by:
-                await end_sessions(rota_app)
+                await terminate_leader_sessions(rota_app)
                 await until(lambda: len(elsewhere) > 2, within=60)
                 assert inside == 1
                 await standing_by.stop(1)
@@ -143,10 +150,10 @@ async def test_what_does_not_stop_is_left_behind_and_the_service_left_to_others(
     assert (await outcomes(rota_app))[0] == "lost"
 
 
-async def test_a_plain_function_is_told_and_can_write_no_more(
+async def test_service_plain_function_after_loss_stops_and_cannot_write(
     rota_app: Rota, rota_dsn: str
 ) -> None:
-    await ask(rota_app, "create table written (term int)")
+    await run_sql(rota_app, "create table written (term int)")
     over, seen = threading.Event(), []
 
     def write(ctx: ServiceContext) -> None:
@@ -165,24 +172,24 @@ async def test_a_plain_function_is_told_and_can_write_no_more(
         seen.append("refused")
 
     async with Rota(rota_dsn) as other:
-        elsewhere = ran(other)
+        elsewhere = record_iterations(other)
         rota_app.service("filings", every=60)(filings)
         other.service("filings", every=60)(write)
         async with rota_app.services():
             await until(lambda: seen)
             async with other.services():
-                await end_sessions(rota_app)
+                await terminate_leader_sessions(rota_app)
                 await until(lambda: elsewhere, within=60)
                 over.set()
                 await until(lambda: len(seen) == 3)
     assert seen == ["begun", "held False, stopping True", "refused"]
-    terms = [term for (term,) in await ask(rota_app, "select term from written")]
+    terms = [term for (term,) in await run_sql(rota_app, "select term from written")]
     assert len(terms) == 2
     assert terms[0] < terms[1]
 
 
-async def test_a_blocked_loop_does_not_cost_it_its_term(rota_app: Rota) -> None:
-    heard = ran(rota_app)
+async def test_service_blocked_event_loop_keeps_its_term(rota_app: Rota) -> None:
+    heard = record_iterations(rota_app)
 
     @rota_app.service("blocks", every=60, lease=1)
     async def blocks(ctx: ServiceContext) -> None:
@@ -195,7 +202,9 @@ async def test_a_blocked_loop_does_not_cost_it_its_term(rota_app: Rota) -> None:
     assert [(each.iteration, each.outcome) for each in heard] == [(1, "succeeded")]
 
 
-async def test_an_app_that_is_closed_ends_its_services(rota_app: Rota, rota_dsn: str) -> None:
+async def test_service_of_closed_app_is_cancelled_and_released(
+    rota_app: Rota, rota_dsn: str
+) -> None:
     running, ended = asyncio.Event(), asyncio.Event()
 
     async def tail() -> None:
@@ -213,4 +222,4 @@ async def test_an_app_that_is_closed_ends_its_services(rota_app: Rota, rota_dsn:
         await app.close()
         await asyncio.wait_for(ended.wait(), 60)
     assert time.monotonic() - began < 6
-    assert await ask(rota_app, "select instance from rota.leaders") == [(None,)]
+    assert await run_sql(rota_app, "select instance from rota.leaders") == [(None,)]

@@ -10,7 +10,7 @@ from itertools import pairwise
 import psycopg
 import pytest
 
-from coord.serving import ask, outcomes, ran, until
+from coord.service_helpers import outcomes, record_iterations, run_sql, until
 from rota import Rota
 from rota.coord import service_runner
 from rota.model.service import ServiceContext
@@ -24,7 +24,7 @@ def proxy(direct_dsn: str) -> Iterator[Proxy]:
         yield proxy
 
 
-async def test_while_the_database_is_away_none_begins(proxy: Proxy) -> None:
+async def test_service_during_outage_begins_no_iteration(proxy: Proxy) -> None:
     begun: list[float] = []
     async with Rota(proxy.dsn) as app:
         app.service("filings", every=0.25, lease=2)(lambda: begun.append(time.monotonic()))
@@ -46,13 +46,13 @@ async def test_while_the_database_is_away_none_begins(proxy: Proxy) -> None:
     assert min(apart) > 0.1
 
 
-async def test_with_the_line_dead_it_knows_in_time_and_goes_on_when_there_is_another(
+async def test_service_silent_outage_cancels_iteration_and_recovers(
     proxy: Proxy,
 ) -> None:
     held: list[bool] = []
     began = asyncio.Event()
     async with Rota(proxy.dsn) as app:
-        heard = ran(app)
+        heard = record_iterations(app)
 
         @app.service("filings", every=0.2, lease=1.5)
         async def filings(ctx: ServiceContext) -> None:
@@ -73,12 +73,12 @@ async def test_with_the_line_dead_it_knows_in_time_and_goes_on_when_there_is_ano
             await until(lambda: len(heard) > 2, within=60)
         rows = await outcomes(app)
         # The term won meanwhile was not resigned together with the lost one.
-        assert await ask(app, "select term from rota.leaders") == [(2,)]
+        assert await run_sql(app, "select term from rota.leaders") == [(2,)]
     assert rows[0] == "lost"
     assert set(rows[1:]) <= {"succeeded", "stopped"}
 
 
-async def test_an_iteration_whose_beginning_was_answered_to_nobody_is_lost_track_of_by_nobody(
+async def test_service_iteration_with_lost_begin_answer_is_marked_lost(
     proxy: Proxy,
 ) -> None:
     numbers: list[int] = []
@@ -98,9 +98,9 @@ async def test_an_iteration_whose_beginning_was_answered_to_nobody_is_lost_track
         assert (await outcomes(app))[:4] == ["succeeded", "lost", "succeeded", "succeeded"]
 
 
-async def test_one_that_has_ended_is_written_down_though_the_answer_is_lost(proxy: Proxy) -> None:
+async def test_service_iteration_end_with_lost_answer_is_recorded(proxy: Proxy) -> None:
     async with Rota(proxy.dsn) as app:
-        heard = ran(app)
+        heard = record_iterations(app)
         app.service("filings", every=0.3)(lambda: None)
         async with app.services():
             await until(lambda: heard)
@@ -112,11 +112,11 @@ async def test_one_that_has_ended_is_written_down_though_the_answer_is_lost(prox
         assert set((await outcomes(app))[:4]) == {"succeeded"}
 
 
-async def test_what_has_ended_is_written_down_however_long_that_takes(
+async def test_service_iteration_end_is_recorded_despite_timeouts(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service_runner, "RECORD_TIMEOUT_SECONDS", 0.2)
-    heard, running, enough = ran(rota_app), asyncio.Event(), asyncio.Event()
+    heard, running, enough = record_iterations(rota_app), asyncio.Event(), asyncio.Event()
 
     @rota_app.service("filings", every=60)
     async def filings() -> None:
@@ -135,10 +135,10 @@ async def test_what_has_ended_is_written_down_however_long_that_takes(
         assert await outcomes(rota_app) == ["succeeded"]
 
 
-async def test_what_was_asked_on_a_dead_line_is_not_waited_for(proxy: Proxy) -> None:
+async def test_service_begin_on_dead_connection_is_abandoned(proxy: Proxy) -> None:
     begun: list[float] = []
     async with Rota(proxy.dsn) as app:
-        heard = ran(app)
+        heard = record_iterations(app)
         app.service("filings", every=0.4, lease=1.5)(lambda: begun.append(time.monotonic()))
         async with app.services() as services:
             await until(lambda: len(heard) == 2)  # the next statement asks to begin an iteration

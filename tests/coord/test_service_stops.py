@@ -8,14 +8,14 @@ import time
 
 import pytest
 
-from coord.serving import ask, outcomes, ran, until
+from coord.service_helpers import outcomes, record_iterations, run_sql, until
 from rota import Rota
 from rota.coord import elector, service_runner
 from rota.coord.services import ServiceGroup
 from rota.model.service import ServiceContext
 
 
-async def test_one_that_goes_on_for_ever_is_told_to_stop(rota_app: Rota) -> None:
+async def test_service_forever_ends_on_stop_request(rota_app: Rota) -> None:
     running, said = asyncio.Event(), []
 
     @rota_app.service("tail", forever=True)
@@ -31,7 +31,7 @@ async def test_one_that_goes_on_for_ever_is_told_to_stop(rota_app: Rota) -> None
     assert await outcomes(rota_app) == ["stopped"]
 
 
-async def test_one_that_goes_on_for_ever_and_does_not_listen_is_cancelled(
+async def test_service_forever_ignoring_stop_request_is_cancelled(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service_runner, "FOREVER_STOP_SECONDS", 0.3)
@@ -49,7 +49,7 @@ async def test_one_that_goes_on_for_ever_and_does_not_listen_is_cancelled(
     assert await outcomes(rota_app) == ["stopped"]
 
 
-async def test_an_iteration_under_way_may_end(rota_app: Rota) -> None:
+async def test_service_stop_lets_running_iteration_finish(rota_app: Rota) -> None:
     running, stopping = asyncio.Event(), []
 
     @rota_app.service("filings", every=60)
@@ -65,7 +65,7 @@ async def test_an_iteration_under_way_may_end(rota_app: Rota) -> None:
 
 
 @pytest.mark.parametrize("how", ["the grace is over", "hurried", "hurried before"])
-async def test_one_that_is_cut_short_is_made_up_for_elsewhere(
+async def test_service_cut_short_iteration_runs_again_elsewhere(
     rota_app: Rota, rota_dsn: str, how: str
 ) -> None:
     running = asyncio.Event()
@@ -75,7 +75,7 @@ async def test_one_that_is_cut_short_is_made_up_for_elsewhere(
         await asyncio.sleep(60)
 
     async with Rota(rota_dsn) as other:
-        elsewhere = ran(other)
+        elsewhere = record_iterations(other)
         rota_app.service("filings", every=3600)(filings)
         other.service("filings", every=3600)(lambda: None)
         async with rota_app.services() as services:
@@ -95,7 +95,7 @@ async def test_one_that_is_cut_short_is_made_up_for_elsewhere(
 
 
 @pytest.mark.parametrize("kind", ["plain", "does not heed that it is cancelled"])
-async def test_what_does_not_stop_is_waited_for_by_the_others(
+async def test_service_stuck_iteration_blocks_other_instances(
     rota_app: Rota, rota_dsn: str, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     enough, running = threading.Event(), asyncio.Event()
@@ -114,7 +114,7 @@ async def test_what_does_not_stop_is_waited_for_by_the_others(
                 continue
 
     async with Rota(rota_dsn) as other:
-        elsewhere = ran(other)
+        elsewhere = record_iterations(other)
         rota_app.service("filings", every=60)(plain if kind == "plain" else stubborn)
         other.service("filings", every=0.1)(lambda: None)
         async with rota_app.services() as services:
@@ -130,18 +130,18 @@ async def test_what_does_not_stop_is_waited_for_by_the_others(
                 await until(lambda: elsewhere, within=60)
 
 
-async def test_stopped_twice_and_before_it_has_begun(rota_app: Rota) -> None:
-    heard = ran(rota_app)
+async def test_service_stopped_repeatedly_or_before_start_ends_cleanly(rota_app: Rota) -> None:
+    heard = record_iterations(rota_app)
     rota_app.service("filings", every=60)(lambda: None)
     async with rota_app.services() as services:
         await asyncio.gather(services.stop(5), services.stop(5))
         await services.stop(5)
     assert not services.list_running()
     assert len(heard) <= 1
-    assert await ask(rota_app, "select from rota.leaders where instance is not null") == []
+    assert await run_sql(rota_app, "select from rota.leaders where instance is not null") == []
 
 
-async def test_stopped_while_another_runs_it(rota_app: Rota, rota_dsn: str) -> None:
+async def test_service_standby_stops_at_once(rota_app: Rota, rota_dsn: str) -> None:
     async with Rota(rota_dsn) as other:
         for app in (rota_app, other):
             app.service("filings", every=60)(lambda: None)
@@ -155,9 +155,9 @@ async def test_stopped_while_another_runs_it(rota_app: Rota, rota_dsn: str) -> N
             assert services.list_running()
 
 
-async def test_nobody_is_left_when_they_have_stopped(rota_app: Rota) -> None:
+async def test_service_stop_leaves_no_tasks_or_threads(rota_app: Rota) -> None:
     """Neither tasks nor threads remain."""
-    heard, before = ran(rota_app), asyncio.all_tasks()
+    heard, before = record_iterations(rota_app), asyncio.all_tasks()
     rota_app.service("plain", every=0.01)(lambda: None)
 
     @rota_app.service("filings", every=0.01)
@@ -175,13 +175,11 @@ async def test_nobody_is_left_when_they_have_stopped(rota_app: Rota) -> None:
 # Handover
 
 
-def pass_on(services: ServiceGroup, name: str) -> None:
+def hand_over_service(services: ServiceGroup, name: str) -> None:
     services._runners[name].hand_over()
 
 
-async def test_passed_on_when_the_iteration_under_way_has_ended(
-    rota_app: Rota, rota_dsn: str
-) -> None:
+async def test_service_hand_over_waits_for_running_iteration(rota_app: Rota, rota_dsn: str) -> None:
     running, inside, most, stopping = asyncio.Event(), 0, 0, []
 
     async def filings(ctx: ServiceContext) -> None:
@@ -194,13 +192,13 @@ async def test_passed_on_when_the_iteration_under_way_has_ended(
         inside -= 1
 
     async with Rota(rota_dsn) as other:
-        here, elsewhere = ran(rota_app), ran(other)
+        here, elsewhere = record_iterations(rota_app), record_iterations(other)
         for app in (rota_app, other):
             app.service("filings", every=0.4)(filings)
         async with rota_app.services() as services:
             await asyncio.wait_for(running.wait(), 60)
             async with other.services() as standing_by:
-                pass_on(services, "filings")
+                hand_over_service(services, "filings")
                 assert services.list_running() == ["filings"]
                 await until(lambda: elsewhere, within=60)
                 assert standing_by.list_running() == ["filings"]
@@ -209,7 +207,7 @@ async def test_passed_on_when_the_iteration_under_way_has_ended(
     assert most == 1
 
 
-async def test_passed_on_and_won_again_it_is_not_stopped_for_what_was_said_before(
+async def test_service_won_again_after_hand_over_is_not_stopped(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service_runner, "FOREVER_STOP_SECONDS", 1.0)
@@ -228,7 +226,7 @@ async def test_passed_on_and_won_again_it_is_not_stopped_for_what_was_said_befor
 
     async with rota_app.services() as services:
         await until(lambda: begun)
-        pass_on(services, "tail")
+        hand_over_service(services, "tail")
         await until(lambda: len(begun) == 2, within=60)
         await asyncio.sleep(1.2)
         assert len(begun) == 2

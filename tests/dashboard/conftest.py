@@ -22,45 +22,45 @@ from rota import Rota
 from rota.app.tokens import create_access_token
 from rota.model.access import Role
 from rota.testing.server import DatabaseServer
-from web.instance import Instance
+from web.server_process import ServerProcess
 
-from .stage import Floor, Tab, chromium, launch, tab
+from .browser_tabs import DashboardSite, Tab, chromium, launch, open_browser_tab
 
 APPS = Path(__file__).with_name("apps")
 
 
 @pytest.fixture(scope="session")
-def floor_dsn(rota_server: DatabaseServer) -> Iterator[str]:
+def dashboard_dsn(rota_server: DatabaseServer) -> Iterator[str]:
     with rota_server.database() as dsn:
         yield dsn
 
 
 @pytest.fixture(scope="session")
-def floor(floor_dsn: str) -> Iterator[Floor]:
+def dashboard_site(dashboard_dsn: str) -> Iterator[DashboardSite]:
     """Site of an app with a running worker, which serves all queues but one."""
     # In a thread, because Playwright's sync API keeps an event loop running in this one.
     with ThreadPoolExecutor(1) as thread:
-        passes = thread.submit(asyncio.run, _passes(floor_dsn)).result()
+        passes = thread.submit(asyncio.run, _create_tokens(dashboard_dsn)).result()
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         log = Path(directory, "log")
         words = {"PYTHONPATH": str(APPS), "ROTA_HEARTBEAT_INTERVAL": "1"}
-        worker = Instance(
-            ["rota", "worker", "floor:app", "-q", "default", "--health-port", "{port}"],
-            floor_dsn,
+        worker = ServerProcess(
+            ["rota", "worker", "example_app:app", "-q", "default", "--health-port", "{port}"],
+            dashboard_dsn,
             log,
             **words,
         )
         stack.callback(worker.close)
-        pages = Instance(
-            ["rota", "dashboard", "floor:app", "-p", "{port}"], floor_dsn, log, **words
+        pages = ServerProcess(
+            ["rota", "dashboard", "example_app:app", "-p", "{port}"], dashboard_dsn, log, **words
         )
         stack.callback(pages.close)
         for each in (worker, pages):
             each.up()
-        yield Floor(f"http://127.0.0.1:{pages.port}", passes, floor_dsn)
+        yield DashboardSite(f"http://127.0.0.1:{pages.port}", passes, dashboard_dsn)
 
 
-async def _passes(dsn: str) -> dict[str, str]:
+async def _create_tokens(dsn: str) -> dict[str, str]:
     async with Rota(dsn) as app:
         return {
             role.text: (await create_access_token(app, role.text, role, timedelta(days=1), "test"))[
@@ -81,13 +81,13 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def look_as(browser: Browser, floor: Floor) -> Iterator[Callable[..., Tab]]:
+def open_tab(browser: Browser, dashboard_site: DashboardSite) -> Iterator[Callable[..., Tab]]:
     """Open a window with a role: `look_as("viewer")`, `look_as("admin", color_scheme="dark")`."""
     with ExitStack() as stack:
         made: list[Tab] = []
 
         def look(who: str | None = "admin", **how: Any) -> Tab:
-            made.append(stack.enter_context(tab(browser, floor, who, **how)))
+            made.append(stack.enter_context(open_browser_tab(browser, dashboard_site, who, **how)))
             return made[-1]
 
         yield look
@@ -96,6 +96,6 @@ def look_as(browser: Browser, floor: Floor) -> Iterator[Callable[..., Tab]]:
 
 
 @pytest.fixture
-def desk(look_as: Callable[..., Tab]) -> Tab:
+def admin_tab(open_tab: Callable[..., Tab]) -> Tab:
     """Window of an admin."""
-    return look_as("admin")
+    return open_tab("admin")

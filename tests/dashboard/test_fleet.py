@@ -11,32 +11,32 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from web.instance import Instance
+from web.server_process import ServerProcess
 
+from .accessibility import accessibility_violations
+from .browser_tabs import DashboardSite, Tab
 from .conftest import APPS
-from .neighbour import Neighbour
-from .stage import Floor, Tab
-from .usable import faults
+from .other_instance import OtherInstance
 
 
 @pytest.fixture
-def neighbour(floor: Floor) -> Iterator[Neighbour]:
-    with Neighbour(floor.dsn) as neighbour:
+def other_instance(dashboard_site: DashboardSite) -> Iterator[OtherInstance]:
+    with OtherInstance(dashboard_site.dsn) as neighbour:
         yield neighbour
 
 
 # Workers
 
 
-def test_a_worker_that_is_drained_finishes_and_leaves(
-    desk: Tab, floor: Floor, tmp_path: Path
+def test_workers_page_drained_worker_stops_and_is_audited(
+    admin_tab: Tab, dashboard_site: DashboardSite, tmp_path: Path
 ) -> None:
-    words = ["rota", "worker", "floor:app", "-q", "elsewhere", "--health-port", "{port}"]
+    words = ["rota", "worker", "example_app:app", "-q", "elsewhere", "--health-port", "{port}"]
     names = {"PYTHONPATH": str(APPS), "ROTA_VERSION": "2026.2-next", "ROTA_HEARTBEAT_INTERVAL": "1"}
-    worker = Instance(words, floor.dsn, tmp_path / "log", **names)
+    worker = ServerProcess(words, dashboard_site.dsn, tmp_path / "log", **names)
     try:
         worker.up()
-        page = desk.goto("/workers")
+        page = admin_tab.goto("/workers")
         expect(page.get_by_text("versions run side by side")).to_be_visible()
         line = page.get_by_role("row").filter(has_text="2026.2-next")
         expect(line).to_contain_text("elsewhere")
@@ -53,12 +53,14 @@ def test_a_worker_that_is_drained_finishes_and_leaves(
         expect(page.get_by_text("versions run side by side")).to_have_count(0)
     finally:
         worker.close()
-    [deed] = floor.ask("GET", "/audit?action=drain%20worker&limit=1")["entries"]
+    [deed] = dashboard_site.ask("GET", "/audit?action=drain%20worker&limit=1")["entries"]
     assert deed["operator"].startswith("admin (token ")
 
 
-def test_what_a_worker_runs_leads_and_stands_by_for(look_as: Callable[..., Tab]) -> None:
-    page = look_as("viewer").goto("/workers")
+def test_workers_page_viewer_sees_services_but_no_drain_button(
+    open_tab: Callable[..., Tab],
+) -> None:
+    page = open_tab("viewer").goto("/workers")
     line = page.get_by_role("row").filter(has_text="default")
     expect(line).to_contain_text("runs trouble")
     expect(line).to_contain_text("runs watch")
@@ -69,7 +71,7 @@ def test_what_a_worker_runs_leads_and_stands_by_for(look_as: Callable[..., Tab])
 # Alerts
 
 
-def raise_alert(neighbour: Neighbour, kind: str, subject: str = "this") -> None:
+def raise_alert(neighbour: OtherInstance, kind: str, subject: str = "this") -> None:
     neighbour.sql(
         "insert into rota.alerts (kind, subject, message, host, pid, deliver_at)"
         " values (%s, %s, %s, 'web-1', 7, null)",
@@ -83,13 +85,13 @@ def alert(page: Page, kind: str) -> Locator:
     return page.locator("article").filter(has_text=kind)
 
 
-def test_an_alert_is_acknowledged_for_a_while_and_closed(
-    desk: Tab, floor: Floor, neighbour: Neighbour
+def test_alerts_page_alert_is_acknowledged_and_closed(
+    admin_tab: Tab, dashboard_site: DashboardSite, other_instance: OtherInstance
 ) -> None:
     kind = f"kind {uuid4()}"
-    page = desk.goto("/alerts")
-    raise_alert(neighbour, kind, 'a "subject" <b>')
-    raise_alert(neighbour, kind, "another")
+    page = admin_tab.goto("/alerts")
+    raise_alert(other_instance, kind, 'a "subject" <b>')
+    raise_alert(other_instance, kind, "another")
     here = alert(page, 'a "subject" <b>')
     expect(here).to_contain_text("open")
     expect(page.get_by_role("link", name="Alerts")).to_contain_text(re.compile(r"\d"))
@@ -100,31 +102,35 @@ def test_an_alert_is_acknowledged_for_a_while_and_closed(
     expect(alert(page, "another")).to_contain_text(
         "open"
     )  # only one of the two alerts was acknowledged
-    assert faults(page) == []
+    assert accessibility_violations(page) == []
     here.get_by_role("button", name="close").click()
     page.get_by_role("dialog").get_by_role("button", name="close").click()
     expect(here).to_have_count(0)
     past = page.get_by_role("region", name="Closed alerts").get_by_role("row")
     expect(past.filter(has_text=kind)).to_contain_text("admin (token ")
     expect(alert(page, "another")).to_be_visible()
-    deeds = floor.ask("GET", f"/audit?subject={quote(kind)}%3A%20a%20%22subject%22%20%3Cb%3E")
+    deeds = dashboard_site.ask(
+        "GET", f"/audit?subject={quote(kind)}%3A%20a%20%22subject%22%20%3Cb%3E"
+    )
     assert [each["action"] for each in deeds["entries"]] == ["close alert", "acknowledge alert"]
-    floor.ask("POST", "/alerts/dismiss", {"kind": kind})
+    dashboard_site.ask("POST", "/alerts/dismiss", {"kind": kind})
 
 
 # Audit
 
 
-def test_deeds_are_narrowed_by_who_what_and_whom(desk: Tab, neighbour: Neighbour) -> None:
+def test_audit_page_filters_by_operator_and_object(
+    admin_tab: Tab, other_instance: OtherInstance
+) -> None:
     mark = str(uuid4())
-    neighbour.sql(
+    other_instance.sql(
         "insert into rota.audit (operator, action, subject, detail)"
         " select case when n %% 2 = 0 then 'ada ' else 'bob ' end || %s, 'cancel run', n::text,"
         '        \'{"task": "<script>alert(1)</script>"}\''
         "   from generate_series(1, 120) as n",
         mark,
     )
-    page = desk.goto("/audit")
+    page = admin_tab.goto("/audit")
     lines = page.get_by_role("region", name="Operator actions").locator("tbody tr")
     lines.get_by_role("link", name=f"ada {mark}").first.click()
     expect(page).to_have_url(re.compile("operator=ada"))
@@ -138,4 +144,4 @@ def test_deeds_are_narrowed_by_who_what_and_whom(desk: Tab, neighbour: Neighbour
     expect(lines).to_have_count(1)
     lines.get_by_role("link", name="show").click()
     expect(page).to_have_url(re.compile("/runs/4$"))
-    desk.expected = ["404"]
+    admin_tab.expected = ["404"]

@@ -30,8 +30,8 @@ from rota.store.query import Query, positional
 from rota.testing.server import DatabaseServer
 from rota.web.dashboard import PAGES
 from store.stage import MISCOUNTED, MISSHAPEN, PLACES
-from store.test_plans import Scan, scans
-from web.instance import Instance
+from store.test_job_plans import Scan, scans
+from web.server_process import ServerProcess
 
 from . import large
 
@@ -99,7 +99,7 @@ RUNS = (
 
 
 @dataclass(frozen=True)
-class Place:
+class LargeDatabase:
     """Large database, and the paths of its pages."""
 
     dsn: str
@@ -107,14 +107,14 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(rota_server: DatabaseServer) -> Iterator[Place]:
+def large_database(rota_server: DatabaseServer) -> Iterator[LargeDatabase]:
     with ExitStack() as stack:
         dsn = THERE
         if dsn is None:
             dsn = stack.enter_context(rota_server.database())
             large.fill(dsn, large.LARGE if LONG else large.SMALL)
         with psycopg.connect(dsn) as connection:
-            yield Place(dsn, _paths(connection))
+            yield LargeDatabase(dsn, _paths(connection))
 
 
 def _paths(connection: psycopg.Connection[Any]) -> list[str]:
@@ -151,7 +151,7 @@ def _paths(connection: psycopg.Connection[Any]) -> list[str]:
     ]
 
 
-def test_every_page_is_among_them(place: Place) -> None:
+def test_large_database_paths_cover_every_page(large_database: LargeDatabase) -> None:
     def fits(pattern: str, path: str) -> bool:
         wanted, given = pattern.split("/"), path.split("?")[0].split("/")
         return len(wanted) == len(given) and all(
@@ -159,14 +159,16 @@ def test_every_page_is_among_them(place: Place) -> None:
         )
 
     missing = [
-        page.path for page in PAGES if not any(fits(page.path, path) for path in place.paths)
+        page.path
+        for page in PAGES
+        if not any(fits(page.path, path) for path in large_database.paths)
     ]
     assert missing == []
 
 
-def test_what_is_made_up_is_whole(place: Place) -> None:
+def test_large_database_is_consistent(large_database: LargeDatabase) -> None:
     """Each job is in exactly one state, and each waiting job has the right count of predecessors."""
-    with psycopg.connect(place.dsn) as connection:
+    with psycopg.connect(large_database.dsn) as connection:
         astray = [
             (job, places)
             for job, places in connection.execute(PLACES.encode())
@@ -178,11 +180,13 @@ def test_what_is_made_up_is_whole(place: Place) -> None:
 
 
 @pytest.fixture(scope="module")
-def pages(place: Place) -> Iterator[Instance]:
+def pages(large_database: LargeDatabase) -> Iterator[ServerProcess]:
     with tempfile.TemporaryDirectory() as directory:
         words = ["rota", "dashboard", "busy:app", "-p", "{port}", "--auth", "local"]
         log = Path(directory, "log")
-        instance = Instance(words, place.dsn, log, PYTHONPATH=str(APPS), ROTA_LOCAL_KEY=KEY)
+        instance = ServerProcess(
+            words, large_database.dsn, log, PYTHONPATH=str(APPS), ROTA_LOCAL_KEY=KEY
+        )
         try:
             instance.up()
             yield instance
@@ -190,12 +194,14 @@ def pages(place: Place) -> Iterator[Instance]:
             instance.close()
 
 
-def test_every_page_answers_at_once(place: Place, pages: Instance) -> None:
-    took: dict[str, list[float]] = {path: [] for path in place.paths}
+def test_large_database_pages_answer_quickly(
+    large_database: LargeDatabase, pages: ServerProcess
+) -> None:
+    took: dict[str, list[float]] = {path: [] for path in large_database.paths}
     connection = http.client.HTTPConnection("127.0.0.1", pages.port, timeout=60)
     # One round over all pages at a time, so that no page profits from its own last request.
     for number in range(TIMES + 1):
-        for path in place.paths:
+        for path in large_database.paths:
             began = time.perf_counter()
             connection.request("GET", path, headers={"Accept": "text/html", **SIGNED_IN})
             answer = connection.getresponse()
@@ -213,10 +219,10 @@ def test_every_page_answers_at_once(place: Place, pages: Instance) -> None:
     assert late == {}
 
 
-def no_page_reads_more_than_a_part(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def check_statements_read_few_rows(place: LargeDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     # In a thread, because Playwright's sync API keeps an event loop running in this one.
     with ThreadPoolExecutor(1) as thread:
-        asked = thread.submit(asyncio.run, _asked(place, monkeypatch)).result()
+        asked = thread.submit(asyncio.run, _statements_of_pages(place, monkeypatch)).result()
     found: list[str] = []
     with psycopg.connect(place.dsn, autocommit=True) as connection:
         connection.execute("set statement_timeout = '60s'")
@@ -224,17 +230,17 @@ def no_page_reads_more_than_a_part(place: Place, monkeypatch: pytest.MonkeyPatch
             for mode in ("force_custom_plan", "force_generic_plan"):
                 connection.execute(f"set plan_cache_mode = {mode}".encode())
                 for scan in _scans(connection, query):
-                    if _is_too_much(query, scan):
+                    if _reads_too_much(query, scan):
                         found.append(f"{path}: {query.statement} ({mode}): {scan}")
     assert found == [], "\n".join(found)
 
 
 if LONG:
     # Small tables are always read in full.
-    test_no_page_reads_more_than_a_part = no_page_reads_more_than_a_part
+    test_large_database_statements_read_few_rows = check_statements_read_few_rows
 
 
-def _is_too_much(query: Query[Any], scan: Scan) -> bool:
+def _reads_too_much(query: Query[Any], scan: Scan) -> bool:
     if scan.table not in BIG or scan.kind not in ("Seq Scan", "Parallel Seq Scan"):
         return False
     return scan.read > READ_WHOLE.get((query.statement, scan.table), SOME)
@@ -255,8 +261,8 @@ def _scans(connection: psycopg.Connection[Any], query: Query[Any]) -> list[Scan]
     return list(scans(plan[0]["Plan"]))
 
 
-async def _asked(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+async def _statements_of_pages(
+    place: LargeDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> dict[tuple[str, str, str], Query[Any]]:
     """Return the statements of all pages, each once."""
     import httpx2

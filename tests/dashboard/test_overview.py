@@ -7,44 +7,52 @@ from collections.abc import Callable
 
 from playwright.sync_api import Locator, Page, expect
 
-from .counted import tally
-from .stage import PHONE, Floor, Tab
+from .browser_tabs import PHONE, DashboardSite, Tab
+from .minute_stats import insert_minute_stats
 
 
-def attention(page: Page) -> Locator:
+def problems_region(page: Page) -> Locator:
     return page.get_by_role("region", name="Needs attention")
 
 
-def test_what_needs_attention_comes_and_goes_while_one_looks(desk: Tab, floor: Floor) -> None:
-    page = desk.goto("/")
-    line = attention(page).get_by_role("listitem").filter(has_text="greet in queue a-nobody")
+def test_overview_problem_appears_and_clears_live(
+    admin_tab: Tab, dashboard_site: DashboardSite
+) -> None:
+    page = admin_tab.goto("/")
+    line = problems_region(page).get_by_role("listitem").filter(has_text="greet in queue a-nobody")
     expect(line).to_have_count(0)
 
-    run = floor.ask("POST", "/runs", {"name": "greet", "queue": "a-nobody", "input": {"name": "x"}})
+    run = dashboard_site.ask(
+        "POST", "/runs", {"name": "greet", "queue": "a-nobody", "input": {"name": "x"}}
+    )
     expect(line).to_contain_text("waits, and no worker serves the queue")
     waiting = page.get_by_role("region", name="Waiting longest").get_by_role("row")
     expect(waiting.filter(has_text="a-nobody")).to_contain_text("1")
-    floor.ask("POST", f"/runs/{run['run']}/cancel")
+    dashboard_site.ask("POST", f"/runs/{run['run']}/cancel")
     expect(line).to_have_count(0)
 
 
-def test_a_failure_is_listed_at_once_and_leads_to_its_run(desk: Tab, floor: Floor) -> None:
-    page = desk.goto("/")
-    run = floor.start("slip")
+def test_overview_failed_run_is_listed_and_linked(
+    admin_tab: Tab, dashboard_site: DashboardSite
+) -> None:
+    page = admin_tab.goto("/")
+    run = dashboard_site.start("slip")
 
     listed = page.get_by_role("region", name="Failed last").get_by_role("link", name=f"#{run}")
     expect(listed).to_be_visible()
     listed.click()
-    expect(page).to_have_url(f"{floor.url}/runs/{run}")
+    expect(page).to_have_url(f"{dashboard_site.url}/runs/{run}")
 
 
-def test_how_far_back_one_looks_is_in_the_address(desk: Tab, floor: Floor) -> None:
-    tally(floor.dsn, "overview", "overview", 200, succeeded=77)
-    page = desk.goto("/?range=1h")
+def test_overview_chart_range_is_in_the_address(
+    admin_tab: Tab, dashboard_site: DashboardSite
+) -> None:
+    insert_minute_stats(dashboard_site.dsn, "overview", "overview", 200, succeeded=77)
+    page = admin_tab.goto("/?range=1h")
     expect(page.get_by_role("img", name="Jobs ended a minute, the last hour")).to_be_visible()
 
     page.get_by_role("navigation", name="How far back").get_by_role("link", name="6 h").click()
-    expect(page).to_have_url(f"{floor.url}/?range=6h")
+    expect(page).to_have_url(f"{dashboard_site.url}/?range=6h")
     picture = page.get_by_role("img", name="Jobs ended a minute, the last 6 hours")
     expect(picture).to_have_attribute("aria-label", re.compile("succeeded .* now, at most "))
     chosen = page.get_by_role("navigation", name="How far back").locator("[aria-current]")
@@ -56,15 +64,15 @@ def test_how_far_back_one_looks_is_in_the_address(desk: Tab, floor: Floor) -> No
     expect(rows.get_by_role("cell", name="77", exact=True)).to_have_count(1)
 
 
-def test_what_cannot_be_asked_is_told(desk: Tab) -> None:
-    desk.expected = ["422"]
-    page = desk.goto("/?range=3y")
+def test_overview_invalid_range_is_refused(admin_tab: Tab) -> None:
+    admin_tab.expected = ["422"]
+    page = admin_tab.goto("/?range=3y")
     expect(page.get_by_role("heading", name="Invalid request")).to_be_visible()
 
 
-def test_a_viewer_on_a_phone_sees_all_of_it(look_as: Callable[..., Tab]) -> None:
+def test_overview_viewer_on_phone_sees_all_parts(open_tab: Callable[..., Tab]) -> None:
     width, height = PHONE
-    page = look_as("viewer", viewport={"width": width, "height": height}).goto("/")
+    page = open_tab("viewer", viewport={"width": width, "height": height}).goto("/")
     expect(page.get_by_role("img", name="Jobs queued, the last")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     expect(page.get_by_role("link", name=re.compile("workers"))).to_contain_text("1")

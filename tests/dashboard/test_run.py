@@ -11,7 +11,7 @@ import psycopg
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from .stage import PHONE, Floor, Tab
+from .browser_tabs import PHONE, DashboardSite, Tab
 
 
 def box(page: Page, name: str) -> str:
@@ -20,23 +20,25 @@ def box(page: Page, name: str) -> str:
     return found.get_attribute("class") or ""
 
 
-def in_state(page: Page, name: str, state: str) -> None:
+def expect_job_state(page: Page, name: str, state: str) -> None:
     found = page.locator(f"svg.board .job.{state}").filter(has=page.get_by_text(name, exact=True))
     expect(found).to_be_visible()
 
 
-def asleep(floor: Floor, page: Page) -> str:
+def open_run_awaiting_approval(floor: DashboardSite, page: Page) -> str:
     """Start a run of the flow `etl`, open its page, and wait until it awaits the approval."""
     run = floor.start("etl", day="run")
     page.goto(f"{floor.url}/runs/{run}")
-    in_state(page, "approve", "sleeping")
+    expect_job_state(page, "approve", "sleeping")
     return run
 
 
-def test_the_graph_is_live_and_a_signal_sent_here_sets_it_going(desk: Tab, floor: Floor) -> None:
-    run = asleep(floor, page := desk.page)
-    in_state(page, "extract", "succeeded")
-    in_state(page, "load", "waiting")
+def test_run_page_signal_continues_run_and_updates_graph_live(
+    admin_tab: Tab, dashboard_site: DashboardSite
+) -> None:
+    run = open_run_awaiting_approval(dashboard_site, page := admin_tab.page)
+    expect_job_state(page, "extract", "succeeded")
+    expect_job_state(page, "load", "waiting")
     expect(page.get_by_text("waits for signal 'approval'")).to_be_visible()
     page.evaluate("window.same = document.querySelector('svg.board .job')")
 
@@ -46,28 +48,28 @@ def test_the_graph_is_live_and_a_signal_sent_here_sets_it_going(desk: Tab, floor
     dialog.get_by_label("payload").fill("true")
     dialog.get_by_role("button", name="send").click()
 
-    in_state(page, "approve", "succeeded")
-    in_state(page, "load", "succeeded")
+    expect_job_state(page, "approve", "succeeded")
+    expect_job_state(page, "load", "succeeded")
     expect(page.locator(".head .state")).to_have_text("succeeded")
     expect(page.get_by_role("region", name="Events", exact=True)).to_contain_text(
         "signal run approval, by"
     )
     # The page was neither reloaded nor redrawn.
     assert page.evaluate("window.same === document.querySelector('svg.board .job')")
-    assert floor.state(run) == "succeeded"
+    assert dashboard_site.state(run) == "succeeded"
 
 
-def test_what_is_chosen_in_the_graph_is_shown_beside_it_and_in_the_timeline(
-    desk: Tab, floor: Floor
+def test_run_page_graph_and_timeline_share_the_selected_job(
+    admin_tab: Tab, dashboard_site: DashboardSite
 ) -> None:
-    run = asleep(floor, page := desk.page)
-    jobs = {each["task"]: each["job"] for each in floor.ask("GET", f"/runs/{run}")["jobs"]}
+    run = open_run_awaiting_approval(dashboard_site, page := admin_tab.page)
+    jobs = {each["task"]: each["job"] for each in dashboard_site.ask("GET", f"/runs/{run}")["jobs"]}
     pane = page.get_by_label("Selected job")
     chosen = page.locator("svg.gantt .line[aria-current] .name")
 
     page.evaluate("window.same = true")
     page.locator("svg.board .job").filter(has_text="transform").click()
-    expect(page).to_have_url(f"{floor.url}/runs/{run}?job={jobs['etl.transform']}")
+    expect(page).to_have_url(f"{dashboard_site.url}/runs/{run}?job={jobs['etl.transform']}")
     expect(pane.get_by_role("heading")).to_have_text(
         [re.compile("etl.transform"), "input", "result", "called runs"]
     )
@@ -86,8 +88,10 @@ def test_what_is_chosen_in_the_graph_is_shown_beside_it_and_in_the_timeline(
     expect(page.locator("svg.board .job[aria-current] .name")).to_have_text(["transform"])
 
 
-def test_the_graph_is_reached_moved_and_opened_with_the_keyboard(desk: Tab, floor: Floor) -> None:
-    asleep(floor, page := desk.page)
+def test_run_page_graph_is_usable_with_the_keyboard(
+    admin_tab: Tab, dashboard_site: DashboardSite
+) -> None:
+    open_run_awaiting_approval(dashboard_site, page := admin_tab.page)
     world = page.locator("svg.board .world")
 
     def moved() -> list[float]:
@@ -108,10 +112,10 @@ def test_the_graph_is_reached_moved_and_opened_with_the_keyboard(desk: Tab, floo
     expect(page.get_by_label("Selected job")).to_contain_text("etl.extract")
 
 
-def test_the_graph_is_moved_with_the_mouse_and_that_chooses_nothing(
-    desk: Tab, floor: Floor
+def test_run_page_graph_dragged_by_mouse_selects_nothing(
+    admin_tab: Tab, dashboard_site: DashboardSite
 ) -> None:
-    run = asleep(floor, page := desk.page)
+    run = open_run_awaiting_approval(dashboard_site, page := admin_tab.page)
     world = page.locator("svg.board .world")
     job = page.locator("svg.board .job").filter(has_text="extract")
     area = job.bounding_box()
@@ -127,7 +131,7 @@ def test_the_graph_is_moved_with_the_mouse_and_that_chooses_nothing(
     now = job.bounding_box()
     assert now is not None
     assert abs(now["x"] - area["x"] - 100) < 2
-    expect(page).to_have_url(f"{floor.url}/runs/{run}")
+    expect(page).to_have_url(f"{dashboard_site.url}/runs/{run}")
     page.mouse.wheel(0, -300)
     page.wait_for_timeout(50)
     larger = job.bounding_box()
@@ -137,10 +141,12 @@ def test_the_graph_is_moved_with_the_mouse_and_that_chooses_nothing(
     expect(world).to_have_attribute("transform", before or "")
 
 
-def test_what_went_in_and_came_out_is_text_and_numbers_are_exact(desk: Tab, floor: Floor) -> None:
+def test_run_page_payloads_are_text_with_exact_numbers(
+    admin_tab: Tab, dashboard_site: DashboardSite
+) -> None:
     sent = {"large": 12345678901234567890123, "third": 0.1, "page": "<script>window.x=1</script>"}
-    run = floor.start("echo", value=sent)
-    page = desk.goto(f"/runs/{run}")
+    run = dashboard_site.start("echo", value=sent)
+    page = admin_tab.goto(f"/runs/{run}")
     expect(page.locator(".head .state")).to_have_text("succeeded")
 
     for name in ("Input", "Result"):
@@ -164,11 +170,11 @@ def test_what_went_in_and_came_out_is_text_and_numbers_are_exact(desk: Tab, floo
     expect(page.get_by_label("Result", exact=True)).to_have_text("98765432109876543210")
 
 
-def test_an_error_is_shown_with_its_traceback_log_and_attempts_and_tried_again(
-    desk: Tab, floor: Floor
+def test_run_page_failed_run_shows_error_and_is_retried_and_forked(
+    admin_tab: Tab, dashboard_site: DashboardSite
 ) -> None:
-    run = floor.start("stumble", word="<b>root</b>")
-    page = desk.goto(f"/runs/{run}")
+    run = dashboard_site.start("stumble", word="<b>root</b>")
+    page = admin_tab.goto(f"/runs/{run}")
     expect(page.locator(".head .state")).to_have_text("failed")
 
     expect(page.get_by_text("ValueError: stumbled over <b>root</b>").first).to_be_visible()
@@ -189,15 +195,15 @@ def test_an_error_is_shown_with_its_traceback_log_and_attempts_and_tried_again(
     expect(page.get_by_role("link", name=f"#{run}")).to_be_visible()
 
 
-def test_a_run_is_cancelled_once_that_was_confirmed(desk: Tab, floor: Floor) -> None:
-    run = floor.start("hold")
-    page = desk.goto(f"/runs/{run}")
+def test_run_page_cancel_needs_confirmation(admin_tab: Tab, dashboard_site: DashboardSite) -> None:
+    run = dashboard_site.start("hold")
+    page = admin_tab.goto(f"/runs/{run}")
     expect(page.locator(".head .state")).to_have_text("running")
 
     page.get_by_role("button", name="cancel").click()
     expect(page.get_by_role("dialog")).to_contain_text(f"Cancel run {run}?")
     page.get_by_role("button", name="no", exact=True).click()
-    assert floor.state(run) == "running"
+    assert dashboard_site.state(run) == "running"
     page.get_by_role("button", name="cancel").click()
     page.get_by_role("dialog").get_by_role("button", name="cancel").click()
 
@@ -207,14 +213,14 @@ def test_a_run_is_cancelled_once_that_was_confirmed(desk: Tab, floor: Floor) -> 
     )
 
 
-def test_a_failed_flow_is_forked_from_a_task_and_its_job_leads_back(
-    desk: Tab, floor: Floor
+def test_run_page_failed_flow_is_forked_from_a_task(
+    admin_tab: Tab, dashboard_site: DashboardSite
 ) -> None:
-    run = floor.start("etl", day="broken")
-    page = desk.goto(f"/runs/{run}")
-    in_state(page, "check", "failed")
-    floor.ask("POST", f"/runs/{run}/signals", {"name": "approval", "payload": True})
-    in_state(page, "load", "skipped")
+    run = dashboard_site.start("etl", day="broken")
+    page = admin_tab.goto(f"/runs/{run}")
+    expect_job_state(page, "check", "failed")
+    dashboard_site.ask("POST", f"/runs/{run}/signals", {"name": "approval", "payload": True})
+    expect_job_state(page, "load", "skipped")
     expect(page.get_by_role("heading", name="Error of check")).to_be_visible()
 
     page.locator("[data-key=error] a").click()
@@ -229,14 +235,16 @@ def test_a_failed_flow_is_forked_from_a_task_and_its_job_leads_back(
     dialog.get_by_label("from task").select_option("check")
     dialog.get_by_role("button", name="fork").click()
     expect(page).not_to_have_url(re.compile(f"/runs/{run}"))
-    in_state(page, "check", "failed")
+    expect_job_state(page, "check", "failed")
     expect(page.get_by_role("link", name=f"#{run}")).to_be_visible()
 
 
-def test_many_alike_are_one_box_that_can_be_opened(desk: Tab, floor: Floor) -> None:
-    run = floor.start("crowd", many=4)
-    page = desk.goto(f"/runs/{run}")
-    in_state(page, "part_* × 30", "succeeded")
+def test_run_page_similar_jobs_are_one_box_until_expanded(
+    admin_tab: Tab, dashboard_site: DashboardSite
+) -> None:
+    run = dashboard_site.start("crowd", many=4)
+    page = admin_tab.goto(f"/runs/{run}")
+    expect_job_state(page, "part_* × 30", "succeeded")
     expect(page.locator("svg.board .job")).to_have_count(3)
     expect(page.locator("svg.gantt .line")).to_have_count(3)
 
@@ -252,27 +260,31 @@ def test_many_alike_are_one_box_that_can_be_opened(desk: Tab, floor: Floor) -> N
     expect(page.locator("svg.board .job")).to_have_count(3)
 
 
-def test_calls_of_a_job_are_shown_with_their_caller(desk: Tab, floor: Floor) -> None:
-    run = asleep(floor, page := desk.page)
+def test_run_page_child_runs_are_shown_with_their_caller(
+    admin_tab: Tab, dashboard_site: DashboardSite
+) -> None:
+    run = open_run_awaiting_approval(dashboard_site, page := admin_tab.page)
     page.locator("[data-live=documents] [data-key=called] a").first.click()
 
     expect(page.get_by_role("heading", level=1)).to_contain_text("calls of job")
-    in_state(page, "etl.transform", "succeeded")
+    expect_job_state(page, "etl.transform", "succeeded")
     expect(page.locator("svg.board .job").filter(has_text="fetch")).to_have_count(3)
     page.get_by_role("navigation", name="Where this is").get_by_role("link").last.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("etl.transform")
     expect(page.get_by_role("link", name=f"#{run}")).to_have_count(2)
 
 
-def test_events_are_filtered_and_stay_so_while_more_happens(desk: Tab, floor: Floor) -> None:
-    run = asleep(floor, page := desk.page)
+def test_run_page_event_filter_stays_during_live_updates(
+    admin_tab: Tab, dashboard_site: DashboardSite
+) -> None:
+    run = open_run_awaiting_approval(dashboard_site, page := admin_tab.page)
     rows = page.locator("table.events tbody tr:visible")
     page.get_by_placeholder("Filter events").fill("approve")
     expect(rows.filter(has_not_text="approve")).to_have_count(0)
     before = rows.count()
     assert before > 0
 
-    floor.ask("POST", f"/runs/{run}/signals", {"name": "approval", "payload": False})
+    dashboard_site.ask("POST", f"/runs/{run}/signals", {"name": "approval", "payload": False})
     expect(page.locator("table.events tbody tr").filter(has_text="load")).not_to_have_count(0)
     expect(rows.filter(has_not_text="approve")).to_have_count(0)
     page.get_by_placeholder("Filter events").fill("nothing like that")
@@ -282,9 +294,11 @@ def test_events_are_filtered_and_stay_so_while_more_happens(desk: Tab, floor: Fl
     expect(rows).to_have_count(1)
 
 
-def test_a_job_in_quarantine_is_released(desk: Tab, floor: Floor) -> None:
-    run = floor.start("unserved")
-    with psycopg.connect(floor.dsn) as connection:
+def test_run_page_quarantined_job_is_released(
+    admin_tab: Tab, dashboard_site: DashboardSite
+) -> None:
+    run = dashboard_site.start("unserved")
+    with psycopg.connect(dashboard_site.dsn) as connection:
         connection.execute(
             "with gone as (delete from rota.queued where job = %s returning *)"
             " insert into rota.quarantine (job, priority, attempt, lost, queue, task, error)"
@@ -292,7 +306,7 @@ def test_a_job_in_quarantine_is_released(desk: Tab, floor: Floor) -> None:
             """ '{"type": "Lost", "message": "too many workers"}' from gone""",
             [run],
         )
-    page = desk.goto(f"/runs/{run}")
+    page = admin_tab.goto(f"/runs/{run}")
     expect(page.locator(".head .state")).to_have_text("quarantined")
 
     page.get_by_role("button", name="release").click()
@@ -300,17 +314,17 @@ def test_a_job_in_quarantine_is_released(desk: Tab, floor: Floor) -> None:
 
     expect(page.locator(".head .state")).to_have_text("queued")
     expect(page.get_by_text("no worker serves queue 'nobody'")).to_be_visible()
-    floor.ask("POST", f"/runs/{run}/cancel")
+    dashboard_site.ask("POST", f"/runs/{run}/cancel")
 
 
-def test_viewers_see_where_a_run_is_but_nothing_of_what_it_is_about(
-    look_as: Callable[..., Tab], floor: Floor
+def test_run_page_viewer_sees_state_without_payloads_or_actions(
+    open_tab: Callable[..., Tab], dashboard_site: DashboardSite
 ) -> None:
-    run = floor.start("stumble", word="s3cret")
-    tab = look_as("viewer")
+    run = dashboard_site.start("stumble", word="s3cret")
+    tab = open_tab("viewer")
     page = tab.goto(f"/runs/{run}")
     expect(page.locator(".head .state")).to_have_text("failed")
-    floor.ask("POST", f"/runs/{run}/retry")
+    dashboard_site.ask("POST", f"/runs/{run}/retry")
     expect(page.get_by_text("attempt 2 failed")).to_be_visible()
     expect(page.get_by_text("by admin")).to_have_count(0)
 
@@ -320,19 +334,21 @@ def test_viewers_see_where_a_run_is_but_nothing_of_what_it_is_about(
         expect(page.get_by_role("button", name=name)).to_have_count(0)
 
 
-def test_a_run_that_is_not_there_is_a_page_that_says_so(desk: Tab, floor: Floor) -> None:
-    desk.expected = ["404"]
-    page = desk.goto("/runs/9223372036854775807")
+def test_run_page_unknown_run_is_not_found(admin_tab: Tab, dashboard_site: DashboardSite) -> None:
+    admin_tab.expected = ["404"]
+    page = admin_tab.goto("/runs/9223372036854775807")
     expect(page.get_by_text("there is no run 9223372036854775807")).to_be_visible()
 
 
-def test_nothing_keeps_anybody_from_using_it(look_as: Callable[..., Tab], floor: Floor) -> None:
-    run = floor.start("etl", day="axe")
-    desk = look_as("admin")
+def test_run_page_has_no_accessibility_violations(
+    open_tab: Callable[..., Tab], dashboard_site: DashboardSite
+) -> None:
+    run = dashboard_site.start("etl", day="axe")
+    desk = open_tab("admin")
     page = desk.goto(f"/runs/{run}")
-    in_state(page, "approve", "sleeping")
-    job = floor.ask("GET", f"/runs/{run}")["jobs"][1]["job"]
-    phone = look_as("admin", viewport={"width": PHONE[0], "height": PHONE[1]}, color_scheme="dark")
+    expect_job_state(page, "approve", "sleeping")
+    job = dashboard_site.ask("GET", f"/runs/{run}")["jobs"][1]["job"]
+    phone = open_tab("admin", viewport={"width": PHONE[0], "height": PHONE[1]}, color_scheme="dark")
     for tab, path in ((desk, f"/runs/{run}?job={job}"), (phone, f"/runs/{job}")):
         page = tab.goto(path)
         found = Axe().run(page).response["violations"]

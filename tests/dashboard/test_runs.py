@@ -12,7 +12,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from .stage import PHONE, Floor, Tab
+from .browser_tabs import PHONE, DashboardSite, Tab
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def mark() -> str:
     return f"w{uuid4().hex[:10]}"
 
 
-def start(floor: Floor, count: int, mark: str) -> list[str]:
+def start(floor: DashboardSite, count: int, mark: str) -> list[str]:
     """Start runs that no worker serves: they stay queued."""
     with psycopg.connect(floor.dsn, autocommit=True) as connection:
         found = connection.execute(
@@ -33,7 +33,7 @@ def start(floor: Floor, count: int, mark: str) -> list[str]:
         return [run for [run] in found]
 
 
-def told(page: Page) -> Any:
+def toasts(page: Page) -> Any:
     return page.locator(".toast")
 
 
@@ -47,22 +47,26 @@ def rows(page: Page) -> list[str]:
     ]
 
 
-def test_runs_show_up_and_change_by_themselves(desk: Tab, floor: Floor, mark: str) -> None:
-    page = desk.goto(f"/runs?find={mark}")
+def test_runs_page_new_and_changed_runs_appear_live(
+    admin_tab: Tab, dashboard_site: DashboardSite, mark: str
+) -> None:
+    page = admin_tab.goto(f"/runs?find={mark}")
     expect(page.get_by_text("No run matches")).to_be_visible()
-    [run] = start(floor, 1, mark)
+    [run] = start(dashboard_site, 1, mark)
     expect(row(page, run)).to_contain_text("queued")
     page.get_by_label(f"Select run {run}").check()
-    floor.ask("POST", f"/runs/{run}/cancel")
+    dashboard_site.ask("POST", f"/runs/{run}/cancel")
     expect(row(page, run)).to_contain_text("cancelled")
     # The selection survives a live update.
     expect(page.get_by_label(f"Select run {run}")).to_be_checked()
 
 
-def test_filters_are_in_the_address(desk: Tab, floor: Floor, mark: str) -> None:
-    one, two = start(floor, 2, mark)
-    floor.ask("POST", f"/runs/{two}/cancel")
-    page = desk.goto("/runs")
+def test_runs_page_filters_are_in_the_address(
+    admin_tab: Tab, dashboard_site: DashboardSite, mark: str
+) -> None:
+    one, two = start(dashboard_site, 2, mark)
+    dashboard_site.ask("POST", f"/runs/{two}/cancel")
+    page = admin_tab.goto("/runs")
     page.get_by_label("Text", exact=True).fill(mark)
     page.get_by_role("button", name="find").click()
     expect(page).to_have_url(re.compile(rf"find={mark}"))
@@ -74,30 +78,32 @@ def test_filters_are_in_the_address(desk: Tab, floor: Floor, mark: str) -> None:
     page.get_by_label("Queue").fill("elsewhere")
     page.get_by_role("button", name="find").click()
     expect(page.get_by_text("No run matches")).to_be_visible()
-    desk.goto(f"/runs?queue=nobody&name=unserved&find={mark}&state=queued")
+    admin_tab.goto(f"/runs?queue=nobody&name=unserved&find={mark}&state=queued")
     assert rows(page) == [one]
-    desk.goto(f"/runs?key={mark}-0")
+    admin_tab.goto(f"/runs?key={mark}-0")
     assert rows(page) == [one]
-    desk.goto(f"/runs?find={mark}&until=2020-01-01T00:00")
+    admin_tab.goto(f"/runs?find={mark}&until=2020-01-01T00:00")
     assert rows(page) == []
 
 
-def test_a_number_leads_to_its_run(desk: Tab, floor: Floor, mark: str) -> None:
-    [run] = start(floor, 1, mark)
-    page = desk.goto("/")
+def test_runs_page_search_by_id_opens_the_run(
+    admin_tab: Tab, dashboard_site: DashboardSite, mark: str
+) -> None:
+    [run] = start(dashboard_site, 1, mark)
+    page = admin_tab.goto("/")
     page.get_by_role("searchbox", name="Find a run").fill(run)
     page.keyboard.press("Enter")
-    expect(page).to_have_url(f"{floor.url}/runs/{run}")
-    desk.expected = ["404"]
-    desk.goto("/runs?id=999999999999")
+    expect(page).to_have_url(f"{dashboard_site.url}/runs/{run}")
+    admin_tab.expected = ["404"]
+    admin_tab.goto("/runs?id=999999999999")
     expect(page.get_by_text("there is no run 999999999999")).to_be_visible()
 
 
-def test_pages_go_back_and_forth_and_neither_skip_nor_repeat(
-    desk: Tab, floor: Floor, mark: str
+def test_runs_page_pagination_neither_skips_nor_repeats(
+    admin_tab: Tab, dashboard_site: DashboardSite, mark: str
 ) -> None:
-    runs = start(floor, 120, mark)[::-1]
-    page = desk.goto(f"/runs?find={mark}")
+    runs = start(dashboard_site, 120, mark)[::-1]
+    page = admin_tab.goto(f"/runs?find={mark}")
     seen = [rows(page)]
     for _ in range(2):
         page.get_by_role("link", name="older").click()
@@ -114,9 +120,11 @@ def test_pages_go_back_and_forth_and_neither_skip_nor_repeat(
     expect(page.get_by_role("link", name="newer")).to_have_count(0)
 
 
-def test_those_selected_are_cancelled_and_tried_again(desk: Tab, floor: Floor, mark: str) -> None:
-    one, two, three = start(floor, 3, mark)
-    page = desk.goto(f"/runs?find={mark}")
+def test_runs_page_selected_runs_are_cancelled_and_retried(
+    admin_tab: Tab, dashboard_site: DashboardSite, mark: str
+) -> None:
+    one, two, three = start(dashboard_site, 3, mark)
+    page = admin_tab.goto(f"/runs?find={mark}")
     expect(page.get_by_role("button", name="cancel")).to_be_disabled()
     for run in (one, three):
         page.get_by_label(f"Select run {run}").check()
@@ -125,46 +133,52 @@ def test_those_selected_are_cancelled_and_tried_again(desk: Tab, floor: Floor, m
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("Cancel 2 runs?")
     dialog.get_by_role("button", name="no").click()
-    assert [floor.state(run) for run in (one, two, three)] == ["queued"] * 3
+    assert [dashboard_site.state(run) for run in (one, two, three)] == ["queued"] * 3
     page.get_by_role("button", name="cancel").click()
     dialog.get_by_role("button", name="cancel").click()
-    expect(told(page)).to_have_text("2 cancelled")
+    expect(toasts(page)).to_have_text("2 cancelled")
     expect(row(page, one)).to_contain_text("cancelled")
-    assert [floor.state(run) for run in (one, two, three)] == ["cancelled", "queued", "cancelled"]
+    assert [dashboard_site.state(run) for run in (one, two, three)] == [
+        "cancelled",
+        "queued",
+        "cancelled",
+    ]
     page.get_by_label("select this page").check()
     expect(page.get_by_text("3 selected")).to_be_visible()
     page.get_by_role("button", name="retry").click()
     dialog.get_by_role("button", name="retry").click()
     # One of the three was already queued.
-    expect(told(page).last).to_have_text("2 queued for a retry")
-    assert [floor.state(run) for run in (one, two, three)] == ["queued"] * 3
+    expect(toasts(page).last).to_have_text("2 queued for a retry")
+    assert [dashboard_site.state(run) for run in (one, two, three)] == ["queued"] * 3
 
 
-def test_everything_that_matches_is_counted_named_and_done(
-    desk: Tab, floor: Floor, mark: str
+def test_runs_page_bulk_cancel_affects_only_counted_matches(
+    admin_tab: Tab, dashboard_site: DashboardSite, mark: str
 ) -> None:
-    runs = start(floor, 60, mark)
-    [other] = start(floor, 1, f"x{mark[1:]}")
-    page = desk.goto(f"/runs?find={mark}")
+    runs = start(dashboard_site, 60, mark)
+    [other] = start(dashboard_site, 1, f"x{mark[1:]}")
+    page = admin_tab.goto(f"/runs?find={mark}")
     page.get_by_role("button", name="everything that matches").click()
     page.get_by_role("button", name="cancel").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text(f"Cancel 60 runs with find {mark}?")
     # Runs that start while the dialog is open are not affected.
-    late = floor.ask("POST", "/runs", {"name": "unserved", "key": f"{mark}-late"})["run"]
+    late = dashboard_site.ask("POST", "/runs", {"name": "unserved", "key": f"{mark}-late"})["run"]
     dialog.get_by_role("button", name="cancel").click()
-    expect(told(page)).to_have_text("60 cancelled", timeout=30_000)
-    assert {floor.state(run) for run in runs} == {"cancelled"}
-    assert [floor.state(other), floor.state(late)] == ["queued", "queued"]
-    noted = floor.ask("GET", f"/audit?subject={runs[0]}")["entries"]
+    expect(toasts(page)).to_have_text("60 cancelled", timeout=30_000)
+    assert {dashboard_site.state(run) for run in runs} == {"cancelled"}
+    assert [dashboard_site.state(other), dashboard_site.state(late)] == ["queued", "queued"]
+    noted = dashboard_site.ask("GET", f"/audit?subject={runs[0]}")["entries"]
     assert [(each["action"], each["operator"].split()[0]) for each in noted] == [
         ("cancel run", "admin")
     ]
 
 
-def test_it_can_be_stopped_in_between(desk: Tab, floor: Floor, mark: str) -> None:
-    start(floor, 3, mark)
-    page = desk.goto(f"/runs?find={mark}")
+def test_runs_page_bulk_cancel_can_be_stopped(
+    admin_tab: Tab, dashboard_site: DashboardSite, mark: str
+) -> None:
+    start(dashboard_site, 3, mark)
+    page = admin_tab.goto(f"/runs?find={mark}")
     asked: list[str] = []
 
     def portion(route: Any) -> None:
@@ -177,17 +191,19 @@ def test_it_can_be_stopped_in_between(desk: Tab, floor: Floor, mark: str) -> Non
     page.get_by_role("button", name="everything that matches").click()
     page.get_by_role("button", name="cancel").click()
     page.get_by_role("dialog").get_by_role("button", name="cancel").click()
-    expect(told(page)).to_have_text(re.compile(r"stopped: \d+ cancelled"))
+    expect(toasts(page)).to_have_text(re.compile(r"stopped: \d+ cancelled"))
     many = len(asked)
     assert many >= 3
     page.wait_for_timeout(200)
     assert len(asked) == many
 
 
-def test_what_did_not_work_is_said(desk: Tab, floor: Floor, mark: str) -> None:
-    start(floor, 1, mark)
-    desk.expected = ["503"]
-    page = desk.goto(f"/runs?find={mark}")
+def test_runs_page_failed_bulk_cancel_shows_the_error(
+    admin_tab: Tab, dashboard_site: DashboardSite, mark: str
+) -> None:
+    start(dashboard_site, 1, mark)
+    admin_tab.expected = ["503"]
+    page = admin_tab.goto(f"/runs?find={mark}")
     page.route(
         re.compile("/api/v1/runs/cancel$"),
         lambda route: route.fulfill(
@@ -197,27 +213,31 @@ def test_what_did_not_work_is_said(desk: Tab, floor: Floor, mark: str) -> None:
     page.get_by_label("select this page").check()
     page.get_by_role("button", name="cancel").click()
     page.get_by_role("dialog").get_by_role("button", name="cancel").click()
-    expect(told(page)).to_have_text("0 cancelled, then failed: the database is away")
+    expect(toasts(page)).to_have_text("0 cancelled, then failed: the database is away")
 
 
-def test_viewers_look_and_do_nothing(look_as: Callable[..., Tab], floor: Floor, mark: str) -> None:
-    secret = floor.start("echo", value=mark)
-    page = look_as("viewer").goto("/runs")
+def test_runs_page_viewer_has_no_actions_and_no_payload_search(
+    open_tab: Callable[..., Tab], dashboard_site: DashboardSite, mark: str
+) -> None:
+    secret = dashboard_site.start("echo", value=mark)
+    page = open_tab("viewer").goto("/runs")
     expect(row(page, secret)).to_be_visible()
     expect(page.get_by_role("checkbox")).to_have_count(0)
     expect(page.get_by_role("button", name="cancel")).to_have_count(0)
-    page = look_as("viewer").goto(f"/runs?find={mark}")
+    page = open_tab("viewer").goto(f"/runs?find={mark}")
     expect(page.get_by_text("No run matches")).to_be_visible()
-    page = look_as("operator").goto(f"/runs?find={mark}")
+    page = open_tab("operator").goto(f"/runs?find={mark}")
     expect(row(page, secret)).to_be_visible()
 
 
 @pytest.mark.parametrize("path", ["/runs?state=queued", "/runs?find=no-such-thing&key=x"])
-def test_everybody_can_use_it(look_as: Callable[..., Tab], floor: Floor, path: str) -> None:
-    start(floor, 1, uuid4().hex)
+def test_runs_page_has_no_accessibility_violations(
+    open_tab: Callable[..., Tab], dashboard_site: DashboardSite, path: str
+) -> None:
+    start(dashboard_site, 1, uuid4().hex)
     viewport = {"width": PHONE[0], "height": PHONE[1]}
     for how in ({"color_scheme": "dark"}, {"viewport": viewport}):
-        page = look_as("admin", **how).goto(path)
+        page = open_tab("admin", **how).goto(path)
         expect(page.get_by_role("navigation", name="Main")).to_be_visible()
         found = Axe().run(page).response["violations"]
         assert [each for each in found if each["impact"] in ("serious", "critical")] == []

@@ -10,11 +10,11 @@ from uuid import uuid4
 
 from playwright.sync_api import Locator, Page, expect
 
-from .stage import Floor, Tab
-from .usable import faults
+from .accessibility import accessibility_violations
+from .browser_tabs import DashboardSite, Tab
 
 
-def make(floor: Floor, name: str = "", **more: Any) -> str:
+def create_schedule(floor: DashboardSite, name: str = "", **more: Any) -> str:
     """Create a schedule that is not due during the test; return its name."""
     name = name or f"report {uuid4()}"
     body = {"name": name, "task": "greet", "input": {"name": "Ada"}, "cron": "0 7 1 1 *", **more}
@@ -22,11 +22,11 @@ def make(floor: Floor, name: str = "", **more: Any) -> str:
     return name
 
 
-def at(name: str) -> str:
+def schedule_path(name: str) -> str:
     return f"/schedules/{quote(name, safe='')}"
 
 
-def yes(page: Page) -> None:
+def confirm(page: Page) -> None:
     page.get_by_role("dialog").get_by_role("button").last.click()
 
 
@@ -34,12 +34,17 @@ def row(page: Page, name: str) -> Locator:
     return page.get_by_role("row").filter(has_text=name)
 
 
-def test_one_is_found_by_how_its_name_begins_and_by_its_state(desk: Tab, floor: Floor) -> None:
+def test_schedules_page_filters_by_name_prefix_and_state(
+    admin_tab: Tab, dashboard_site: DashboardSite
+) -> None:
     mark = str(uuid4())
-    first, second = make(floor, f"{mark} a"), make(floor, f"{mark} b")
-    make(floor, f"other {mark}")
-    floor.ask("POST", f"{at(second)}/pause")
-    page = desk.goto("/schedules")
+    first, second = (
+        create_schedule(dashboard_site, f"{mark} a"),
+        create_schedule(dashboard_site, f"{mark} b"),
+    )
+    create_schedule(dashboard_site, f"other {mark}")
+    dashboard_site.ask("POST", f"{schedule_path(second)}/pause")
+    page = admin_tab.goto("/schedules")
     page.get_by_label("Name begins with").fill(mark)
     page.get_by_role("button", name="find").click()
     expect(page.locator("tbody tr")).to_have_count(2)
@@ -50,9 +55,11 @@ def test_one_is_found_by_how_its_name_begins_and_by_its_state(desk: Tab, floor: 
     expect(page).to_have_url(re.compile(f"prefix={mark}"))
 
 
-def test_it_says_when_it_comes_in_its_zone_and_in_utc(desk: Tab, floor: Floor) -> None:
-    name = make(floor, cron="30 1 * * *", tz="America/New_York")
-    page = desk.goto(at(name))
+def test_schedule_page_shows_next_ticks_in_zone_and_utc(
+    admin_tab: Tab, dashboard_site: DashboardSite
+) -> None:
+    name = create_schedule(dashboard_site, cron="30 1 * * *", tz="America/New_York")
+    page = admin_tab.goto(schedule_path(name))
     expect(page.get_by_text("At 01:30 every day", exact=True)).to_be_visible()
     ticks = page.get_by_role("region", name="Next ticks").locator("tbody tr")
     expect(ticks).to_have_count(5)
@@ -65,55 +72,61 @@ def test_it_says_when_it_comes_in_its_zone_and_in_utc(desk: Tab, floor: Floor) -
         assert int(zoned[1]) - int(zoned[2]) == int(utc[1])
 
 
-def test_it_is_paused_with_a_reason_and_resumed(desk: Tab, floor: Floor) -> None:
-    name = make(floor)
-    page = desk.goto(at(name))
+def test_schedule_page_schedule_is_paused_with_reason_and_resumed(
+    admin_tab: Tab, dashboard_site: DashboardSite
+) -> None:
+    name = create_schedule(dashboard_site)
+    page = admin_tab.goto(schedule_path(name))
     page.get_by_role("button", name="pause").click()
     page.get_by_label("Reason").fill("wait for the audit")
     page.get_by_role("dialog").get_by_role("button", name="pause").click()
     expect(page.get_by_text("wait for the audit", exact=True)).to_be_visible()
     expect(page.get_by_text("No tick is due")).to_be_visible()
-    assert floor.ask("GET", at(name))["state"] == "paused"
+    assert dashboard_site.ask("GET", schedule_path(name))["state"] == "paused"
     page.get_by_role("button", name="resume").click()
     expect(page.get_by_role("button", name="pause", exact=True).first).to_be_visible()
-    assert floor.ask("GET", at(name))["state"] == "active"
-    entries = floor.ask("GET", f"/audit?subject={quote(name)}")["entries"]
+    assert dashboard_site.ask("GET", schedule_path(name))["state"] == "active"
+    entries = dashboard_site.ask("GET", f"/audit?subject={quote(name)}")["entries"]
     assert [each["action"] for each in entries] == [
         *("resume schedule", "pause schedule", "create schedule")
     ]
     assert all(each["operator"].startswith("admin (token ") for each in entries)
 
 
-def test_it_is_started_now_and_what_came_of_it_is_seen_without_asking_again(
-    desk: Tab, floor: Floor
+def test_schedule_page_start_now_shows_its_result_live(
+    admin_tab: Tab, dashboard_site: DashboardSite
 ) -> None:
-    name = make(floor)
-    page = desk.goto(at(name))
+    name = create_schedule(dashboard_site)
+    page = admin_tab.goto(schedule_path(name))
     expect(page.get_by_text("No ticks yet")).to_be_visible()
     page.get_by_role("button", name="start now").click()
     expect(page.get_by_role("dialog")).to_contain_text("besides those of its ticks")
-    yes(page)
+    confirm(page)
     ticks = page.get_by_role("region", name="Last ticks")
     expect(ticks.get_by_text("succeeded")).to_be_visible()  # the worker runs it a moment later
-    [tick] = floor.ask("GET", at(name))["ticks"]
+    [tick] = dashboard_site.ask("GET", schedule_path(name))["ticks"]
     ticks.get_by_role("link", name=f"#{tick['run']}").click()
-    expect(page).to_have_url(f"{floor.url}/runs/{tick['run']}")
+    expect(page).to_have_url(f"{dashboard_site.url}/runs/{tick['run']}")
 
 
-def test_whoever_thinks_again_starts_nothing(desk: Tab, floor: Floor) -> None:
-    name = make(floor)
-    page = desk.goto(at(name))
+def test_schedule_page_declined_start_starts_nothing(
+    admin_tab: Tab, dashboard_site: DashboardSite
+) -> None:
+    name = create_schedule(dashboard_site)
+    page = admin_tab.goto(schedule_path(name))
     page.get_by_role("button", name="start now").click()
     page.get_by_role("dialog").get_by_role("button", name="no", exact=True).click()
     expect(page.get_by_role("dialog")).to_be_hidden()
-    assert floor.ask("GET", at(name))["ticks"] == []
+    assert dashboard_site.ask("GET", schedule_path(name))["ticks"] == []
 
 
-def test_a_time_that_is_over_is_backfilled_by_the_clock_of_the_schedule(
-    desk: Tab, floor: Floor
+def test_schedule_page_backfill_uses_the_zone_of_the_schedule(
+    admin_tab: Tab, dashboard_site: DashboardSite
 ) -> None:
-    name = make(floor, cron="30 1 * * *", tz="Asia/Tokyo", starts="2025-12-01T00:00:00Z")
-    page = desk.goto(at(name))
+    name = create_schedule(
+        dashboard_site, cron="30 1 * * *", tz="Asia/Tokyo", starts="2025-12-01T00:00:00Z"
+    )
+    page = admin_tab.goto(schedule_path(name))
     page.get_by_role("button", name="backfill").click()
     page.get_by_label("From").fill("2026-01-01T01:30")
     page.get_by_label("Until, exclusive").fill("2026-01-03T01:30")
@@ -121,14 +134,16 @@ def test_a_time_that_is_over_is_backfilled_by_the_clock_of_the_schedule(
     ticks = page.get_by_role("region", name="Last ticks")
     expect(ticks.get_by_text("backfilled")).to_have_count(2)
     expect(ticks.get_by_text("succeeded")).to_have_count(2)
-    planned = [each["planned"] for each in floor.ask("GET", at(name))["ticks"]]
+    planned = [each["planned"] for each in dashboard_site.ask("GET", schedule_path(name))["ticks"]]
     assert planned == ["2026-01-01T16:30:00Z", "2025-12-31T16:30:00Z"]
 
 
-def test_what_the_api_refuses_is_said_in_its_words(desk: Tab, floor: Floor) -> None:
-    desk.expected = ["422"]
-    name = make(floor)
-    page = desk.goto(at(name))
+def test_schedule_page_refused_backfill_shows_the_reason(
+    admin_tab: Tab, dashboard_site: DashboardSite
+) -> None:
+    admin_tab.expected = ["422"]
+    name = create_schedule(dashboard_site)
+    page = admin_tab.goto(schedule_path(name))
     page.get_by_role("button", name="backfill").click()
     page.get_by_label("From").fill("2999-01-01T00:00")
     page.get_by_label("Until, exclusive").fill("2999-01-02T00:00")
@@ -136,40 +151,51 @@ def test_what_the_api_refuses_is_said_in_its_words(desk: Tab, floor: Floor) -> N
     expect(page.get_by_text("later ticks start on time")).to_be_visible()
 
 
-def test_it_is_forgotten_once_that_is_confirmed(desk: Tab, floor: Floor) -> None:
-    name = make(floor)
-    page = desk.goto(at(name))
+def test_schedule_page_delete_needs_confirmation(
+    admin_tab: Tab, dashboard_site: DashboardSite
+) -> None:
+    name = create_schedule(dashboard_site)
+    page = admin_tab.goto(schedule_path(name))
     page.get_by_role("button", name="delete").click()
     expect(page.get_by_role("dialog")).to_contain_text(f"Delete {name}")
-    yes(page)
-    expect(page).to_have_url(f"{floor.url}/schedules")
-    desk.expected = ["404"]
-    desk.goto(at(name))
+    confirm(page)
+    expect(page).to_have_url(f"{dashboard_site.url}/schedules")
+    admin_tab.expected = ["404"]
+    admin_tab.goto(schedule_path(name))
     expect(page.get_by_text("there is no schedule")).to_be_visible()
 
 
-def test_a_name_may_hold_anything_and_its_page_stays_live(desk: Tab, floor: Floor) -> None:
-    name = make(floor, f"tenants/ünï 100% <b>#1?</b> {'long' * 25} {uuid4()}"[:200])
-    page = desk.goto(at(name))
+def test_schedule_page_unusual_name_is_shown_and_updated_live(
+    admin_tab: Tab, dashboard_site: DashboardSite
+) -> None:
+    name = create_schedule(
+        dashboard_site, f"tenants/ünï 100% <b>#1?</b> {'long' * 25} {uuid4()}"[:200]
+    )
+    page = admin_tab.goto(schedule_path(name))
     expect(page.get_by_role("heading", level=1)).to_have_text(name)
-    floor.ask("POST", f"{at(name)}/pause", {"reason": "behind its back"})
+    dashboard_site.ask("POST", f"{schedule_path(name)}/pause", {"reason": "behind its back"})
     expect(page.get_by_text("behind its back")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_a_viewer_sees_neither_reasons_nor_input_and_is_offered_nothing(
-    look_as: Callable[..., Tab], floor: Floor
+def test_schedule_page_viewer_sees_no_reason_input_or_action(
+    open_tab: Callable[..., Tab], dashboard_site: DashboardSite
 ) -> None:
-    name = make(floor, input={"name": "s3cret"})
-    floor.ask("POST", f"{at(name)}/pause", {"reason": "s3cret reason"})
-    page = look_as("viewer").goto(at(name))
+    name = create_schedule(dashboard_site, input={"name": "s3cret"})
+    dashboard_site.ask("POST", f"{schedule_path(name)}/pause", {"reason": "s3cret reason"})
+    page = open_tab("viewer").goto(schedule_path(name))
     expect(page.get_by_text("paused", exact=True)).to_be_visible()
     assert "s3cret" not in page.content()
     expect(page.locator("main").get_by_role("button")).to_have_count(0)
-    desk = look_as("operator").goto(at(name))
+    desk = open_tab("operator").goto(schedule_path(name))
     expect(desk.get_by_role("button", name="delete")).to_have_count(0)
     expect(desk.get_by_text("s3cret reason")).to_be_visible()
 
 
-def test_everybody_can_use_the_page_of_one(desk: Tab, floor: Floor) -> None:
-    assert faults(desk.goto(at(make(floor)))) == []
+def test_schedule_page_has_no_accessibility_violations(
+    admin_tab: Tab, dashboard_site: DashboardSite
+) -> None:
+    assert (
+        accessibility_violations(admin_tab.goto(schedule_path(create_schedule(dashboard_site))))
+        == []
+    )

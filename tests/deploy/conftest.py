@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import os
 
-LONG = ["test_image_made.py", "test_promtool.py"]
+LONG = ["test_image_build.py", "test_promtool.py"]
 
 collect_ignore = [] if os.environ.get("ROTA_TEST_LONG") == "1" else LONG

@@ -44,7 +44,7 @@ def _instructions(text: str) -> Iterator[tuple[str, str]]:
             yield instruction, said
 
 
-def told(said: str) -> list[str]:
+def exec_form_words(said: str) -> list[str]:
     """Return the words of a command in exec form; raise for the shell form."""
     assert said.startswith("["), f"runs in a shell: {said}"
     words = json.loads(said)
@@ -52,7 +52,7 @@ def told(said: str) -> list[str]:
     return list(words)
 
 
-class Ignored:
+class DockerIgnore:
     """Paths that a .dockerignore excludes: the last matching line decides; `!` includes a path again."""
 
     def __init__(self, text: str) -> None:
@@ -63,12 +63,12 @@ class Ignored:
         ignored = False
         for rule in self._rules:
             pattern = rule.removeprefix("!")
-            if any(_fits(part, pattern) for part in (path, *path.parents)):
+            if any(_matches(part, pattern) for part in (path, *path.parents)):
                 ignored = not rule.startswith("!")
         return ignored
 
 
-def _fits(path: Path, pattern: str) -> bool:
+def _matches(path: Path, pattern: str) -> bool:
     if pattern.startswith("**/"):
         return fnmatch(path.name, pattern[3:])
     return len(path.parts) == len(Path(pattern).parts) and fnmatch(path.as_posix(), pattern)

@@ -60,7 +60,7 @@ def read(path: Path) -> list[Document]:
     return list(yaml.safe_load_all(path.read_text()))
 
 
-def one(documents: Sequence[Document], kind: str, name: str) -> Document:
+def find_document(documents: Sequence[Document], kind: str, name: str) -> Document:
     [found] = [
         each for each in documents if each["kind"] == kind and each["metadata"]["name"] == name
     ]
@@ -87,7 +87,7 @@ def environment(documents: Sequence[Document], pod: Document) -> dict[str, str]:
     """Return the environment variables of a pod's processes."""
     found: dict[str, str] = {}
     for source in container(pod).get("envFrom", []):
-        found |= one(documents, "ConfigMap", source["configMapRef"]["name"])["data"]
+        found |= find_document(documents, "ConfigMap", source["configMapRef"]["name"])["data"]
     return found | {each["name"]: each["value"] for each in container(pod)["env"]}
 
 
@@ -114,7 +114,7 @@ def commands(command: click.Command) -> Iterator[click.Command]:
                 yield from commands(found)
 
 
-def parsed(words: Sequence[str]) -> tuple[str, dict[str, Any]]:
+def parse_command(words: Sequence[str]) -> tuple[str, dict[str, Any]]:
     """Parse a command line as `rota` does, without running it; return the command and its options."""
     command: click.Command = cli
     context = command.make_context("rota", list(words))
@@ -130,13 +130,13 @@ def parsed(words: Sequence[str]) -> tuple[str, dict[str, Any]]:
     return context.command_path.removeprefix("rota "), context.params
 
 
-def needed(environment: Mapping[str, str], *, balanced: bool) -> float:
+def shutdown_seconds(environment: Mapping[str, str], *, balanced: bool) -> float:
     """Return the seconds that an instance may need to shut down, by its own settings."""
     settings = Settings.read(environment)
     return (settings.drain_delay if balanced else 0.0) + settings.drain_timeout + AFTER
 
 
-def duration(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Return the seconds of `65s`, `1m5s` or `65`."""
     found = re.fullmatch(r"(?:(\d+)m)?(?:(\d+)s?)?", text)
     assert found, text

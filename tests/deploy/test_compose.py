@@ -10,7 +10,14 @@ import pytest
 from rota.model.settings import Settings
 
 from .dockerfile import stages
-from .manifests import DEPLOY, duration, known_variables, needed, parsed, read
+from .manifests import (
+    DEPLOY,
+    known_variables,
+    parse_command,
+    parse_duration,
+    read,
+    shutdown_seconds,
+)
 
 [COMPOSE] = read(DEPLOY / "docker-compose.yml")
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
@@ -18,7 +25,7 @@ OURS = ("migrate", "worker", "web")
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_each_is_built_from_what_is_there(name: str) -> None:
+def test_compose_service_is_built_from_existing_stage(name: str) -> None:
     build = SERVICES[name]["build"]
     context = DEPLOY / build["context"]
 
@@ -28,9 +35,9 @@ def test_each_is_built_from_what_is_there(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_each_is_told_what_rota_understands(name: str) -> None:
+def test_compose_service_has_valid_command_and_variables(name: str) -> None:
     said = SERVICES[name]["environment"]
-    done, options = parsed(SERVICES[name]["command"])
+    done, options = parse_command(SERVICES[name]["command"])
 
     assert done == {"migrate": "db migrate", "worker": "worker", "web": "serve"}[name]
     assert said.keys() <= known_variables()
@@ -40,14 +47,14 @@ def test_each_is_told_what_rota_understands(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["worker", "web"])
-def test_nobody_is_killed_before_it_has_left(name: str) -> None:
+def test_compose_stop_grace_period_covers_the_drain(name: str) -> None:
     service = SERVICES[name]
 
-    allowed = duration(service["stop_grace_period"])
-    assert allowed >= needed(service["environment"], balanced=name == "web")
+    allowed = parse_duration(service["stop_grace_period"])
+    assert allowed >= shutdown_seconds(service["environment"], balanced=name == "web")
 
 
-def test_everything_comes_in_its_turn() -> None:
+def test_compose_services_start_after_migration() -> None:
     assert SERVICES["migrate"]["depends_on"] == {"database": {"condition": "service_healthy"}}
     assert SERVICES["migrate"]["restart"] == "no"
     assert SERVICES["database"]["healthcheck"]["test"][1] == "pg_isready"
@@ -58,7 +65,7 @@ def test_everything_comes_in_its_turn() -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_each_may_do_nothing_it_need_not(name: str) -> None:
+def test_compose_service_runs_without_privileges(name: str) -> None:
     service = SERVICES[name]
 
     assert service["read_only"] is True
@@ -69,7 +76,7 @@ def test_each_may_do_nothing_it_need_not(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_no_secret_is_in_the_file_or_in_an_environment(name: str) -> None:
+def test_compose_secrets_are_passed_as_files(name: str) -> None:
     service = SERVICES[name]
 
     assert not any(
@@ -83,15 +90,15 @@ def test_no_secret_is_in_the_file_or_in_an_environment(name: str) -> None:
             assert Path(COMPOSE["secrets"][secret]["file"]).parent == Path("secrets")
 
 
-def test_only_this_machine_is_served() -> None:
+def test_compose_web_port_is_bound_to_localhost() -> None:
     opened = [port for service in SERVICES.values() for port in service.get("ports", [])]
-    _, options = parsed(SERVICES["web"]["command"])
+    _, options = parse_command(SERVICES["web"]["command"])
 
     assert opened == [f"127.0.0.1:8000:{options['port']}"]
     assert options["host"] == "0.0.0.0"
 
 
-def test_images_of_others_are_said_with_their_version_and_their_data_is_kept() -> None:
+def test_compose_database_image_has_version_and_data_volume() -> None:
     image, _, tag = SERVICES["database"]["image"].partition(":")
 
     assert image == "postgres"

@@ -10,24 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from .dockerfile import Ignored, Stage, stages, told
-from .manifests import DEPLOY, known_variables, parsed
+from .dockerfile import DockerIgnore, Stage, exec_form_words, stages
+from .manifests import DEPLOY, known_variables, parse_command
 
 ROOT = DEPLOY.parent
 IMAGE = stages((DEPLOY / "Dockerfile").read_text())
-IGNORED = Ignored((DEPLOY / "Dockerfile.dockerignore").read_text())
+IGNORED = DockerIgnore((DEPLOY / "Dockerfile.dockerignore").read_text())
 
 
-def line_of(stage: Stage) -> list[Stage]:
+def stage_chain(stage: Stage) -> list[Stage]:
     """Return a stage and the stages it builds on, the first one first."""
-    return [*(line_of(IMAGE[stage.base]) if stage.base in IMAGE else []), stage]
+    return [*(stage_chain(IMAGE[stage.base]) if stage.base in IMAGE else []), stage]
 
 
 def steps(name: str) -> list[tuple[str, str]]:
-    return [step for stage in line_of(IMAGE[name]) for step in stage.steps]
+    return [step for stage in stage_chain(IMAGE[name]) for step in stage.steps]
 
 
-def last(name: str, instruction: str) -> str:
+def last_instruction(name: str, instruction: str) -> str:
     return [said for each, said in steps(name) if each == instruction][-1]
 
 
@@ -45,8 +45,8 @@ def context() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", ["rota", "app"])
-def test_it_begins_with_something_slim_and_said_exactly(name: str) -> None:
-    first = line_of(IMAGE[name])[0]
+def test_image_base_is_slim_python_of_supported_version(name: str) -> None:
+    first = stage_chain(IMAGE[name])[0]
     python = re.search(r"^ARG PYTHON=(\S+)$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
 
     assert first.base == "python:${PYTHON}-slim"
@@ -56,35 +56,35 @@ def test_it_begins_with_something_slim_and_said_exactly(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["rota", "app"])
-def test_it_runs_as_somebody_who_is_not_root(name: str) -> None:
-    user, group = last(name, "USER").split(":")
+def test_image_user_is_not_root(name: str) -> None:
+    user, group = last_instruction(name, "USER").split(":")
 
     assert int(user) == int(group) == 10001
     [made] = [said for said in IMAGE["runtime"].all("RUN") if "useradd" in said]
-    assert user in told(made)
+    assert user in exec_form_words(made)
 
 
 @pytest.mark.parametrize("name", ["rota", "app"])
-def test_nothing_stands_between_a_signal_and_the_program(name: str) -> None:
-    assert told(last(name, "ENTRYPOINT")) == ["rota"]
-    assert told(last(name, "CMD")) == ["--help"]
+def test_image_entrypoint_receives_signals_directly(name: str) -> None:
+    assert exec_form_words(last_instruction(name, "ENTRYPOINT")) == ["rota"]
+    assert exec_form_words(last_instruction(name, "CMD")) == ["--help"]
     assert not [said for each, said in steps(name) if each in ("SHELL", "STOPSIGNAL")]
 
 
-def test_no_step_needs_a_shell() -> None:
+def test_image_run_steps_use_exec_form() -> None:
     for stage in IMAGE.values():
         for said in stage.all("RUN"):
-            told(said)
+            exec_form_words(said)
 
 
-def test_what_asks_whether_it_lives_is_in_the_image_and_leaves_the_database_alone() -> None:
-    asked = last("app", "HEALTHCHECK")
+def test_image_health_check_uses_liveness_path_and_exposed_port() -> None:
+    asked = last_instruction("app", "HEALTHCHECK")
     options, command = asked.split("CMD ", 1)
-    words = told(command)
+    words = exec_form_words(command)
 
     assert words[:2] == ["python", "-c"]
     assert "/health/live" in words[2]
-    exposed = last("app", "EXPOSE").split()
+    exposed = last_instruction("app", "EXPOSE").split()
     assert re.findall(r":(\d+)/", words[2])[0] in exposed
     limit, patience = (
         float(re.findall(p, asked)[0]) for p in (r"--timeout=(\d+)s", r"timeout=(\d+)\)")
@@ -93,28 +93,28 @@ def test_what_asks_whether_it_lives_is_in_the_image_and_leaves_the_database_alon
     assert "--start-period" in options
 
 
-def test_the_version_is_told_last_so_that_nothing_is_built_again_for_it() -> None:
+def test_image_version_is_set_in_the_last_step() -> None:
     assert IMAGE["app"].steps[-2:] == [
         ("ARG", 'ROTA_VERSION=""'),
         ("ENV", "ROTA_VERSION=${ROTA_VERSION}"),
     ]
 
 
-def test_every_variable_in_it_is_one_that_rota_reads() -> None:
+def test_image_variables_are_known() -> None:
     text = (DEPLOY / "Dockerfile").read_text()
 
     assert set(re.findall(r"\bROTA_[A-Z_]+", text)) <= known_variables()
 
 
-def test_what_its_head_says_can_be_run() -> None:
+def test_image_header_commands_are_valid() -> None:
     said = re.findall(
         r"^#   docker run shop (.+)$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE
     )
 
-    assert [parsed(line.split())[0] for line in said] == ["worker", "serve", "db migrate"]
+    assert [parse_command(line.split())[0] for line in said] == ["worker", "serve", "db migrate"]
 
 
-def test_all_that_is_copied_is_sent_and_nothing_else() -> None:
+def test_image_build_context_equals_copied_files() -> None:
     sent = set(context())
     copied = set()
     for stage in IMAGE.values():
@@ -143,10 +143,10 @@ def test_all_that_is_copied_is_sent_and_nothing_else() -> None:
         "tests/conftest.py",
     ],
 )
-def test_what_lies_about_is_kept_back(path: str) -> None:
+def test_dockerignore_excludes_private_and_unneeded_files(path: str) -> None:
     assert IGNORED(Path(path))
 
 
-def test_the_source_is_sent() -> None:
+def test_dockerignore_keeps_source_files() -> None:
     assert not IGNORED(Path("src/rota/store/sql/job/claim.sql"))
     assert not IGNORED(Path("deploy/example/shop.py"))

@@ -20,14 +20,14 @@ from .manifests import (
     built,
     container,
     environment,
+    find_document,
     known_variables,
     kustomized,
-    needed,
     of_kind,
-    one,
-    parsed,
+    parse_command,
     pods,
     read,
+    shutdown_seconds,
 )
 
 SETS = ("base", "production")
@@ -39,7 +39,7 @@ def documents(request: pytest.FixtureRequest) -> list[Document]:
     return base() if request.param == "base" else built("overlays/production")
 
 
-def test_every_file_is_yaml_that_says_what_it_is() -> None:
+def test_kubernetes_files_have_api_version_and_kind() -> None:
     files = sorted(KUBERNETES.rglob("*.yaml"))
 
     assert len(files) > 10
@@ -49,7 +49,7 @@ def test_every_file_is_yaml_that_says_what_it_is() -> None:
             assert document["kind"], file
 
 
-def test_no_file_is_left_out_by_those_that_list_them() -> None:
+def test_kustomizations_list_every_file() -> None:
     for file in KUBERNETES.rglob("kustomization.yaml"):
         [said] = read(file)
         listed = {
@@ -64,13 +64,13 @@ def test_no_file_is_left_out_by_those_that_list_them() -> None:
     "directory",
     ["base", *(f"overlays/{each.name}" for each in (KUBERNETES / "overlays").iterdir())],
 )
-def test_what_is_to_be_applied_can_be_built(directory: str) -> None:
+def test_kubernetes_base_and_overlays_can_be_built(directory: str) -> None:
     kinds = {document["kind"] for document in built(directory)}
 
     assert kinds >= {"Deployment", "Job", "Service", "PodDisruptionBudget", "NetworkPolicy"}
 
 
-def test_the_base_as_it_is_read_here_is_the_one_kubectl_builds() -> None:
+def test_kubernetes_parsed_base_equals_kubectl_output() -> None:
     """Except for generated names of settings, which contain a hash, and the common label."""
 
     def names(documents: list[Document]) -> set[tuple[str, str]]:
@@ -85,7 +85,7 @@ def test_the_base_as_it_is_read_here_is_the_one_kubectl_builds() -> None:
         assert environment(base(), pod) == environment(theirs, dict(pods(theirs))[name])
 
 
-def test_components_that_no_overlay_uses_go_with_the_base_all_the_same(tmp_path: Path) -> None:
+def test_kubernetes_unused_components_build_with_the_base(tmp_path: Path) -> None:
     """Without this test, unused components would break unnoticed."""
     used = {
         Path(name).name
@@ -102,33 +102,35 @@ def test_components_that_no_overlay_uses_go_with_the_base_all_the_same(tmp_path:
     documents = kustomized(tree / "tried")
 
     assert others == {"egress", "keda-prometheus"}
-    assert one(documents, "NetworkPolicy", "rota-egress")["spec"]["policyTypes"] == ["Egress"]
-    assert "replicas" not in one(documents, "Deployment", "rota-worker")["spec"]
+    assert find_document(documents, "NetworkPolicy", "rota-egress")["spec"]["policyTypes"] == [
+        "Egress"
+    ]
+    assert "replicas" not in find_document(documents, "Deployment", "rota-worker")["spec"]
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_nobody_is_killed_before_it_has_left(documents: list[Document], role: str) -> None:
-    pod = one(documents, "Deployment", f"rota-{role}")["spec"]["template"]
+def test_kubernetes_grace_period_covers_the_drain(documents: list[Document], role: str) -> None:
+    pod = find_document(documents, "Deployment", f"rota-{role}")["spec"]["template"]
 
     allowed = pod["spec"]["terminationGracePeriodSeconds"]
-    assert allowed >= needed(environment(documents, pod), balanced=role == "web")
+    assert allowed >= shutdown_seconds(environment(documents, pod), balanced=role == "web")
     assert "lifecycle" not in container(pod)  # a preStop hook would use up part of the grace period
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_what_the_arithmetic_is_made_of_is_said_beside_it(
+def test_kubernetes_drain_variables_are_set_in_the_container(
     documents: list[Document], role: str
 ) -> None:
     """In the image or in shared settings, one of the numbers could change without the other."""
-    pod = one(documents, "Deployment", f"rota-{role}")["spec"]["template"]
+    pod = find_document(documents, "Deployment", f"rota-{role}")["spec"]["template"]
     said = {each["name"] for each in container(pod)["env"]}
 
     assert "ROTA_DRAIN_TIMEOUT" in said
     assert ("ROTA_DRAIN_DELAY" in said) == (role == "web")
 
 
-def test_the_load_balancer_has_seen_it_before_the_socket_closes(documents: list[Document]) -> None:
-    pod = one(documents, "Deployment", "rota-web")["spec"]["template"]
+def test_kubernetes_drain_delay_covers_readiness_detection(documents: list[Document]) -> None:
+    pod = find_document(documents, "Deployment", "rota-web")["spec"]["template"]
     probe = container(pod)["readinessProbe"]
 
     noticed = probe["periodSeconds"] * probe["failureThreshold"] + 1
@@ -136,9 +138,9 @@ def test_the_load_balancer_has_seen_it_before_the_socket_closes(documents: list[
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_probes_ask_what_is_there_where_it_is(documents: list[Document], role: str) -> None:
-    asked = container(one(documents, "Deployment", f"rota-{role}")["spec"]["template"])
-    _, options = parsed(asked["args"])
+def test_kubernetes_probes_use_health_port_and_paths(documents: list[Document], role: str) -> None:
+    asked = container(find_document(documents, "Deployment", f"rota-{role}")["spec"]["template"])
+    _, options = parse_command(asked["args"])
     ports = {each["name"]: each["containerPort"] for each in asked["ports"]}
 
     assert ports["health"] == options["health_port"]
@@ -157,7 +159,7 @@ def test_probes_ask_what_is_there_where_it_is(documents: list[Document], role: s
     assert asked["readinessProbe"]["timeoutSeconds"] > 1
 
 
-def test_every_path_that_is_asked_is_served(rota_app: Rota) -> None:
+def test_kubernetes_probe_and_metrics_paths_are_served(rota_app: Rota) -> None:
     paths = {route.path for route in routes(rota_app) if isinstance(route, Route)}
     monitors = of_kind(built("overlays/production"), "PodMonitor")
     asked = {
@@ -171,7 +173,7 @@ def test_every_path_that_is_asked_is_served(rota_app: Rota) -> None:
     assert asked <= paths
 
 
-def test_whoever_measures_asks_at_the_port_where_it_is_and_with_a_token() -> None:
+def test_kubernetes_pod_monitor_selects_health_ports_with_token() -> None:
     documents = built("overlays/production")
     [monitor] = of_kind(documents, "PodMonitor")
     [endpoint] = monitor["spec"]["podMetricsEndpoints"]
@@ -186,11 +188,11 @@ def test_whoever_measures_asks_at_the_port_where_it_is_and_with_a_token() -> Non
         assert seen == any(port["name"] == endpoint["port"] for port in named), name
 
 
-def test_the_service_leads_to_the_port_that_is_served(documents: list[Document]) -> None:
-    service = one(documents, "Service", "rota-web")
-    web = one(documents, "Deployment", "rota-web")
+def test_kubernetes_service_targets_the_served_port(documents: list[Document]) -> None:
+    service = find_document(documents, "Service", "rota-web")
+    web = find_document(documents, "Deployment", "rota-web")
     asked = container(web["spec"]["template"])
-    _, options = parsed(asked["args"])
+    _, options = parse_command(asked["args"])
     ports = {each["name"]: each["containerPort"] for each in asked["ports"]}
 
     [port] = service["spec"]["ports"]
@@ -202,10 +204,10 @@ def test_the_service_leads_to_the_port_that_is_served(documents: list[Document])
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_rollout_takes_nobody_away_before_another_is_there(
+def test_kubernetes_rollout_starts_new_pod_before_stopping_old_one(
     documents: list[Document], role: str
 ) -> None:
-    deployment = one(documents, "Deployment", f"rota-{role}")
+    deployment = find_document(documents, "Deployment", f"rota-{role}")
     rolling = deployment["spec"]["strategy"]["rollingUpdate"]
 
     assert rolling["maxUnavailable"] == 0
@@ -213,9 +215,9 @@ def test_a_rollout_takes_nobody_away_before_another_is_there(
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_whatever_selects_pods_selects_those_it_means(documents: list[Document], role: str) -> None:
-    deployment = one(documents, "Deployment", f"rota-{role}")
-    budget = one(documents, "PodDisruptionBudget", f"rota-{role}")
+def test_kubernetes_selectors_match_only_their_role(documents: list[Document], role: str) -> None:
+    deployment = find_document(documents, "Deployment", f"rota-{role}")
+    budget = find_document(documents, "PodDisruptionBudget", f"rota-{role}")
     spread = deployment["spec"]["template"]["spec"]["topologySpreadConstraints"]
     others = [pod["metadata"]["labels"] for name, pod in pods(documents) if name != f"rota-{role}"]
 
@@ -228,7 +230,7 @@ def test_whatever_selects_pods_selects_those_it_means(documents: list[Document],
     assert budget["spec"]["maxUnavailable"] == 1
 
 
-def test_pods_may_do_nothing_they_need_not(documents: list[Document]) -> None:
+def test_kubernetes_pods_run_without_privileges(documents: list[Document]) -> None:
     for name, pod in pods(documents):
         whole, inside = pod["spec"]["securityContext"], container(pod)["securityContext"]
         assert whole["runAsNonRoot"] is True, name
@@ -240,14 +242,14 @@ def test_pods_may_do_nothing_they_need_not(documents: list[Document]) -> None:
         assert pod["spec"]["automountServiceAccountToken"] is False, name
 
 
-def test_pods_say_what_they_need(documents: list[Document]) -> None:
+def test_kubernetes_pods_have_resource_requests_and_memory_limit(documents: list[Document]) -> None:
     for name, pod in pods(documents):
         resources = container(pod)["resources"]
         assert set(resources["requests"]) == {"cpu", "memory"}, name
         assert set(resources["limits"]) == {"memory"}, name
 
 
-def test_the_databases_url_is_in_a_secret_and_read_from_a_file(documents: list[Document]) -> None:
+def test_kubernetes_database_url_is_read_from_secret_file(documents: list[Document]) -> None:
     assert not of_kind(documents, "Secret")
     for name, pod in pods(documents):
         asked = container(pod)
@@ -261,23 +263,23 @@ def test_the_databases_url_is_in_a_secret_and_read_from_a_file(documents: list[D
         assert told.name == "url"
 
 
-def test_every_variable_is_one_that_rota_reads(documents: list[Document]) -> None:
+def test_kubernetes_variables_are_known_and_valid(documents: list[Document]) -> None:
     for name, pod in pods(documents):
         said = environment(documents, pod)
         assert said.keys() <= known_variables(), name
         Settings.read(said)
 
 
-def test_every_command_is_one_that_rota_has(documents: list[Document]) -> None:
-    done = {name: parsed(container(pod)["args"])[0] for name, pod in pods(documents)}
+def test_kubernetes_commands_are_valid(documents: list[Document]) -> None:
+    done = {name: parse_command(container(pod)["args"])[0] for name, pod in pods(documents)}
 
     assert done == {"rota-worker": "worker", "rota-web": "serve", "rota-migrate": "db migrate"}
     for name, pod in pods(documents):
         assert "command" not in container(pod), name  # the image's entry point, without a shell
 
 
-def test_a_migration_is_done_once_and_given_up_some_time(documents: list[Document]) -> None:
-    job = one(documents, "Job", "rota-migrate")
+def test_kubernetes_migration_job_has_deadline_and_no_restart(documents: list[Document]) -> None:
+    job = find_document(documents, "Job", "rota-migrate")
 
     assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"
     assert job["spec"]["activeDeadlineSeconds"] > 0
@@ -285,17 +287,17 @@ def test_a_migration_is_done_once_and_given_up_some_time(documents: list[Documen
     assert job["spec"]["ttlSecondsAfterFinished"] > 0
 
 
-def test_all_run_the_same_image(documents: list[Document]) -> None:
+def test_kubernetes_pods_use_one_versioned_image(documents: list[Document]) -> None:
     [image] = {container(pod)["image"] for _, pod in pods(documents)}
 
     assert image.startswith("registry.example.com/shop:") or image == "shop"
     assert not image.endswith(":latest")
 
 
-def test_nobody_comes_in_but_by_the_doors_that_are_open(documents: list[Document]) -> None:
+def test_kubernetes_network_policies_allow_only_http_and_health(documents: list[Document]) -> None:
     policies = of_kind(documents, "NetworkPolicy")
     web, metrics = (
-        one(policies, "NetworkPolicy", f"rota-{each}") for each in ("web", "monitoring")
+        find_document(policies, "NetworkPolicy", f"rota-{each}") for each in ("web", "monitoring")
     )
 
     assert web["spec"]["ingress"] == [{"ports": [{"port": "http"}]}]

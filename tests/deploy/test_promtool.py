@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from .test_board import BOARD, EXPRESSIONS
-from .test_rules import FILE, RULES, TESTS
+from .test_alert_rules import FILE, RULES, TESTS
+from .test_grafana_dashboard import BOARD, EXPRESSIONS
 
 
 def promtool(*words: str) -> str:
@@ -23,15 +23,15 @@ def promtool(*words: str) -> str:
     return done.stdout
 
 
-def test_the_rules_are_ones_that_prometheus_takes() -> None:
+def test_promtool_accepts_the_alert_rules() -> None:
     assert f"{len(RULES)} rules found" in promtool("check", "rules", str(FILE))
 
 
-def test_each_rule_is_quiet_and_then_is_not() -> None:
+def test_promtool_alert_rule_tests_pass() -> None:
     promtool("test", "rules", str(TESTS))
 
 
-def test_every_expression_of_the_board_is_one_that_prometheus_reads(tmp_path: Path) -> None:
+def test_promtool_accepts_dashboard_expressions(tmp_path: Path) -> None:
     asked = [*EXPRESSIONS, *(each["expr"] for each in BOARD["annotations"]["list"])]
     rules = []
     for number, text in enumerate(asked):

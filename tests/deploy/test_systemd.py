@@ -13,7 +13,7 @@ import pytest
 
 from rota.model.settings import Settings
 
-from .manifests import DEPLOY, duration, known_variables, needed, parsed
+from .manifests import DEPLOY, known_variables, parse_command, parse_duration, shutdown_seconds
 
 UNITS = DEPLOY / "systemd"
 NAMES = ("rota-migrate.service", "rota-web@.service", "rota-worker@.service")
@@ -43,13 +43,13 @@ def command(name: str) -> list[str]:
     return shlex.split(said.replace("%i", "1"))[1:]
 
 
-def test_there_is_a_unit_for_each_and_nothing_else() -> None:
+def test_systemd_directory_has_exactly_the_units() -> None:
     assert sorted(each.name for each in UNITS.iterdir()) == sorted([*NAMES, "rota.env"])
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_is_told_what_rota_understands(name: str) -> None:
-    done, _ = parsed(command(name))
+def test_systemd_unit_has_valid_command_and_variables(name: str) -> None:
+    done, _ = parse_command(command(name))
 
     assert done == {NAMES[0]: "db migrate", NAMES[1]: "serve", NAMES[2]: "worker"}[name]
     assert environment(name).keys() <= known_variables()
@@ -57,20 +57,22 @@ def test_each_is_told_what_rota_understands(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES[1:])
-def test_nobody_is_killed_before_it_has_left(name: str) -> None:
+def test_systemd_stop_timeout_covers_the_drain(name: str) -> None:
     [allowed] = unit(name)["TimeoutStopSec"]
 
-    assert duration(allowed) >= needed(environment(name), balanced=name == "rota-web@.service")
+    assert parse_duration(allowed) >= shutdown_seconds(
+        environment(name), balanced=name == "rota-web@.service"
+    )
 
 
 @pytest.mark.parametrize("name", NAMES[1:])
-def test_the_signal_goes_to_the_first_process_and_the_rest_to_all(name: str) -> None:
+def test_systemd_sigterm_goes_only_to_main_process(name: str) -> None:
     """A second SIGTERM hurries a process: children would get one from systemd and one from their parent."""
     assert unit(name)["KillMode"] == ["mixed"]
     assert "KillSignal" not in unit(name)
 
 
-def test_who_dies_comes_back_and_who_was_drained_does_not() -> None:
+def test_systemd_failed_process_restarts_and_drained_worker_does_not() -> None:
     assert unit("rota-worker@.service")["Restart"] == ["on-failure"]
     assert unit("rota-web@.service")["Restart"] == ["always"]
     for name in NAMES[1:]:
@@ -79,7 +81,7 @@ def test_who_dies_comes_back_and_who_was_drained_does_not() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_databases_url_is_handed_over_as_a_file(name: str) -> None:
+def test_systemd_database_url_is_passed_as_credential_file(name: str) -> None:
     [credential] = unit(name)["LoadCredential"]
     handle, path = credential.split(":")
 
@@ -88,8 +90,8 @@ def test_the_databases_url_is_handed_over_as_a_file(name: str) -> None:
     assert "ROTA_DATABASE_URL" not in environment(name)
 
 
-def test_what_systemd_says_to_them(tmp_path: Path) -> None:
-    for path in _here(tmp_path):
+def test_systemd_analyze_verify_accepts_the_units(tmp_path: Path) -> None:
+    for path in _copy_units(tmp_path):
         # A template is checked as one of its instances.
         name = path.name.replace("@.", "@1.")
         done = _analyze("verify", "--recursive-errors=no", str(tmp_path / name))
@@ -97,8 +99,8 @@ def test_what_systemd_says_to_them(tmp_path: Path) -> None:
         assert path.name.partition("@")[0] not in done.stderr, done.stderr
 
 
-def test_what_systemd_finds_exposed(tmp_path: Path) -> None:
-    for path in _here(tmp_path):
+def test_systemd_analyze_security_is_below_threshold(tmp_path: Path) -> None:
+    for path in _copy_units(tmp_path):
         words = ("security", "--offline=true", f"--threshold={LEAST_EXPOSED}", str(path))
         done = _analyze(*words)
         assert done.returncode == 0, done.stdout[-200:]
@@ -111,7 +113,7 @@ def _analyze(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([program, *words], capture_output=True, text=True)
 
 
-def _here(tmp_path: Path) -> list[Path]:
+def _copy_units(tmp_path: Path) -> list[Path]:
     """Copy the units, with a program that exists."""
     program = Path(sys.executable).with_name("rota")
     made = []

@@ -41,7 +41,7 @@ def test_comparison_figures_in_the_text_are_measured() -> None:
         assert f" {figure} " in RESULTS
 
 
-def test_the_page_says_when_it_was_written_and_what_was_read() -> None:
+def test_comparison_has_its_date_and_compared_projects() -> None:
     assert "As of November 2026" in PAGE
     for name in (
         "DBOS",

@@ -30,7 +30,7 @@ for path in sys.argv[1:]:
 
 
 @pytest.mark.slow
-def test_an_order_and_its_job_are_there_together_and_the_worker_knows_the_models(
+def test_django_order_and_job_commit_together_and_worker_uses_models(
     direct_dsn: str,
 ) -> None:
     terminal = Terminal(direct_dsn, ROOT)

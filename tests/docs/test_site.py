@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from .pages import ROOT, around
+from .pages import ROOT, readme_pages
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ SAID = re.compile(r"""\b(id|href|src)=(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
 
 
 @dataclass
-class Read:
+class PageLinks:
     """Links of a page, and its anchors."""
 
     ids: set[str] = field(default_factory=set)
@@ -51,8 +51,8 @@ class Read:
 
 
 @cache
-def read(page: Path) -> Read:
-    found = Read()
+def read_links(page: Path) -> PageLinks:
+    found = PageLinks()
     for tag, inside in TAG.findall(page.read_text("utf-8")):
         for word, *ways in SAID.findall(inside):
             value = unescape("".join(ways))
@@ -63,31 +63,33 @@ def read(page: Path) -> Read:
     return found
 
 
-def test_every_link_leads_somewhere(site: Path) -> None:
+def test_site_links_resolve(site: Path) -> None:
     broken = []
     seen = 0
     for page in site.rglob("*.html"):
-        for _, link in read(page).links:
+        for _, link in read_links(page).links:
             parts = urlsplit(link)
             if parts.scheme or parts.netloc or page.name == "404.html":
                 continue
             target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
             target = target / "index.html" if target.is_dir() else target
             inside = target.is_relative_to(site) and target.is_file()
-            if not inside or (parts.fragment and parts.fragment not in read(target).ids):
+            if not inside or (parts.fragment and parts.fragment not in read_links(target).ids):
                 broken.append(f"{page.relative_to(site).parent}: {link}")
             seen += 1
     assert broken == []
     assert seen > 3000
 
 
-def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
+def test_site_loads_nothing_from_other_hosts(site: Path) -> None:
     for page in site.rglob("*.html"):
-        elsewhere = [link for tag, link in read(page).links if tag != "a" and urlsplit(link).netloc]
+        elsewhere = [
+            link for tag, link in read_links(page).links if tag != "a" and urlsplit(link).netloc
+        ]
         assert elsewhere == [], page.relative_to(site)
 
 
-def test_links_in_the_pages_around_the_docs_lead_somewhere() -> None:
-    for path in (*around(), ROOT / "CONTRIBUTING.md", ROOT / "deploy" / "README.md"):
+def test_readme_links_resolve() -> None:
+    for path in (*readme_pages(), ROOT / "CONTRIBUTING.md", ROOT / "deploy" / "README.md"):
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text("utf-8")):
             assert (path.parent / target).exists(), f"{path}: {target}"

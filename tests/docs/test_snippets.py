@@ -22,11 +22,11 @@ from rota.app.schedules import Schedules
 from rota.app.task import Task
 from rota.cli.main import COMMANDS, cli
 
-from .pages import ROOT, around, blocks, name, pages, text, written
+from .pages import ROOT, blocks, handwritten_pages, name, pages, readme_pages, text
 
 snippets = import_module("tools.reference").snippets
 
-WRITTEN = [*written(), *around()]
+WRITTEN = [*handwritten_pages(), *readme_pages()]
 OTHERS = ("from celery", "Celery(", "Scheduler", "scheduler.", "apply_async", "app.conf", "delay(")
 
 # Types of the variable names that code on the pages uses.
@@ -41,13 +41,13 @@ KNOWN: dict[str, type] = {
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=name)
-def test_every_program_can_be_read(page: Path) -> None:
+def test_page_python_code_parses(page: Path) -> None:
     for code in blocks(page, "python"):
         assert parsed(code) is not None, code
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=name)
-def test_what_is_imported_from_rota_is_there(page: Path) -> None:
+def test_page_imports_from_rota_exist(page: Path) -> None:
     for tree in trees(page):
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "rota":
@@ -57,7 +57,7 @@ def test_what_is_imported_from_rota_is_there(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=name)
-def test_what_is_asked_of_an_app_a_run_or_a_context_is_there(page: Path) -> None:
+def test_page_attributes_of_app_run_and_context_exist(page: Path) -> None:
     for tree in trees(page):
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute):
@@ -71,7 +71,7 @@ def test_what_is_asked_of_an_app_a_run_or_a_context_is_there(page: Path) -> None
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=name)
-def test_options_of_tasks_and_starts_are_there(page: Path) -> None:
+def test_page_options_of_calls_exist(page: Path) -> None:
     takes: dict[str, Callable[..., object]] = {
         "app.task": Rota.task,
         "app.schedule": Rota.schedule,
@@ -96,8 +96,8 @@ def test_options_of_tasks_and_starts_are_there(page: Path) -> None:
                     assert each.arg is None or each.arg in allowed, ast.unparse(node)
 
 
-@pytest.mark.parametrize("page", [*pages(), *around()], ids=name)
-def test_commands_can_be_given(page: Path) -> None:
+@pytest.mark.parametrize("page", [*pages(), *readme_pages()], ids=name)
+def test_page_commands_and_their_options_exist(page: Path) -> None:
     """Check every `rota COMMAND … --option` on a page."""
     said = re.sub(r"\\\n\s*", " ", text(page))
     shell = [
@@ -109,10 +109,10 @@ def test_commands_can_be_given(page: Path) -> None:
     for line in (*inline, *shell):
         found = re.search(r"(?:^|\$ |- run: |exec |&& )\s*(rota [a-z][\w-]*(?: .*)?)$", line)
         if found and not re.match(r"rota \w+ \w+[.:]", line):
-            check(found[1], name(page))
+            check_command(found[1], name(page))
 
 
-def check(line: str, where: str) -> None:
+def check_command(line: str, where: str) -> None:
     words = re.split(r"\s+(?:#|\||&&|>|\()", line)[0].split()[1:]
     command: click.Command | None = (
         cli.get_command(click.Context(cli), words[0].split("|")[0])
@@ -144,11 +144,11 @@ def flags(command: click.Command) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=name)
-def test_code_that_comes_from_a_file_is_as_the_file_has_it(page: Path) -> None:
+def test_page_code_equals_its_source_file(page: Path) -> None:
     assert snippets.refreshed(text(page), ROOT) == text(page), "run `python -m tools.reference`"
 
 
-def test_files_that_code_comes_from_are_run_by_tests() -> None:
+def test_source_files_of_page_code_are_run_by_tests() -> None:
     tests = "".join(path.read_text("utf-8") for path in (ROOT / "tests" / "docs").glob("test_*.py"))
     taken = {path for page in WRITTEN for path in snippets.sources(text(page))}
     assert len(taken) > 3
@@ -182,7 +182,7 @@ def names(kind: type) -> frozenset[str]:
     return frozenset(dir(kind)).union(*said)
 
 
-def test_examples_that_pages_name_can_be_run() -> None:
+def test_page_example_modules_have_a_main() -> None:
     named = {
         each for page in WRITTEN for each in re.findall(r"python -m (examples\.\w+)", text(page))
     }

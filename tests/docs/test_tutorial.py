@@ -104,7 +104,7 @@ def until(answer: Callable[[], Any], seconds: float = 60) -> Any:
 
 
 @pytest.mark.slow
-def test_whoever_follows_it_sees_a_run_survive_its_worker(home: Path) -> None:
+def test_tutorial_run_survives_killed_worker(home: Path) -> None:
     with Shell(home) as shell:
         assert f"$ python greet.py\n{shell.say('python', 'greet.py')}" in SAID
         assert f"$ rota graph order\n{shell.say('rota', 'graph', 'order')}" in SAID
@@ -141,7 +141,7 @@ def test_whoever_follows_it_sees_a_run_survive_its_worker(home: Path) -> None:
         assert shell.ask("select result from rota.steps where job = %s", paid) == "visa paid 7"
 
 
-def test_every_program_on_the_page_is_a_file_of_the_examples() -> None:
+def test_tutorial_programs_equal_example_files() -> None:
     """The page takes its programs from there only."""
     shown = list(blocks(PAGE, "python"))
     files = [

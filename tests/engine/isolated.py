@@ -92,17 +92,17 @@ def segfault() -> None:
 
 
 @isolated()
-def leave(code: int) -> None:
+def exit_process(code: int) -> None:
     os._exit(code)
 
 
 @isolated()
-async def awaited_leave(code: int) -> None:
+async def awaited_exit_process(code: int) -> None:
     os._exit(code)
 
 
 @isolated()
-def eat(most: int) -> int:
+def exhaust_memory(most: int) -> int:
     """Allocate more memory than the limit allows."""
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     return len(bytearray(2 * most))
@@ -114,7 +114,7 @@ def close_everything() -> None:
 
 
 @isolated()
-def talk_nonsense() -> None:
+def write_garbage() -> None:
     for descriptor in range(3, 64):
         try:
             os.write(descriptor, b"\xff" * 64)
@@ -124,7 +124,7 @@ def talk_nonsense() -> None:
 
 
 @isolated()
-def leave_one_behind(file: str) -> None:
+def fork_and_exit(file: str) -> None:
     """Fork a process that inherits the socket, and exit."""
     if os.fork() == 0:
         write(file, str(os.getpid()))
@@ -152,7 +152,7 @@ def hold_the_gil(file: str) -> None:
 
 
 @isolated()
-def spin_elsewhere(file: str) -> None:
+def spin_in_other_group(file: str) -> None:
     os.setpgid(0, os.getpgid(os.getppid()))
     write(file, str(os.getpid()))
     while True:
@@ -224,7 +224,7 @@ def resumed(ctx: Context) -> Any:
 
 
 @isolated(retry=Retry(max_attempts=3, delay=0))
-def goes_on(ctx: Context) -> list[Any]:
+def resume_from_checkpoint(ctx: Context) -> list[Any]:
     """Exit after the checkpoint of each attempt but the last."""
     steps = [*(ctx.resumed_from or []), ctx.attempt]
     ctx.sync.checkpoint(steps)
@@ -234,19 +234,19 @@ def goes_on(ctx: Context) -> list[Any]:
 
 
 @isolated()
-async def keeps(ctx: Context, state: dict[str, int]) -> int:
+async def store_checkpoint(ctx: Context, state: dict[str, int]) -> int:
     await ctx.checkpoint(state)
     return await ctx.fence()
 
 
 @isolated()
-def keeps_blocking(ctx: Context, state: dict[str, int]) -> int:
+def store_checkpoint_sync(ctx: Context, state: dict[str, int]) -> int:
     ctx.sync.checkpoint(state)
     return ctx.sync.fence()
 
 
 @isolated()
-def is_lost(ctx: Context) -> str:
+def return_lost_claim_error(ctx: Context) -> str:
     try:
         ctx.sync.fence()
     except ClaimLost as error:

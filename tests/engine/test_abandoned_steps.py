@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from engine.lasting import asleep, steps
+from engine.durable_helpers import steps, wait_until_sleeping
 from rota import Context, Rota
 from rota.engine.durable.journal import WorkerJournal
 from rota.testing import Harness
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_inline_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
-async def test_a_step_that_outlasted_the_codes_own_timeout_does_so_again(
+async def test_step_abandoned_by_code_timeout_is_not_run_on_replay(
     rota_harness: Harness, rota_dsn: str
 ) -> None:
     app, ran = rota_harness.app, []
@@ -43,14 +43,16 @@ async def test_a_step_that_outlasted_the_codes_own_timeout_does_so_again(
 
     async with app.worker():
         run = await impatient.start()
-        await asleep(run)
+        await wait_until_sleeping(run)
         assert await steps(rota_dsn, run) == ["step slow", "step quick", "wait go …"]
         await run.signal("go")
         assert await run.result(timeout=60) == "quick"
     assert ran == ["slow", "quick"]
 
 
-async def test_a_branch_that_lost_a_race_loses_it_again(rota_app: Rota, rota_dsn: str) -> None:
+async def test_branch_cancelled_after_race_is_not_run_on_replay(
+    rota_app: Rota, rota_dsn: str
+) -> None:
     ran: list[Any] = []
 
     async def run_for(seconds: float) -> float:
@@ -73,7 +75,7 @@ async def test_a_branch_that_lost_a_race_loses_it_again(rota_app: Rota, rota_dsn
 
     async with rota_app.worker():
         run = await race.start()
-        await asleep(run)
+        await wait_until_sleeping(run)
         await run.signal("go")
         assert await run.result(timeout=60) == 0.01
     assert sorted(ran) == [0.01, 60.0]
@@ -83,9 +85,7 @@ async def _step(ctx: Context, name: str, fn: Any, *args: Any) -> Any:
     return await ctx.step(name, fn, *args)
 
 
-async def test_a_step_that_was_stopped_with_its_job_is_done_again(
-    rota_app: Rota, rota_dsn: str
-) -> None:
+async def test_step_stopped_with_its_job_runs_again(rota_app: Rota, rota_dsn: str) -> None:
     ran = []
     stuck = asyncio.Event()
 

@@ -30,7 +30,7 @@ async def attempts_of(app: Rota, run: int) -> list[tuple[int, str, dict[str, Any
     return [(row.attempt, row.state, msgspec.json.decode(row.error or b"null")) for row in rows]
 
 
-async def test_async_functions_and_plain_ones_return_typed_results(rota_app: Rota) -> None:
+async def test_task_async_or_sync_returns_typed_result(rota_app: Rota) -> None:
     @rota_app.task
     async def grow(size: Size, by: int = 2) -> Size:
         return Size(width=size.width * by)
@@ -45,7 +45,7 @@ async def test_async_functions_and_plain_ones_return_typed_results(rota_app: Rot
         assert (await (await where.start()).result(timeout=60)).startswith("rota")
 
 
-async def test_a_failed_attempt_is_kept_and_tried_again(rota_app: Rota) -> None:
+async def test_attempt_failed_is_recorded_and_retried(rota_app: Rota) -> None:
     @rota_app.task(retry=SOON)
     async def flaky(ctx: Context) -> str:
         if ctx.attempt < 3:
@@ -65,7 +65,7 @@ async def test_a_failed_attempt_is_kept_and_tried_again(rota_app: Rota) -> None:
 
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
-async def test_the_last_failure_is_the_outcome(rota_app: Rota, kind: str) -> None:
+async def test_attempt_last_failure_becomes_run_outcome(rota_app: Rota, kind: str) -> None:
     if kind == "async":
 
         @rota_app.task(retry=Retry(max_attempts=2, delay=0))
@@ -87,7 +87,7 @@ async def test_the_last_failure_is_the_outcome(rota_app: Rota, kind: str) -> Non
     assert len(await attempts_of(rota_app, run.id)) == 1
 
 
-async def test_errors_that_are_never_worth_a_retry_end_the_job(rota_app: Rota) -> None:
+async def test_retry_non_retryable_error_fails_job_at_once(rota_app: Rota) -> None:
     @rota_app.task(retry=Retry(max_attempts=5, delay=0, non_retryable=(KeyError,)))
     async def broken() -> None:
         raise KeyError("gone")
@@ -98,7 +98,7 @@ async def test_errors_that_are_never_worth_a_retry_end_the_job(rota_app: Rota) -
             await run.result(timeout=60)
 
 
-async def test_a_task_says_itself_when_to_try_again(rota_harness: Harness) -> None:
+async def test_retry_later_sleeps_for_requested_delay(rota_harness: Harness) -> None:
     app = rota_harness.app
 
     @app.task
@@ -120,7 +120,7 @@ async def test_a_task_says_itself_when_to_try_again(rota_harness: Harness) -> No
 
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
-async def test_an_attempt_that_takes_too_long_fails(rota_app: Rota, kind: str) -> None:
+async def test_attempt_beyond_timeout_fails(rota_app: Rota, kind: str) -> None:
     if kind == "async":
 
         @rota_app.task(timeout=0.05, retry=Retry(max_attempts=1))
@@ -139,7 +139,7 @@ async def test_an_attempt_that_takes_too_long_fails(rota_app: Rota, kind: str) -
             await run.result(timeout=10)
 
 
-async def test_a_timeout_of_the_tasks_own_is_an_ordinary_failure(rota_app: Rota) -> None:
+async def test_attempt_own_timeout_error_is_ordinary_failure(rota_app: Rota) -> None:
     @rota_app.task(timeout=30, retry=Retry(max_attempts=1))
     async def asks() -> None:
         async with asyncio.timeout(0.01):
@@ -152,7 +152,7 @@ async def test_a_timeout_of_the_tasks_own_is_an_ordinary_failure(rota_app: Rota)
     assert caught.value.kind == "TimeoutError"
 
 
-async def test_code_that_exits_fails_its_job_and_not_the_worker(rota_app: Rota) -> None:
+async def test_attempt_exit_or_cancelled_error_fails_only_its_job(rota_app: Rota) -> None:
     @rota_app.task(retry=Retry(max_attempts=1))
     async def leaves() -> None:
         raise SystemExit(3)
@@ -172,7 +172,7 @@ async def test_code_that_exits_fails_its_job_and_not_the_worker(rota_app: Rota) 
         assert await (await stays.start()).result(timeout=60) == "here"
 
 
-async def test_a_policy_said_at_the_start_wins_over_the_tasks(rota_app: Rota) -> None:
+async def test_start_retry_option_overrides_task_policy(rota_app: Rota) -> None:
     seen: list[int] = []
 
     @rota_app.task(retry=Retry(max_attempts=1))
@@ -199,7 +199,7 @@ async def test_a_policy_said_at_the_start_wins_over_the_tasks(rota_app: Rota) ->
     ],
     ids=["nul", "nan", "surrogate", "object", "too big"],
 )
-async def test_a_result_that_cannot_be_stored_is_recorded_as_such(
+async def test_result_not_storable_fails_job_without_retry(
     rota_app: Rota, value: object, why: str
 ) -> None:
     @rota_app.task(retry=Retry(max_attempts=5))
@@ -215,7 +215,7 @@ async def test_a_result_that_cannot_be_stored_is_recorded_as_such(
     assert await attempts_of(rota_app, run.id) == []  # a retry would fail the same way
 
 
-async def test_an_error_that_cannot_be_stored_as_it_is_is_recorded_all_the_same(
+async def test_error_with_unstorable_message_is_still_recorded(
     rota_app: Rota,
 ) -> None:
     class Odd(Exception):
@@ -237,7 +237,7 @@ async def test_an_error_that_cannot_be_stored_as_it_is_is_recorded_all_the_same(
             await (await nul.start()).result(timeout=60)
 
 
-async def test_a_job_that_nobody_took_in_time_expires(rota_harness: Harness) -> None:
+async def test_job_not_claimed_in_time_expires(rota_harness: Harness) -> None:
     app = rota_harness.app
     ran = False
 
@@ -255,7 +255,7 @@ async def test_a_job_that_nobody_took_in_time_expires(rota_harness: Harness) -> 
     assert not ran
 
 
-async def test_a_delayed_job_waits_for_its_time(rota_harness: Harness) -> None:
+async def test_job_delayed_sleeps_until_due(rota_harness: Harness) -> None:
     app = rota_harness.app
 
     @app.task
@@ -275,7 +275,7 @@ async def test_a_delayed_job_waits_for_its_time(rota_harness: Harness) -> None:
     assert {await run.status() for run in (by_delay, by_time, *many)} == {"succeeded"}
 
 
-async def test_a_short_delay_does_not_wait_for_the_next_poll(rota_dsn: str) -> None:
+async def test_retry_short_delay_does_not_wait_for_next_poll(rota_dsn: str) -> None:
     """The worker knows when the next job is due, and claims at that time."""
     async with Rota(rota_dsn, poll_interval=30) as app:
 
@@ -289,7 +289,7 @@ async def test_a_short_delay_does_not_wait_for_the_next_poll(rota_dsn: str) -> N
             assert await (await twice.start()).result(timeout=60) == 2
 
 
-async def test_a_run_that_failed_can_be_tried_again_by_hand(rota_app: Rota) -> None:
+async def test_run_retry_of_failed_run_makes_next_attempt(rota_app: Rota) -> None:
     works = False
 
     @rota_app.task(retry=Retry(max_attempts=1))
@@ -311,7 +311,7 @@ async def test_a_run_that_failed_can_be_tried_again_by_hand(rota_app: Rota) -> N
     assert (number, state, error["message"]) == (1, "failed", "not yet")
 
 
-async def test_higher_priorities_first_and_none_starves(rota_app: Rota) -> None:
+async def test_claim_high_priority_is_first_and_low_does_not_starve(rota_app: Rota) -> None:
     order: list[str] = []
 
     @rota_app.task
@@ -337,7 +337,7 @@ async def app_start(app: Rota, calls: list[Any]) -> None:
     await app.start_many(calls)
 
 
-async def test_an_unknown_task_stays_queued_for_a_worker_that_knows_it(rota_dsn: str) -> None:
+async def test_job_of_unregistered_task_stays_queued_for_other_worker(rota_dsn: str) -> None:
     async with Rota(rota_dsn, poll_interval=0.05) as old, Rota(rota_dsn, poll_interval=0.05) as new:
 
         @old.task(name="known")
@@ -356,7 +356,7 @@ async def test_an_unknown_task_stays_queued_for_a_worker_that_knows_it(rota_dsn:
             assert await run.result(timeout=60) == "new"
 
 
-async def test_blocking_calls_work_without_a_loop_and_beside_one(rota_app: Rota) -> None:
+async def test_sync_start_works_without_and_beside_event_loop(rota_app: Rota) -> None:
     @rota_app.task
     async def double(n: int) -> int:
         return n * 2
@@ -371,7 +371,7 @@ async def test_blocking_calls_work_without_a_loop_and_beside_one(rota_app: Rota)
         assert await asyncio.to_thread(script) == (8, "succeeded")
 
 
-async def test_code_that_does_not_await_asks_about_a_run_by_its_id(rota_app: Rota) -> None:
+async def test_sync_start_many_and_run_by_id_return_results(rota_app: Rota) -> None:
     @rota_app.task
     async def double(n: int) -> int:
         return n * 2
@@ -387,7 +387,7 @@ async def test_code_that_does_not_await_asks_about_a_run_by_its_id(rota_app: Rot
         assert await asyncio.to_thread(script) == [2, 4]
 
 
-async def test_finished_jobs_are_announced(rota_harness: Harness) -> None:
+async def test_job_finished_event_is_published(rota_harness: Harness) -> None:
     @rota_harness.app.task
     async def fine() -> None:
         pass

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from engine.asking import TWICE, fetch, until
-from engine.lasting import asleep, note, slept, steps
+from engine.durable_helpers import note, steps, wait_for_suspensions, wait_until_sleeping
+from engine.queries import TWICE, fetch, until
 from rota import Context, Retry, Rota, StepFailed, Task
 from rota.engine.durable.journal import WorkerJournal
 from rota.model.events import JobSuspended
@@ -19,18 +19,18 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_inline_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
-def left(harness: Harness) -> int:
+def suspension_count(harness: Harness) -> int:
     return len([each for each in harness.events if isinstance(each, JobSuspended)])
 
 
 # Branches that work
 
 
-async def test_steps_gathered_run_at_once_and_are_given_again(rota_app: Rota) -> None:
+async def test_branches_steps_run_concurrently_and_replay_their_results(rota_app: Rota) -> None:
     now = most = 0
     ran: list[int] = []
 
@@ -55,9 +55,7 @@ async def test_steps_gathered_run_at_once_and_are_given_again(rota_app: Rota) ->
     assert (most, ran) == (5, list(range(5)))
 
 
-async def test_of_steps_gathered_only_those_that_were_not_done_are_done_again(
-    rota_app: Rota, rota_dsn: str
-) -> None:
+async def test_branches_retry_runs_only_unfinished_steps(rota_app: Rota, rota_dsn: str) -> None:
     ran: list[str] = []
     all_there = asyncio.Barrier(3)
 
@@ -85,7 +83,7 @@ async def test_of_steps_gathered_only_those_that_were_not_done_are_done_again(
     assert await fetch(rota_dsn, "select bool_or(main_branch) from rota.steps") == [(False,)]
 
 
-async def test_a_branch_that_goes_on_lives_with_its_own_failures_only(rota_app: Rota) -> None:
+async def test_branch_retry_replays_only_failures_that_code_handled(rota_app: Rota) -> None:
     ran: list[str] = []
     failed = asyncio.Event()
 
@@ -121,27 +119,27 @@ async def test_a_branch_that_goes_on_lives_with_its_own_failures_only(rota_app: 
     assert sorted(ran) == ["grave", "grave", "instead", "mild"]
 
 
-async def test_a_task_group_is_a_way_to_branch(rota_harness: Harness) -> None:
+async def test_branches_in_task_group_suspend_and_resume_together(rota_harness: Harness) -> None:
     app = rota_harness.app
     ran: list[str] = []
 
     @app.task
     async def work(ctx: Context) -> Any:
         async with asyncio.TaskGroup() as group:
-            first = group.create_task(_line(ctx, "a", ran))
-            second = group.create_task(_line(ctx, "b", ran))
+            first = group.create_task(_steps_around_sleep(ctx, "a", ran))
+            second = group.create_task(_steps_around_sleep(ctx, "b", ran))
         return [first.result(), second.result()]
 
     async with app.worker():
         run = await work.start()
-        await asleep(run)
+        await wait_until_sleeping(run)
         await rota_harness.clock.advance(HOUR)
         assert await run.result(timeout=60) == ["a", "b"]
     assert sorted(ran) == ["a after", "a before", "b after", "b before"]
-    assert left(rota_harness) == 1
+    assert suspension_count(rota_harness) == 1
 
 
-async def _line(ctx: Context, name: str, ran: list[str]) -> str:
+async def _steps_around_sleep(ctx: Context, name: str, ran: list[str]) -> str:
     await ctx.step(f"{name} before", note, ran, f"{name} before")
     await ctx.sleep(HOUR)
     await ctx.step(f"{name} after", note, ran, f"{name} after")
@@ -151,7 +149,7 @@ async def _line(ctx: Context, name: str, ran: list[str]) -> str:
 # A waiting branch beside a working branch
 
 
-async def test_while_one_branch_works_the_job_stays_though_another_sleeps(
+async def test_branch_sleeping_beside_running_step_keeps_job_running(
     rota_harness: Harness, rota_dsn: str
 ) -> None:
     app = rota_harness.app
@@ -173,19 +171,21 @@ async def test_while_one_branch_works_the_job_stays_though_another_sleeps(
 
     async with app.worker() as worker:
         run = await work.start()
-        await until(lambda: _kept(rota_dsn, run.id, "sleep sleep"))
+        await until(lambda: _has_entry(rota_dsn, run.id, "sleep sleep"))
         await asyncio.sleep(0.3)  # many times the wait before a suspension
-        assert left(rota_harness) == 0
+        assert suspension_count(rota_harness) == 0
         assert worker.session.slots.running == 1
         go.set()
-        await asleep(run)
+        await wait_until_sleeping(run)
         assert worker.session.slots.running == 0
         await rota_harness.clock.advance(HOUR)
         assert await run.result(timeout=60) == ["slept", "long"]
     assert ran == ["long"]
 
 
-async def test_it_wakes_for_whatever_comes_first(rota_harness: Harness, rota_dsn: str) -> None:
+async def test_branches_waiting_resume_at_earliest_wake_up(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
     """One branch sleeps, one waits for a signal, one for the retry of a step."""
     app = rota_harness.app
     order: list[str] = []
@@ -216,22 +216,22 @@ async def test_it_wakes_for_whatever_comes_first(rota_harness: Harness, rota_dsn
 
     async with app.worker():
         run = await work.start()
-        await asleep(run)
+        await wait_until_sleeping(run)
         await rota_harness.clock.advance(HOUR)
-        await slept(rota_harness, run, 2)
+        await wait_for_suspensions(rota_harness, run, 2)
         assert order == ["charged"]
-        await asleep(run)
+        await wait_until_sleeping(run)
         assert await run.signal("word", "now")
-        await slept(rota_harness, run, 3)
+        await wait_for_suspensions(rota_harness, run, 3)
         assert order == ["charged", "heard now"]
-        await asleep(run)
+        await wait_until_sleeping(run)
         await rota_harness.clock.advance(2 * HOUR)
         assert await run.result(timeout=60) == [1, 2, 3]
     assert order == ["charged", "heard now", "slept"]
     assert tries == 2
 
 
-async def test_a_signal_is_heard_by_a_branch_that_waits_where_it_is(
+async def test_branch_waiting_inline_receives_signal_without_suspension(
     rota_harness: Harness, rota_dsn: str
 ) -> None:
     app = rota_harness.app
@@ -248,13 +248,13 @@ async def test_a_signal_is_heard_by_a_branch_that_waits_where_it_is(
 
     async with app.worker():
         run = await work.start()
-        await until(lambda: _kept(rota_dsn, run.id, "wait word …"))
+        await until(lambda: _has_entry(rota_dsn, run.id, "wait word …"))
         assert await run.signal("word", "now")
         assert await run.result(timeout=60) == ["now", True]
-    assert left(rota_harness) == 0
+    assert suspension_count(rota_harness) == 0
 
 
-async def test_a_job_that_waits_where_it_is_takes_no_place(
+async def test_job_waiting_inline_occupies_no_slot(
     rota_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = rota_harness.app
@@ -276,10 +276,10 @@ async def test_a_job_that_waits_where_it_is_takes_no_place(
         assert await run.status() == "running"
         await run.result(timeout=60)
     assert seen == [1]
-    assert left(rota_harness) == 0
+    assert suspension_count(rota_harness) == 0
 
 
-async def test_a_branch_begun_just_before_the_own_line_sleeps_does_its_work(
+async def test_branch_created_before_sleep_runs_before_suspension(
     rota_harness: Harness,
 ) -> None:
     app = rota_harness.app
@@ -296,14 +296,14 @@ async def test_a_branch_begun_just_before_the_own_line_sleeps_does_its_work(
 
     async with app.worker():
         run = await work.start()
-        await asleep(run)
+        await wait_until_sleeping(run)
         assert ran == ["branch"]
         await rota_harness.clock.advance(HOUR)
         assert await run.result(timeout=60) == 1
     assert ran == ["branch"]
 
 
-async def test_branches_that_come_to_rest_together_leave_together(
+async def test_branches_suspending_together_write_pending_entries(
     rota_harness: Harness, rota_dsn: str
 ) -> None:
     """Pending journal entries are written, whichever branch suspends the job first."""
@@ -327,7 +327,7 @@ async def test_branches_that_come_to_rest_together_leave_together(
 
     async with app.worker():
         run = await work.start()
-        await asleep(run)
+        await wait_until_sleeping(run)
         assert "value uuid" in await steps(rota_dsn, run)
         await rota_harness.clock.advance(HOUR)
         await run.result(timeout=60)
@@ -336,7 +336,7 @@ async def test_branches_that_come_to_rest_together_leave_together(
 # Calls beside a sleeping branch
 
 
-async def test_calls_in_one_branch_are_waited_for_while_another_sleeps(
+async def test_branch_child_run_finishes_while_other_branch_waits(
     rota_harness: Harness, double: Task[[int], int]
 ) -> None:
     app = rota_harness.app
@@ -363,14 +363,14 @@ async def test_calls_in_one_branch_are_waited_for_while_another_sleeps(
         run = await work.start()
         await asyncio.sleep(0.3)
         go.set()
-        await until(lambda: _is(seen, [1]))
-        await asleep(run)
+        await until(lambda: _is_equal(seen, [1]))
+        await wait_until_sleeping(run)
         await run.signal("word", 2)
         assert await run.result(timeout=60) == [1, 2]
 
 
 @pytest.mark.parametrize("other", ["calls", "sleep"])
-async def test_with_one_place_calls_of_several_branches_all_run(
+async def test_branches_with_one_slot_finish_all_child_runs(
     rota_app: Rota, double: Task[[int], int], other: str
 ) -> None:
     @rota_app.task
@@ -388,11 +388,11 @@ async def test_with_one_place_calls_of_several_branches_all_run(
         assert await (await work.start()).result(timeout=60) == [0, 1, 2]
 
 
-async def _kept(dsn: str, job: int, what: str) -> bool:
+async def _has_entry(dsn: str, job: int, what: str) -> bool:
     return what in await steps(dsn, job)
 
 
-async def _is(found: Any, wanted: Any) -> bool:
+async def _is_equal(found: Any, wanted: Any) -> bool:
     return bool(found == wanted)
 
 

@@ -29,7 +29,7 @@ def define(fn: Callable[..., Any], **policy: Any) -> TaskDefinition:
     return TaskDefinition(fn, fn.__name__, TaskPolicy(**policy))
 
 
-class Port:
+class FakeJobServices:
     """Stand-in for the worker's job services: it can drain, and stores nothing."""
 
     is_durable = False
@@ -46,26 +46,26 @@ class Port:
 
 
 @pytest.fixture
-def port() -> Port:
-    return Port()
+def job_services() -> FakeJobServices:
+    return FakeJobServices()
 
 
 @pytest.fixture
-async def loop(port: Port) -> AsyncIterator[Workbench]:
-    async with Workbench(CoroutineExecutor, services_for=lambda _: port) as bench:
+async def loop(job_services: FakeJobServices) -> AsyncIterator[Workbench]:
+    async with Workbench(CoroutineExecutor, services_for=lambda _: job_services) as bench:
         yield bench
 
 
 @pytest.fixture
-async def pool(port: Port) -> AsyncIterator[Workbench]:
-    async with Workbench(ThreadExecutor, services_for=lambda _: port) as bench:
+async def pool(job_services: FakeJobServices) -> AsyncIterator[Workbench]:
+    async with Workbench(ThreadExecutor, services_for=lambda _: job_services) as bench:
         yield bench
 
 
 # Before the deadline, and shortly after it
 
 
-async def test_async_code_is_cancelled_at_its_deadline(loop: Workbench) -> None:
+async def test_timeout_coroutine_is_cancelled_at_deadline(loop: Workbench) -> None:
     cleaned = asyncio.Event()
 
     async def slow() -> None:
@@ -79,9 +79,11 @@ async def test_async_code_is_cancelled_at_its_deadline(loop: Workbench) -> None:
     assert cleaned.is_set()
 
 
-async def test_a_thread_is_told_at_its_deadline(pool: Workbench, port: Port) -> None:
+async def test_timeout_thread_is_interrupted_at_deadline(
+    pool: Workbench, job_services: FakeJobServices
+) -> None:
     def slow(ctx: Context) -> None:
-        assert port.interrupted.wait(60)
+        assert job_services.interrupted.wait(60)
         assert ctx.cancelled
         raise RuntimeError("stopped")
 
@@ -92,7 +94,7 @@ async def test_a_thread_is_told_at_its_deadline(pool: Workbench, port: Port) -> 
 
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
-async def test_what_is_answered_after_the_deadline_counts_as_late(
+async def test_timeout_result_after_deadline_counts_as_timeout(
     loop: Workbench, pool: Workbench, kind: str
 ) -> None:
     async def awaits() -> str:
@@ -112,7 +114,7 @@ async def test_what_is_answered_after_the_deadline_counts_as_late(
 
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
-async def test_a_task_may_say_at_its_deadline_when_to_try_again(
+async def test_timeout_retry_later_at_deadline_sets_the_delay(
     loop: Workbench, pool: Workbench, kind: str
 ) -> None:
     async def awaits() -> None:
@@ -132,7 +134,7 @@ async def test_a_task_may_say_at_its_deadline_when_to_try_again(
     assert outcome.delay == 77
 
 
-async def test_a_deadline_is_an_error_that_retries_can_name(loop: Workbench) -> None:
+async def test_timeout_error_in_non_retryable_ends_job(loop: Workbench) -> None:
     async def slow() -> None:
         await asyncio.sleep(30)
 
@@ -141,7 +143,7 @@ async def test_a_deadline_is_an_error_that_retries_can_name(loop: Workbench) -> 
         assert isinstance(await loop.outcome(loop.start(task, 0.05)), FinalOutcome)
 
 
-async def test_being_stopped_wins_over_the_deadline(loop: Workbench) -> None:
+async def test_cancel_after_deadline_wins_over_timeout(loop: Workbench) -> None:
     async def slow() -> None:
         try:
             await asyncio.sleep(30)
@@ -154,7 +156,7 @@ async def test_being_stopped_wins_over_the_deadline(loop: Workbench) -> None:
     assert await loop.outcome(job) == FinalOutcome("cancelled", None)
 
 
-async def test_a_job_that_ends_in_time_leaves_nothing_behind(
+async def test_job_ended_before_deadline_leaves_no_state(
     loop: Workbench, pool: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given_up: list[object] = []
@@ -181,7 +183,7 @@ async def test_a_job_that_ends_in_time_leaves_nothing_behind(
 # Code that ignores its cancellation
 
 
-async def test_async_code_that_swallows_its_cancellation_is_given_up(
+async def test_timeout_coroutine_ignoring_cancellation_is_abandoned(
     loop: Workbench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The next attempt begins while the old code still runs; each ends on its own."""
@@ -219,7 +221,7 @@ async def test_async_code_that_swallows_its_cancellation_is_given_up(
     assert [job for job, _ in loop.ended] == [first, second]
 
 
-async def test_a_thread_that_runs_on_is_given_up(
+async def test_timeout_thread_running_on_is_abandoned(
     pool: Workbench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(threads, "TIMEOUT_MARGIN_SECONDS", 0.05)
@@ -256,7 +258,7 @@ async def test_a_thread_that_runs_on_is_given_up(
 
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
-async def test_what_was_stopped_and_is_given_up_is_what_it_was_stopped_for(
+async def test_stopped_attempt_when_abandoned_keeps_its_stop_outcome(
     loop: Workbench, pool: Workbench, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(coroutines, "TIMEOUT_MARGIN_SECONDS", 0.1)
@@ -287,7 +289,7 @@ async def test_what_was_stopped_and_is_given_up_is_what_it_was_stopped_for(
 
 @pytest.mark.parametrize("how", ["returns", "raises"])
 @pytest.mark.parametrize("kind", ["async", "thread"])
-async def test_whatever_comes_of_a_job_that_is_lost_is_dropped(
+async def test_job_with_lost_claim_discards_its_outcome(
     loop: Workbench, pool: Workbench, kind: str, how: str
 ) -> None:
     began, began_too = asyncio.Event(), threading.Event()
@@ -323,8 +325,8 @@ async def test_whatever_comes_of_a_job_that_is_lost_is_dropped(
 
 @pytest.mark.parametrize("takes", ["a context", "nothing"])
 @pytest.mark.parametrize("kind", ["async", "thread"])
-async def test_a_job_is_handed_back_while_its_worker_drains(
-    loop: Workbench, pool: Workbench, port: Port, kind: str, takes: str
+async def test_requeue_returns_job_only_while_worker_drains(
+    loop: Workbench, pool: Workbench, job_services: FakeJobServices, kind: str, takes: str
 ) -> None:
     async def awaits(ctx: Context) -> None:
         raise Requeue
@@ -348,5 +350,5 @@ async def test_a_job_is_handed_back_while_its_worker_drains(
     assert outcome.delay == 1.0
     assert isinstance(await bench.run(define(fn, retry=Retry(max_attempts=1))), FinalOutcome)
 
-    port.draining = True
+    job_services.draining = True
     assert await bench.run(define(fn)) == Returned()

@@ -15,7 +15,7 @@ from rota.model.events import JobClaimed, JobReturned, WorkerDied, WorkerDrainin
 from rota.testing import EventRecorder
 from rota.testing.proxy.proxy import Proxy
 
-from .asking import fetch, until
+from .queries import fetch, until
 
 QUICK: dict[str, Any] = {"heartbeat_interval": 0.1, "dead_after": 0.6, "poll_interval": 0.1}
 
@@ -26,7 +26,7 @@ async def app(rota_dsn: str) -> AsyncIterator[Rota]:
         yield app
 
 
-async def test_what_fits_the_grace_ends_and_what_has_not_begun_goes_back(
+async def test_drain_running_jobs_finish_and_unstarted_jobs_return(
     app: Rota, rota_dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "rota")
@@ -56,9 +56,7 @@ async def test_what_fits_the_grace_ends_and_what_has_not_begun_goes_back(
     assert story[-1].endswith("left")
 
 
-async def test_nothing_is_claimed_once_a_drain_began_not_even_by_a_claim_under_way(
-    app: Rota, rota_dsn: str
-) -> None:
+async def test_drain_claim_in_flight_receives_no_jobs(app: Rota, rota_dsn: str) -> None:
     """The worker's row is marked as draining, so that the claim statement itself refuses."""
     go = asyncio.Event()
 
@@ -84,7 +82,7 @@ async def test_nothing_is_claimed_once_a_drain_began_not_even_by_a_claim_under_w
     assert await first.status() == "succeeded"
 
 
-async def test_what_does_not_end_in_time_is_stopped_and_goes_back_uncharged(
+async def test_drain_job_beyond_timeout_is_stopped_and_returned_uncharged(
     app: Rota, rota_dsn: str
 ) -> None:
     stopped = asyncio.Event()
@@ -110,7 +108,7 @@ async def test_what_does_not_end_in_time_is_stopped_and_goes_back_uncharged(
     assert await fetch(rota_dsn, "select attempt, lost from rota.queued") == [(1, 0)]
 
 
-async def test_the_heart_beats_until_the_last(app: Rota, rota_dsn: str) -> None:
+async def test_drain_longer_than_dead_after_keeps_worker_alive(app: Rota, rota_dsn: str) -> None:
     """The drain takes longer than `dead_after`, and another worker observes this one."""
     go = asyncio.Event()
 
@@ -135,9 +133,7 @@ async def test_the_heart_beats_until_the_last(app: Rota, rota_dsn: str) -> None:
     assert await run.status() == "succeeded"
 
 
-async def test_code_sees_that_its_worker_drains_and_goes_on_elsewhere_where_it_was(
-    app: Rota, rota_dsn: str
-) -> None:
+async def test_drain_async_job_requeues_and_resumes_at_checkpoint(app: Rota, rota_dsn: str) -> None:
     done: list[int] = []
 
     @app.task(retry=Retry(max_attempts=1))
@@ -163,7 +159,7 @@ async def test_code_sees_that_its_worker_drains_and_goes_on_elsewhere_where_it_w
     assert await fetch(rota_dsn, "select attempt from rota.outcomes") == [(1,)]
 
 
-async def test_the_same_in_a_thread(app: Rota) -> None:
+async def test_drain_sync_job_requeues_and_resumes_at_checkpoint(app: Rota) -> None:
     done: list[int] = []
 
     @app.task(retry=Retry(max_attempts=1))
@@ -187,7 +183,7 @@ async def test_the_same_in_a_thread(app: Rota) -> None:
     assert done == [0, 1, 2, 3]
 
 
-async def test_whoever_hurries_does_not_wait_for_what_runs(app: Rota, rota_dsn: str) -> None:
+async def test_drain_hurry_does_not_wait_for_running_jobs(app: Rota, rota_dsn: str) -> None:
     @app.task
     async def slow() -> None:
         await asyncio.sleep(60)
@@ -205,7 +201,7 @@ async def test_whoever_hurries_does_not_wait_for_what_runs(app: Rota, rota_dsn: 
     assert await fetch(rota_dsn, "select attempt, lost from rota.queued") == [(1, 0)]
 
 
-async def test_a_database_that_is_away_does_not_keep_a_worker_from_leaving(rota_dsn: str) -> None:
+async def test_drain_without_database_ends_in_time(rota_dsn: str) -> None:
     with Proxy(rota_dsn) as proxy:
         async with Rota(proxy.dsn, **QUICK) as app:
             go = asyncio.Event()
@@ -227,7 +223,7 @@ async def test_a_database_that_is_away_does_not_keep_a_worker_from_leaving(rota_
             proxy.heal()
 
 
-async def test_what_it_leads_is_resigned_before_its_last_job_has_ended(app: Rota) -> None:
+async def test_drain_resigns_leadership_before_last_job_ends(app: Rota) -> None:
     go = asyncio.Event()
 
     begun = asyncio.Event()
@@ -255,7 +251,7 @@ async def test_what_it_leads_is_resigned_before_its_last_job_has_ended(app: Rota
     assert await run.status() == "succeeded"
 
 
-async def test_somebody_can_have_a_worker_drained(app: Rota, rota_dsn: str) -> None:
+async def test_drain_requested_in_database_stops_worker(app: Rota, rota_dsn: str) -> None:
     @app.task
     async def nothing() -> None: ...
 

@@ -9,13 +9,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from engine.asking import fetch, nothing, states
+from engine.queries import fetch, nothing, states
 from rota import ArgumentError, KeyBusy, Rota, RunExpired
 from rota.errors import PayloadTooLarge, RunNotFound
 from rota.testing import Harness
 
 
-async def test_a_key_starts_a_flow_once(rota_harness: Harness) -> None:
+async def test_flow_start_key_is_unique_forever_for_period_or_while_open(
+    rota_harness: Harness,
+) -> None:
     app = rota_harness.app
     flow = app.flow("f")
     flow.task(nothing, name="a")
@@ -39,7 +41,7 @@ async def test_a_key_starts_a_flow_once(rota_harness: Harness) -> None:
     assert await fetch(app._dsn or "", "select count(*) from rota.runs") == [(5,)]
 
 
-async def test_one_key_started_many_times_at_once_is_one_run(rota_app: Rota) -> None:
+async def test_flow_start_same_key_concurrently_creates_one_run(rota_app: Rota) -> None:
     flow = rota_app.flow("f")
     flow.task(nothing, name="a")
 
@@ -49,7 +51,7 @@ async def test_one_key_started_many_times_at_once_is_one_run(rota_app: Rota) -> 
     assert [run.created for run in started].count(True) == 1
 
 
-async def test_a_key_in_an_open_transaction_is_said_to_be_busy(
+async def test_flow_start_key_in_open_transaction_raises_key_busy(
     rota_app: Rota, rota_dsn: str
 ) -> None:
     flow = rota_app.flow("f")
@@ -65,7 +67,7 @@ async def test_a_key_in_an_open_transaction_is_said_to_be_busy(
 
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("kind", ["async", "sync", "blocking"])
-async def test_a_flow_is_started_by_the_commit_of_whoevers_connection_it_is(
+async def test_flow_start_on_user_connection_follows_its_commit(
     rota_harness: Harness, rota_dsn: str, kind: str, commit: bool
 ) -> None:
     flow = rota_harness.app.flow("f")
@@ -94,7 +96,9 @@ async def test_a_flow_is_started_by_the_commit_of_whoevers_connection_it_is(
             await rota_harness.app.run(run).status()
 
 
-async def test_a_blocking_start_refuses_an_async_connection(rota_app: Rota, rota_dsn: str) -> None:
+async def test_flow_sync_start_on_async_connection_is_refused(
+    rota_app: Rota, rota_dsn: str
+) -> None:
     flow = rota_app.flow("f")
     flow.task(nothing, name="a")
     async with await psycopg.AsyncConnection.connect(rota_dsn) as theirs:
@@ -102,7 +106,7 @@ async def test_a_blocking_start_refuses_an_async_connection(rota_app: Rota, rota
             flow.sync.options(on=theirs).start()
 
 
-async def test_a_later_flow_begins_when_its_time_has_come(rota_harness: Harness) -> None:
+async def test_flow_start_delayed_begins_when_due(rota_harness: Harness) -> None:
     app = rota_harness.app
     flow = app.flow("f")
     flow.task(nothing, name="a")
@@ -122,7 +126,7 @@ async def test_a_later_flow_begins_when_its_time_has_come(rota_harness: Harness)
     assert [await run.status() for run in runs] == ["succeeded"] * 3
 
 
-async def test_a_flow_that_expires_fails_with_what_had_not_begun(rota_harness: Harness) -> None:
+async def test_flow_expired_expires_first_job_and_skips_successor(rota_harness: Harness) -> None:
     app = rota_harness.app
     flow = app.flow("f")
     flow.task(nothing, name="a")
@@ -137,7 +141,7 @@ async def test_a_flow_that_expires_fails_with_what_had_not_begun(rota_harness: H
     assert await states(app, run.id) == {"a": "expired", "b": "skipped"}
 
 
-async def test_priority_goes_for_all_jobs_of_a_run(rota_harness: Harness) -> None:
+async def test_flow_start_priority_overrides_all_jobs_of_run(rota_harness: Harness) -> None:
     flow = rota_harness.app.flow("f")
     flow.task(nothing, name="a", priority=3)
     flow.task(nothing, name="b", after=["a"])
@@ -151,7 +155,7 @@ async def test_priority_goes_for_all_jobs_of_a_run(rota_harness: Harness) -> Non
     ) in ([([3, 0],), ([7, 7],)], [([7, 7],), ([3, 0],)])
 
 
-async def test_many_flows_are_started_together_or_not_at_all(rota_harness: Harness) -> None:
+async def test_start_many_flows_creates_all_or_none(rota_harness: Harness) -> None:
     app = rota_harness.app
     flow, other = app.flow("f"), app.flow("g")
 
@@ -176,7 +180,7 @@ async def test_many_flows_are_started_together_or_not_at_all(rota_harness: Harne
     assert await fetch(app._dsn or "", "select count(*) from rota.runs") == [(53,)]
 
 
-async def test_what_does_not_fit_is_refused_before_anything_is_written(rota_app: Rota) -> None:
+async def test_flow_start_invalid_input_is_refused_before_writing(rota_app: Rota) -> None:
     flow = rota_app.flow("f")
 
     @flow.task
@@ -193,7 +197,7 @@ async def test_what_does_not_fit_is_refused_before_anything_is_written(rota_app:
     assert await fetch(rota_app._dsn or "", "select count(*) from rota.jobs") == [(0,)]
 
 
-async def test_a_worker_refuses_to_start_with_a_flow_that_cannot_work(rota_app: Rota) -> None:
+async def test_worker_start_with_invalid_flow_is_refused(rota_app: Rota) -> None:
     flow = rota_app.flow("f")
     flow.task(nothing, name="a", after=["b"])
 
@@ -202,7 +206,7 @@ async def test_a_worker_refuses_to_start_with_a_flow_that_cannot_work(rota_app: 
             raise AssertionError
 
 
-async def test_a_run_can_be_started_and_awaited_without_a_loop(rota_harness: Harness) -> None:
+async def test_flow_sync_start_without_event_loop_returns_result(rota_harness: Harness) -> None:
     app = rota_harness.app
     flow = app.flow("f")
 

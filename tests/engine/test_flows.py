@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from engine.asking import ONCE, equals, states, until
+from engine.queries import ONCE, equals, states, until
 from rota import Flow, Rota, RunFailed
 from rota.model.events import RunFinished
 from rota.store.connection import ReconnectingConnection
@@ -17,7 +17,7 @@ from rota.testing import Harness
 # Results
 
 
-async def test_results_are_handed_on_and_the_last_ones_are_the_runs(rota_harness: Harness) -> None:
+async def test_flow_results_reach_successors_and_run_result(rota_harness: Harness) -> None:
     app = rota_harness.app
     etl = app.flow("etl")
 
@@ -52,7 +52,9 @@ async def test_results_are_handed_on_and_the_last_ones_are_the_runs(rota_harness
     "value",
     [None, 0, "", False, [], {}, 'a "quoted" \\ text', "ü\U0001f600", 2**53, [None], {"a": None}],
 )
-async def test_any_value_arrives_as_it_was(rota_harness: Harness, value: Any) -> None:
+async def test_flow_result_any_json_value_arrives_unchanged(
+    rota_harness: Harness, value: Any
+) -> None:
     flow = rota_harness.app.flow("f")
     seen: list[Any] = []
 
@@ -70,7 +72,7 @@ async def test_any_value_arrives_as_it_was(rota_harness: Harness, value: Any) ->
     assert seen == [value]
 
 
-async def test_a_result_may_be_as_large_as_a_payload_and_larger_ones_fail_the_task(
+async def test_flow_result_above_payload_limit_fails_task(
     rota_harness: Harness,
 ) -> None:
     app = rota_harness.app
@@ -98,7 +100,7 @@ async def test_a_result_may_be_as_large_as_a_payload_and_larger_ones_fail_the_ta
         await larger.result(timeout=60)
 
 
-async def test_a_missing_result_is_none_or_the_parameters_default(rota_harness: Harness) -> None:
+async def test_flow_missing_result_is_none_or_parameter_default(rota_harness: Harness) -> None:
     flow = rota_harness.app.flow("f")
     seen: dict[str, Any] = {}
 
@@ -128,7 +130,7 @@ async def test_a_missing_result_is_none_or_the_parameters_default(rota_harness: 
     assert seen == {"none": (None, None), "default": (7, 8), "one": 9}
 
 
-async def test_conditions_see_results_and_input(rota_harness: Harness) -> None:
+async def test_skip_if_receives_results_and_input(rota_harness: Harness) -> None:
     flow = rota_harness.app.flow("f")
     ran: list[str] = []
 
@@ -160,7 +162,7 @@ async def test_conditions_see_results_and_input(rota_harness: Harness) -> None:
     assert await under.status() == "succeeded"
 
 
-async def test_a_condition_that_fails_fails_its_task(rota_harness: Harness) -> None:
+async def test_skip_if_raising_fails_its_task(rota_harness: Harness) -> None:
     flow = rota_harness.app.flow("f")
 
     @flow.task(skip_if=lambda: 1 / 0, retry=ONCE)
@@ -174,7 +176,7 @@ async def test_a_condition_that_fails_fails_its_task(rota_harness: Harness) -> N
         await run.result(timeout=60)
 
 
-async def test_the_results_a_claim_takes_are_asked_for_together_each_once(
+async def test_claim_loads_predecessor_results_in_one_query(
     rota_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = rota_harness.app
@@ -213,7 +215,7 @@ async def test_the_results_a_claim_takes_are_asked_for_together_each_once(
     assert len(asked) <= 3, "one query for all jobs of a claim"
 
 
-async def test_results_are_those_of_the_last_time_after_a_retry(
+async def test_flow_retry_on_other_worker_replaces_cached_result(
     rota_dsn: str, rota_harness: Harness
 ) -> None:
     """The middle job is retried on a second worker; the first must not use its cached result."""
@@ -258,7 +260,7 @@ async def test_results_are_those_of_the_last_time_after_a_retry(
 # Concurrent transactions
 
 
-async def test_an_end_that_could_not_be_passed_on_at_once_is_soon(
+async def test_release_blocked_by_locked_row_runs_after_rollback(
     rota_harness: Harness, rota_dsn: str
 ) -> None:
     """A transaction locks a waiting job's row. After its rollback the release does not wait for a beat."""
@@ -291,7 +293,7 @@ create trigger linger after insert on rota.keys for each row execute function pu
 """
 
 
-async def test_the_same_keys_in_another_order_at_the_same_time_are_no_deadlock(
+async def test_start_many_same_keys_in_other_order_does_not_deadlock(
     rota_app: Rota, rota_dsn: str
 ) -> None:
     flow = rota_app.flow("f")

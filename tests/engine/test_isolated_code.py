@@ -26,7 +26,7 @@ from rota.model.context import Failure
 from rota.model.outcome import FinalOutcome, Retried, Succeeded
 
 
-class Port:
+class FakeJobServices:
     """Stand-in for the worker's job services that stores checkpoints in memory."""
 
     draining = False
@@ -53,47 +53,55 @@ class Port:
 
 
 @pytest.fixture
-def port() -> Port:
-    return Port()
+def job_services() -> FakeJobServices:
+    return FakeJobServices()
 
 
 @pytest.fixture
-async def bench(port: Port) -> AsyncIterator[Workbench]:
-    async with Workbench(ProcessExecutor, services_for=lambda _: port, max_processes=1) as bench:
+async def bench(job_services: FakeJobServices) -> AsyncIterator[Workbench]:
+    async with Workbench(
+        ProcessExecutor, services_for=lambda _: job_services, max_processes=1
+    ) as bench:
         yield bench
 
 
 # Context
 
 
-async def test_a_context_knows_its_job(bench: Workbench) -> None:
+async def test_isolated_context_has_job_properties(bench: Workbench) -> None:
     assert await bench.run(isolated.about) == Succeeded('[7,3,"about","default",1,false,false]')
 
 
-async def test_a_context_knows_what_was_kept(bench: Workbench) -> None:
+async def test_isolated_context_has_stored_checkpoint(bench: Workbench) -> None:
     task = isolated.resumed._definition
     assert await bench.outcome(
         bench.put(claimed("resumed", checkpoint='{"row":5}'), task)
     ) == Succeeded('{"row":5}')
 
 
-@pytest.mark.parametrize("task", [isolated.keeps, isolated.keeps_blocking], ids=str)
-async def test_checkpoint_and_fence_are_the_workers_to_do(
-    bench: Workbench, port: Port, task: Any
+@pytest.mark.parametrize(
+    "task", [isolated.store_checkpoint, isolated.store_checkpoint_sync], ids=str
+)
+async def test_isolated_checkpoint_and_fence_are_done_by_worker(
+    bench: Workbench, job_services: FakeJobServices, task: Any
 ) -> None:
     assert await bench.run(task, state={"row": 5}) == Succeeded("42")
-    assert port.kept == ['{"row":5}']
+    assert job_services.kept == ['{"row":5}']
 
 
-async def test_the_workers_errors_arrive_as_what_they_are(bench: Workbench, port: Port) -> None:
-    port.lost = True
-    assert await bench.run(isolated.is_lost) == Succeeded('"it is somebody else\'s"')
+async def test_isolated_fence_raises_claim_lost_of_worker(
+    bench: Workbench, job_services: FakeJobServices
+) -> None:
+    job_services.lost = True
+    assert await bench.run(isolated.return_lost_claim_error) == Succeeded(
+        '"it is somebody else\'s"'
+    )
 
 
 @pytest.mark.parametrize(
     ("task", "what"), [(isolated.calls, "ctx.map and ctx.run"), (isolated.opens, "ctx.transaction")]
 )
-async def test_what_cannot_be_had_is_refused_with_a_reason(
+async def test_isolated_unsupported_call_is_refused_with_reason(
     bench: Workbench, task: Any, what: str
 ) -> None:
     kind, message = error(await bench.run(task))
@@ -101,14 +109,16 @@ async def test_what_cannot_be_had_is_refused_with_a_reason(
     assert message.startswith(f'{what} cannot be used by a task with isolation="process"')
 
 
-@pytest.mark.parametrize("task", [isolated.keeps, isolated.keeps_blocking], ids=str)
-async def test_who_waits_for_an_answer_need_not_wait_once_told_to_stop(
-    bench: Workbench, port: Port, task: Any
+@pytest.mark.parametrize(
+    "task", [isolated.store_checkpoint, isolated.store_checkpoint_sync], ids=str
+)
+async def test_isolated_stop_during_worker_request_ends_job_not_process(
+    bench: Workbench, job_services: FakeJobServices, task: Any
 ) -> None:
     before = await bench.run(isolated.pid)
-    port.answers.clear()
+    job_services.answers.clear()
     job = bench.start(task, state={})
-    await port.asked.wait()
+    await job_services.asked.wait()
     bench.stop(job, StopReason.CANCELLED)
     assert await bench.outcome(job) == FinalOutcome("cancelled", None)
     assert await bench.run(isolated.pid) == before  # the process was not killed
@@ -121,7 +131,7 @@ async def test_who_waits_for_an_answer_need_not_wait_once_told_to_stop(
     ("what", "why"),
     [("large", "20 KiB, more than the 10 KiB"), ("object", "no form in JSON"), ("nan", "nan")],
 )
-async def test_what_cannot_be_stored_ends_the_job(bench: Workbench, what: str, why: str) -> None:
+async def test_isolated_result_not_storable_ends_job(bench: Workbench, what: str, why: str) -> None:
     outcome = await bench.run(isolated.returns, what=what)
     assert isinstance(outcome, FinalOutcome)
     kind, message = error(outcome)
@@ -129,7 +139,7 @@ async def test_what_cannot_be_stored_ends_the_job(bench: Workbench, what: str, w
     assert why in message
 
 
-async def test_errors_are_judged_by_the_tasks_own_rules(bench: Workbench) -> None:
+async def test_isolated_error_follows_retry_policy_of_task(bench: Workbench) -> None:
     outcome = await bench.run(isolated.raises)
     assert isinstance(outcome, Retried)
     assert outcome.delay == 2
@@ -140,7 +150,7 @@ async def test_errors_are_judged_by_the_tasks_own_rules(bench: Workbench) -> Non
     assert isinstance(await bench.run(isolated.raises_later), Retried)
 
 
-async def test_the_traceback_of_async_code_begins_with_it(bench: Workbench) -> None:
+async def test_isolated_async_traceback_begins_with_user_code(bench: Workbench) -> None:
     outcome = await bench.run(isolated.raises_later)
     assert isinstance(outcome, Retried)
     assert outcome.delay == 77
@@ -148,20 +158,20 @@ async def test_the_traceback_of_async_code_begins_with_it(bench: Workbench) -> N
 
 
 @pytest.mark.parametrize("kind", ["own", "a subclass"])
-async def test_errors_that_are_never_worth_a_retry_are_known_there(
-    bench: Workbench, kind: str
-) -> None:
+async def test_isolated_non_retryable_error_ends_job(bench: Workbench, kind: str) -> None:
     assert isinstance(await bench.run(isolated.raises_hopeless, kind=kind), FinalOutcome)
 
 
 @pytest.mark.parametrize("task", [isolated.exits, isolated.awaited_exit], ids=str)
-async def test_code_that_exits_fails_and_its_process_lives(bench: Workbench, task: Any) -> None:
+async def test_isolated_system_exit_fails_job_and_keeps_process(
+    bench: Workbench, task: Any
+) -> None:
     before = await bench.run(isolated.pid)
     assert error(await bench.run(task))[0] == "SystemExit"
     assert await bench.run(isolated.pid) == before
 
 
-async def test_what_it_prints_is_seen_at_once(
+async def test_isolated_print_is_flushed_at_once(
     bench: Workbench, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
@@ -169,13 +179,13 @@ async def test_what_it_prints_is_seen_at_once(
     assert "from inside" in capfd.readouterr().out  # although the process still runs
 
 
-def test_it_is_the_same_on_another_loop() -> None:
+def test_isolated_task_under_uvloop_reports_result_and_exit_code() -> None:
     uvloop = pytest.importorskip("uvloop")
 
     async def working() -> None:
         async with Workbench(ProcessExecutor, max_processes=1) as bench:
             assert await bench.run(isolated.add, a=1, b=2) == Succeeded("3")
-            assert "exit code 3" in error(await bench.run(isolated.leave, code=3))[1]
+            assert "exit code 3" in error(await bench.run(isolated.exit_process, code=3))[1]
 
     uvloop.run(working())
 
@@ -192,21 +202,21 @@ def test_it_is_the_same_on_another_loop() -> None:
         ("shelved", "shelved"),
     ],
 )
-async def test_a_task_is_found_behind_what_stands_for_it(
+async def test_isolated_task_wrapped_or_in_class_is_imported(
     bench: Workbench, name: str, answer: str
 ) -> None:
     task = isolated.app.registry.tasks[name]
     assert await bench.run(task) == Succeeded(json.dumps(answer))
 
 
-async def test_a_flows_task_and_its_condition(bench: Workbench) -> None:
+async def test_isolated_flow_task_evaluates_skip_if(bench: Workbench) -> None:
     task = isolated.app.registry.tasks["isolated.part"]
     assert await bench.run(task, n=1) != Succeeded(str(os.getpid()))
     assert await bench.run(task, n=2) == FinalOutcome("skipped", None)
     assert error(await bench.run(task, n="x"))[0] == "TypeError"  # raised by the condition
 
 
-def test_a_function_inside_another_is_refused_when_it_is_defined() -> None:
+def test_isolated_nested_function_is_refused_at_definition() -> None:
     def nested() -> None: ...
 
     for fn in (nested, lambda: None):
@@ -214,7 +224,7 @@ def test_a_function_inside_another_is_refused_when_it_is_defined() -> None:
             Rota("x").task(name="nested", isolation="process")(fn)
 
 
-def test_a_function_that_is_not_under_its_name_is_refused_when_a_worker_starts() -> None:
+def test_isolated_function_replaced_in_module_is_refused() -> None:
     with pytest.raises(DefinitionError, match=r"as replaced in engine\.isolated, where it is not"):
         import_path_of(isolated.replaced_task._definition)
     import_path_of(isolated.add._definition)
@@ -273,7 +283,7 @@ def environment() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("how", ["script", "module"])
-def test_tasks_of_the_program_itself_are_found(tmp_path: Path, how: str) -> None:
+def test_isolated_task_of_main_program_is_imported(tmp_path: Path, how: str) -> None:
     file = script(tmp_path)
     named = tmp_path / "named"
     done = subprocess.run(
@@ -290,7 +300,7 @@ def test_tasks_of_the_program_itself_are_found(tmp_path: Path, how: str) -> None
     assert named.read_text().split() == ["__main__", "__rota_main__"]
 
 
-def test_a_program_that_starts_a_worker_wherever_it_is_read_is_told_so(tmp_path: Path) -> None:
+def test_isolated_main_program_without_guard_is_refused(tmp_path: Path) -> None:
     file = script(tmp_path, guard="")
     file.write_text(
         file.read_text().replace(
@@ -311,7 +321,7 @@ def test_a_program_that_starts_a_worker_wherever_it_is_read_is_told_so(tmp_path:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's help is Linux's")
-async def test_no_process_outlives_its_worker_however_that_dies(tmp_path: Path) -> None:
+async def test_isolated_process_ends_when_worker_is_killed(tmp_path: Path) -> None:
     """The isolated code is in a C call and never returns to Python."""
     file = tmp_path / "pid"
     worker = await asyncio.create_subprocess_exec(

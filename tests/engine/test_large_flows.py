@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from engine.asking import ONCE, fetch, nothing
+from engine.queries import ONCE, fetch, nothing
 from rota import RunFailed
 from rota.model.events import JobFinished
 from rota.testing import Harness
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(600)  # the work is large, and the machine may 
 
 
 @pytest.mark.slow
-async def test_a_flow_ten_thousand_wide_runs(rota_harness: Harness) -> None:
+async def test_flow_ten_thousand_wide_succeeds(rota_harness: Harness) -> None:
     app = rota_harness.app
     flow = app.flow("wide")
 
@@ -43,7 +43,7 @@ async def test_a_flow_ten_thousand_wide_runs(rota_harness: Harness) -> None:
 
 
 @pytest.mark.slow
-async def test_a_chain_a_thousand_deep_runs_and_is_skipped_quickly(rota_harness: Harness) -> None:
+async def test_flow_thousand_deep_runs_or_is_skipped(rota_harness: Harness) -> None:
     app = rota_harness.app
     flow = app.flow("deep")
 
@@ -71,7 +71,7 @@ async def test_a_chain_a_thousand_deep_runs_and_is_skipped_quickly(rota_harness:
     ) == [(999,)]
 
 
-async def test_flows_keep_going_while_jobs_end_at_the_same_moment(rota_harness: Harness) -> None:
+async def test_flow_jobs_ending_together_run_each_successor_once(rota_harness: Harness) -> None:
     """Several workers run one small graph after another, and no job waits for a poll."""
     app = rota_harness.app
     flow = app.flow("f")

@@ -15,7 +15,7 @@ from rota import Context, Rota
 from rota.model.events import JobClaimed, JobsReaped, OutcomeRefused, WorkerDied, WorkerReregistered
 from rota.testing import EventRecorder
 
-from .asking import fetch, until
+from .queries import fetch, until
 
 QUICK: dict[str, Any] = {"heartbeat_interval": 0.1, "dead_after": 0.6, "poll_interval": 0.1}
 
@@ -42,7 +42,7 @@ async def declare_dead(dsn: str, worker: int) -> None:
     assert await fetch(dsn, sql) == [(worker,)]
 
 
-async def test_a_worker_declared_dead_stops_its_jobs_and_lives_on_under_another_number(
+async def test_worker_declared_dead_stops_jobs_and_registers_again(
     app: Rota, rota_dsn: str
 ) -> None:
     ended: list[str] = []
@@ -74,7 +74,7 @@ async def test_a_worker_declared_dead_stops_its_jobs_and_lives_on_under_another_
     assert await fetch(rota_dsn, "select worker from rota.outcomes") == [(worker.id,)]
 
 
-async def test_what_a_zombie_finishes_is_refused(app: Rota, rota_dsn: str) -> None:
+async def test_outcome_of_dead_worker_is_refused(app: Rota, rota_dsn: str) -> None:
     """The jobs were taken back before the worker received the answer to a heartbeat."""
     go = asyncio.Event()
     runs = 0
@@ -105,7 +105,7 @@ async def test_what_a_zombie_finishes_is_refused(app: Rota, rota_dsn: str) -> No
 
 
 @pytest.mark.parametrize("queue", ["default", "elsewhere"])
-async def test_a_job_whose_claim_was_taken_away_is_stopped_within_a_beat(
+async def test_job_with_missing_claim_is_stopped_within_a_heartbeat(
     app: Rota, rota_dsn: str, caplog: pytest.LogCaptureFixture, queue: str
 ) -> None:
     """The worker is alive, but one claim is missing, as after a server crash that lost it. The same worker
@@ -142,7 +142,7 @@ async def test_a_job_whose_claim_was_taken_away_is_stopped_within_a_beat(
         assert worker.id == old
 
 
-async def test_a_claim_that_has_just_come_is_not_taken_for_lost(app: Rota, rota_dsn: str) -> None:
+async def test_job_of_new_claim_survives_late_heartbeat_answer(app: Rota, rota_dsn: str) -> None:
     """The answer to a heartbeat arrives late, after jobs of newer claims have begun."""
 
     began: list[int] = []
@@ -169,7 +169,7 @@ async def test_a_claim_that_has_just_come_is_not_taken_for_lost(app: Rota, rota_
 
 
 @pytest.mark.parametrize("holding_the_gil", [False, True])
-async def test_a_blocked_loop_does_not_cost_a_worker_its_life(
+async def test_worker_with_blocked_event_loop_stays_alive(
     app: Rota, other: Rota, rota_dsn: str, holding_the_gil: bool
 ) -> None:
     """The loop is blocked for longer than `dead_after`, or the GIL is held for nearly that long."""
@@ -193,7 +193,7 @@ async def test_a_blocked_loop_does_not_cost_a_worker_its_life(
     assert [event for event in watching.events if isinstance(event, WorkerDied)] == []
 
 
-async def test_a_blocked_loop_is_warned_about_with_the_place(
+async def test_worker_with_blocked_event_loop_logs_code_location(
     app: Rota, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task
@@ -209,9 +209,7 @@ async def test_a_blocked_loop_is_warned_about_with_the_place(
     assert "test_liveness.py" in warning
 
 
-async def test_a_pool_with_nothing_left_does_not_cost_a_worker_its_life(
-    rota_dsn: str, other: Rota
-) -> None:
+async def test_worker_with_exhausted_pool_stays_alive(rota_dsn: str, other: Rota) -> None:
     watching = EventRecorder(other)
     async with Rota(rota_dsn, connections=1, outage_timeout=5, **QUICK) as app:
 
@@ -231,7 +229,7 @@ async def test_a_pool_with_nothing_left_does_not_cost_a_worker_its_life(
     assert [event for event in watching.events if isinstance(event, WorkerDied)] == []
 
 
-async def test_a_heart_whose_connection_breaks_is_back_before_anybody_believes_it(
+async def test_heartbeat_reconnects_before_worker_is_declared_dead(
     app: Rota, other: Rota, rota_dsn: str
 ) -> None:
     """The backend is terminated five times, and each time the session lock is lost."""
@@ -254,7 +252,7 @@ async def test_a_heart_whose_connection_breaks_is_back_before_anybody_believes_i
     assert [event for event in watching.events if isinstance(event, WorkerDied)] == []
 
 
-async def test_who_came_while_nothing_was_heard_is_seen_once_it_is(direct_dsn: str) -> None:
+async def test_heartbeat_after_listener_reconnect_observes_new_worker(direct_dsn: str) -> None:
     """A worker that registered while the listener was disconnected is observed after the reconnect."""
     async with Rota(direct_dsn, heartbeat_interval=60, dead_after=240, poll_interval=0.1) as app:
 
@@ -284,7 +282,7 @@ async def test_who_came_while_nothing_was_heard_is_seen_once_it_is(direct_dsn: s
             await until(sees_one)
 
 
-async def test_a_worker_frozen_beyond_its_time_is_declared_dead_and_its_jobs_go_back(
+async def test_worker_without_heartbeat_is_declared_dead_and_reaped(
     app: Rota, other: Rota, rota_dsn: str
 ) -> None:
     started = asyncio.Event()
@@ -315,7 +313,7 @@ async def test_a_worker_frozen_beyond_its_time_is_declared_dead_and_its_jobs_go_
             worker.hurry()
 
 
-async def test_a_thousand_beats_are_updates_in_place(app: Rota, rota_dsn: str) -> None:
+async def test_heartbeat_row_updates_are_all_hot(app: Rota, rota_dsn: str) -> None:
     @app.task
     async def nothing() -> None: ...
 

@@ -11,7 +11,7 @@ from rota.testing import Harness
 
 @pytest.mark.parametrize("when", ["all_done", "any_failed"])
 @pytest.mark.parametrize("deep", [False, True], ids=["at once", "after a skip"])
-async def test_a_task_that_runs_all_the_same_does_not_hide_the_failure(
+async def test_on_failure_receives_failure_that_later_task_tolerates(
     rota_harness: Harness, when: When, deep: bool
 ) -> None:
     flow = rota_harness.app.flow("f")
@@ -45,7 +45,7 @@ async def test_a_task_that_runs_all_the_same_does_not_hide_the_failure(
         await run.result(timeout=60)
 
 
-async def test_it_comes_after_everything_else(rota_harness: Harness) -> None:
+async def test_on_failure_runs_after_all_other_tasks(rota_harness: Harness) -> None:
     flow = rota_harness.app.flow("f")
     order: list[str] = []
 

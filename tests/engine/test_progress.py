@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from engine import apart
-from engine.asking import ONCE, TWICE, fetch, until
-from engine.lasting import asleep
+from engine import isolated_context_tasks as apart
+from engine.durable_helpers import wait_until_sleeping
+from engine.queries import ONCE, TWICE, fetch, until
 from rota import Context, Rota, RunFailed
 from rota.engine.durable import step_writer
 from rota.engine.durable.journal import WorkerJournal
@@ -26,12 +26,12 @@ LINES = "select attempt, message from rota.logs order by at, ctid"
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
     monkeypatch.setattr(step_writer, "FLUSH_SECONDS", 0.02)
 
 
-async def reads(dsn: str, query: str, expected: list[Any]) -> None:
+async def wait_for_rows(dsn: str, query: str, expected: list[Any]) -> None:
     """Poll until the query returns the expected rows."""
 
     async def so() -> bool:
@@ -40,7 +40,7 @@ async def reads(dsn: str, query: str, expected: list[Any]) -> None:
     await until(so)
 
 
-async def test_it_is_written_while_the_job_runs(
+async def test_progress_and_log_are_written_while_job_runs(
     rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go = asyncio.Event()
@@ -55,8 +55,8 @@ async def test_it_is_written_while_the_job_runs(
 
     async with rota_app.worker():
         run = await work.start()
-        await reads(rota_dsn, PROGRESS, [(3, 10, "copying")])
-        await reads(rota_dsn, LINES, [(1, "begun")])
+        await wait_for_rows(rota_dsn, PROGRESS, [(3, 10, "copying")])
+        await wait_for_rows(rota_dsn, LINES, [(1, "begun")])
         monkeypatch.setattr(step_writer, "FLUSH_SECONDS", 60)
         go.set()
         await run.result(timeout=60)
@@ -65,9 +65,7 @@ async def test_it_is_written_while_the_job_runs(
     assert await fetch(rota_dsn, LINES) == [(1, "begun"), (1, "ended")]
 
 
-async def test_what_is_said_before_a_sleep_is_written_and_not_said_again_after_it(
-    rota_harness: Harness, rota_dsn: str
-) -> None:
+async def test_log_before_sleep_is_written_once(rota_harness: Harness, rota_dsn: str) -> None:
     app = rota_harness.app
 
     @app.task
@@ -81,14 +79,14 @@ async def test_what_is_said_before_a_sleep_is_written_and_not_said_again_after_i
 
     async with app.worker():
         run = await work.start()
-        await asleep(run)
-        await reads(rota_dsn, PROGRESS, [(1, 2, None)])
+        await wait_until_sleeping(run)
+        await wait_for_rows(rota_dsn, PROGRESS, [(1, 2, None)])
         await rota_harness.clock.advance(HOUR)
         await run.result(timeout=60)
     assert [message for _, message in await fetch(rota_dsn, LINES)] == ["one", "two", "three"]
 
 
-async def test_each_line_says_which_attempt_said_it(rota_app: Rota, rota_dsn: str) -> None:
+async def test_log_line_has_number_of_its_attempt(rota_app: Rota, rota_dsn: str) -> None:
     @rota_app.task(retry=TWICE)
     async def work(ctx: Context) -> None:
         ctx.log("tried")
@@ -100,7 +98,7 @@ async def test_each_line_says_which_attempt_said_it(rota_app: Rota, rota_dsn: st
     assert await fetch(rota_dsn, LINES) == [(1, "tried"), (2, "tried")]
 
 
-async def test_threads_say_it_in_the_same_way(rota_app: Rota, rota_dsn: str) -> None:
+async def test_progress_and_log_from_thread_are_written(rota_app: Rota, rota_dsn: str) -> None:
     go = threading.Event()
 
     @rota_app.task
@@ -111,13 +109,13 @@ async def test_threads_say_it_in_the_same_way(rota_app: Rota, rota_dsn: str) -> 
 
     async with rota_app.worker():
         run = await work.start()
-        await reads(rota_dsn, PROGRESS, [(1, 4, "from a thread")])
-        await reads(rota_dsn, LINES, [(1, "from a thread")])
+        await wait_for_rows(rota_dsn, PROGRESS, [(1, 4, "from a thread")])
+        await wait_for_rows(rota_dsn, LINES, [(1, "from a thread")])
         go.set()
         await run.result(timeout=60)
 
 
-async def test_a_step_may_say_how_far_it_is(rota_app: Rota, rota_dsn: str) -> None:
+async def test_progress_and_log_inside_step_are_written(rota_app: Rota, rota_dsn: str) -> None:
     @rota_app.task
     async def work(ctx: Context) -> None:
         def copy() -> None:
@@ -132,7 +130,7 @@ async def test_a_step_may_say_how_far_it_is(rota_app: Rota, rota_dsn: str) -> No
     assert await fetch(rota_dsn, LINES) == [(1, "half")]
 
 
-async def test_much_that_is_said_costs_few_statements_and_only_the_last_progress_counts(
+async def test_progress_and_log_are_batched_and_last_progress_is_kept(
     rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[str] = []
@@ -160,7 +158,7 @@ async def test_much_that_is_said_costs_few_statements_and_only_the_last_progress
     assert len(written) <= 10
 
 
-async def test_what_cannot_be_stored_is_made_visible_and_spoils_nobody_elses(
+async def test_progress_and_log_with_unstorable_text_are_escaped(
     rota_app: Rota, rota_dsn: str
 ) -> None:
     @rota_app.task
@@ -178,9 +176,7 @@ async def test_what_cannot_be_stored_is_made_visible_and_spoils_nobody_elses(
     assert sorted(note for *_, note in await fetch(rota_dsn, PROGRESS)) == expected
 
 
-async def test_a_worker_that_was_lost_does_not_take_progress_back(
-    rota_app: Rota, rota_dsn: str
-) -> None:
+async def test_progress_under_old_claim_is_ignored(rota_app: Rota, rota_dsn: str) -> None:
     """Progress reported under an old claim is ignored."""
     go = asyncio.Event()
 
@@ -191,12 +187,12 @@ async def test_a_worker_that_was_lost_does_not_take_progress_back(
 
     async with rota_app.worker() as worker:
         run = await work.start()
-        await reads(rota_dsn, PROGRESS, [(9, 10, None)])
+        await wait_for_rows(rota_dsn, PROGRESS, [(9, 10, None)])
         before = copy(worker.session.slots._running[run.id])
         before.claim -= 1
         worker.session.step_writer.progress(before, 1, 10, None)
         worker.session.step_writer.log(before, "so far")
-        await reads(rota_dsn, LINES, [(1, "so far")])
+        await wait_for_rows(rota_dsn, LINES, [(1, "so far")])
         assert await fetch(rota_dsn, PROGRESS) == [(9, 10, None)]
         go.set()
         await run.result(timeout=60)
@@ -211,14 +207,14 @@ async def app(rota_dsn: str) -> AsyncIterator[Rota]:
         yield harness.app
 
 
-async def test_an_isolated_task_says_how_far_it_is(app: Rota, rota_dsn: str) -> None:
+async def test_isolated_task_progress_and_log_are_written(app: Rota, rota_dsn: str) -> None:
     async with app.worker():
-        await (await apart.tells.start()).result(timeout=60)
+        await (await apart.report_progress.start()).result(timeout=60)
     assert await fetch(rota_dsn, PROGRESS) == [(1, 2, "half")]
     assert await fetch(rota_dsn, LINES) == [(1, "from a process")]
 
 
-async def test_an_isolated_task_has_no_steps_and_is_told_why(app: Rota, rota_dsn: str) -> None:
+async def test_isolated_task_durable_calls_are_refused(app: Rota, rota_dsn: str) -> None:
     async with app.worker():
         for how in ("step", "sleep", "wait", "uuid", "version"):
             run = await apart.durable.options(retry=ONCE).start(how)

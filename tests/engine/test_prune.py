@@ -16,7 +16,7 @@ from rota.model.settings import Settings
 from rota.store import retention, workers
 from rota.store.database import Database
 
-from .asking import equals, fetch, until
+from .queries import equals, fetch, until
 
 HISTORY = """
 with job as (
@@ -74,7 +74,7 @@ def app_with(dsn: str, **settings: Any) -> Rota:
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_a_worker_removes_what_is_old_and_leaves_the_rest(rota_dsn: str) -> None:
+async def test_pruner_removes_old_runs_and_keeps_recent_runs(rota_dsn: str) -> None:
     await history(rota_dsn, 5000)
     await history(rota_dsn, 3, "1 day")
 
@@ -85,7 +85,7 @@ async def test_a_worker_removes_what_is_old_and_leaves_the_rest(rota_dsn: str) -
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_a_worker_goes_by_its_apps_settings(rota_dsn: str) -> None:
+async def test_pruner_follows_retention_setting_of_app(rota_dsn: str) -> None:
     await history(rota_dsn, 2, "2 hours", "failed")
     await history(rota_dsn, 2, "2 hours")
 
@@ -93,7 +93,7 @@ async def test_a_worker_goes_by_its_apps_settings(rota_dsn: str) -> None:
         await until(lambda: equals(rota_dsn, LEFT, 2))
 
 
-async def test_a_worker_that_rests_between_looks_leaves_at_once(rota_dsn: str) -> None:
+async def test_worker_stop_does_not_wait_for_pruner(rota_dsn: str) -> None:
     app = app_with(rota_dsn)
     async with app, app.worker():
         began = time.monotonic()
@@ -104,7 +104,7 @@ async def test_a_worker_that_rests_between_looks_leaves_at_once(rota_dsn: str) -
 # Pace
 
 
-async def test_a_worker_that_has_just_begun_has_better_things_to_do(database: Database) -> None:
+async def test_pruner_of_new_worker_waits_before_first_batch(database: Database) -> None:
     service = Pruner(database, await worker(database))
 
     rest = await service.tick()
@@ -114,7 +114,7 @@ async def test_a_worker_that_has_just_begun_has_better_things_to_do(database: Da
 
 
 @pytest.mark.usefixtures("small")
-async def test_it_rests_longer_than_it_works_and_a_minute_when_there_is_no_more(
+async def test_pruner_pauses_by_batch_time_and_a_minute_when_idle(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pruner, "FIRST_PRUNE_SECONDS", 0.0)
@@ -134,53 +134,53 @@ async def test_it_rests_longer_than_it_works_and_a_minute_when_there_is_no_more(
     assert await fetch(database.dsn, LEFT) == [(0,)]
 
 
-async def test_nothing_that_may_ever_go_is_nothing_to_do(rota_dsn: str) -> None:
+async def test_pruner_with_retention_forever_does_nothing(rota_dsn: str) -> None:
     database = Database("postgresql://nowhere.invalid", Settings(retention="forever"))
 
     assert await Pruner(database, 1).tick() is None
 
 
-async def ticked(service: Pruner, times: int) -> None:
+async def tick_and_pause(service: Pruner, times: int) -> None:
     for _ in range(times):
         await asyncio.sleep(await service.tick() or 0)
 
 
 @pytest.mark.usefixtures("at_once", "small")
-async def test_what_was_passed_by_is_found_when_it_begins_again(database: Database) -> None:
+async def test_pruner_restart_finds_runs_passed_before(database: Database) -> None:
     await history(database.dsn, 4, state="failed")
     service = Pruner(database, await worker(database))
-    await ticked(service, 3)
+    await tick_and_pause(service, 3)
 
     await fetch(database.dsn, "update rota.outcomes set state = 'succeeded' returning job")
     service._restart_at = 0.0  # as if the restart were due
-    await ticked(service, 4)
+    await tick_and_pause(service, 4)
 
     assert await fetch(database.dsn, LEFT) == [(0,)]
 
 
 @pytest.mark.usefixtures("at_once", "small")
-async def test_it_begins_again_later_the_more_there_is_to_pass_by(database: Database) -> None:
+async def test_pruner_restarts_later_after_passing_many_runs(database: Database) -> None:
     """Until then it stays at its position, and still removes runs that expire beyond it."""
     await history(database.dsn, 8, state="failed")
     service = Pruner(database, await worker(database))
-    await ticked(service, 5)
+    await tick_and_pause(service, 5)
     assert service._restart_at is not None
     assert 4 * 20 < service._restart_at - time.monotonic() < 6 * 20
 
     await fetch(database.dsn, "update rota.outcomes set state = 'succeeded' returning job")
     await history(database.dsn, 1)
-    await ticked(service, 2)
+    await tick_and_pause(service, 2)
 
     assert await fetch(database.dsn, LEFT) == [(8,)]
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_of_two_workers_the_one_that_came_first_does_it(database: Database) -> None:
+async def test_pruner_runs_only_in_worker_registered_first(database: Database) -> None:
     await history(database.dsn, 3)
     first = Pruner(database, await worker(database))
     second = Pruner(database, await worker(database))
 
-    await ticked(second, 2)
+    await tick_and_pause(second, 2)
     assert await fetch(database.dsn, LEFT) == [(3,)]
-    await ticked(first, 1)
+    await tick_and_pause(first, 1)
     assert await fetch(database.dsn, LEFT) == [(0,)]

@@ -8,8 +8,14 @@ from typing import Any
 
 import pytest
 
-from engine.asking import TWICE, fetch
-from engine.lasting import asleep, lose_workers, note, slept, steps
+from engine.durable_helpers import (
+    lose_workers,
+    note,
+    steps,
+    wait_for_suspensions,
+    wait_until_sleeping,
+)
+from engine.queries import TWICE, fetch
 from rota import Context, ReplayMismatch, Retry, Rota, RunCancelled
 from rota.engine.db_clock import DatabaseClock
 from rota.engine.durable.journal import WorkerJournal
@@ -20,14 +26,14 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_inline_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
 # Values
 
 
-async def test_values_are_the_same_when_the_code_runs_again(
+async def test_replay_returns_same_values_in_each_execution(
     rota_harness: Harness, rota_dsn: str
 ) -> None:
     app = rota_harness.app
@@ -42,7 +48,7 @@ async def test_values_are_the_same_when_the_code_runs_again(
 
     async with app.worker():
         run = await work.start()
-        await asleep(run)
+        await wait_until_sleeping(run)
         await rota_harness.clock.advance(HOUR)
         await run.result(timeout=60)
     assert len(seen) == 3
@@ -56,7 +62,7 @@ async def test_values_are_the_same_when_the_code_runs_again(
     assert id.version == 4
 
 
-async def test_values_are_kept_before_the_next_step_begins(rota_app: Rota, rota_dsn: str) -> None:
+async def test_value_is_stored_before_next_step_begins(rota_app: Rota, rota_dsn: str) -> None:
     """The step fails and is not stored; the value that it used is."""
     seen: list[Any] = []
 
@@ -78,7 +84,7 @@ async def test_values_are_kept_before_the_next_step_begins(rota_app: Rota, rota_
     assert seen[0][1] == ["value uuid"]
 
 
-async def test_values_are_kept_before_a_transaction_and_before_calls(
+async def test_value_is_stored_before_transaction_and_child_run(
     rota_app: Rota, rota_dsn: str
 ) -> None:
     seen: list[list[str]] = []
@@ -100,7 +106,7 @@ async def test_values_are_kept_before_a_transaction_and_before_calls(
     assert seen == [["value uuid"], ["value uuid", "value random"]]
 
 
-async def test_the_time_never_goes_back(
+async def test_now_after_clock_set_back_does_not_decrease(
     rota_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`ctx.now()` does not go back even if the next worker's clock is behind."""
@@ -114,14 +120,14 @@ async def test_the_time_never_goes_back(
 
     async with app.worker():
         run = await work.start()
-        await asleep(run)
+        await wait_until_sleeping(run)
         now = DatabaseClock.now
         monkeypatch.setattr(DatabaseClock, "now", lambda self: now(self) - timedelta(days=1))
         await rota_harness.clock.advance(HOUR)
         assert await run.result(timeout=60) is True
 
 
-async def test_the_time_is_the_databases(rota_harness: Harness) -> None:
+async def test_now_follows_database_clock(rota_harness: Harness) -> None:
     app = rota_harness.app
 
     @app.task
@@ -137,7 +143,7 @@ async def test_the_time_is_the_databases(rota_harness: Harness) -> None:
     assert await run.result(timeout=60) == pytest.approx(400 * 86400, abs=60)
 
 
-async def test_the_same_values_after_a_worker_was_lost(rota_harness: Harness) -> None:
+async def test_replay_after_lost_worker_returns_same_values(rota_harness: Harness) -> None:
     app = rota_harness.app
     seen: list[Any] = []
 
@@ -167,7 +173,7 @@ async def test_the_same_values_after_a_worker_was_lost(rota_harness: Harness) ->
 # Changed code
 
 
-async def test_a_change_goes_for_new_runs_and_not_for_those_that_are_further(
+async def test_version_changes_new_runs_but_not_begun_runs(
     rota_harness: Harness,
 ) -> None:
     app = rota_harness.app
@@ -187,21 +193,21 @@ async def test_a_change_goes_for_new_runs_and_not_for_those_that_are_further(
 
     async with app.worker():
         old = await work.start("a")
-        await asleep(old)
+        await wait_until_sleeping(old)
         is_new = True
         new = await work.start("b")
-        await asleep(new)
+        await wait_until_sleeping(new)
         for times in (2, 3):
             await rota_harness.clock.advance(HOUR)
             if times == 2:
-                await slept(rota_harness, old, 2)
-                await slept(rota_harness, new, 2)
-                await asleep(old, new)
+                await wait_for_suspensions(rota_harness, old, 2)
+                await wait_for_suspensions(rota_harness, new, 2)
+                await wait_until_sleeping(old, new)
         assert [await run.result(timeout=60) for run in (old, new)] == ["old", "new"]
     assert ran == ["charge a", "fee b", "charge b"]
 
 
-async def test_a_version_is_one_answer_however_often_it_is_asked_for(
+async def test_version_is_stored_once_and_same_in_each_attempt(
     rota_app: Rota, rota_dsn: str
 ) -> None:
     seen: list[list[bool]] = []
@@ -228,7 +234,7 @@ async def test_a_version_is_one_answer_however_often_it_is_asked_for(
 
 
 @pytest.mark.parametrize("removed", ["version", "value"])
-async def test_what_leaves_nothing_behind_can_be_taken_out_of_the_code(
+async def test_replay_tolerates_removed_version_or_value(
     rota_harness: Harness, removed: str
 ) -> None:
     app = rota_harness.app
@@ -248,7 +254,7 @@ async def test_what_leaves_nothing_behind_can_be_taken_out_of_the_code(
 
     async with app.worker():
         run = await work.start()
-        await asleep(run)
+        await wait_until_sleeping(run)
         is_old = False
         await rota_harness.clock.advance(HOUR)
         assert await run.result(timeout=60) == "done"
@@ -264,7 +270,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_code_that_has_changed_is_set_aside_and_goes_on_once_it_is_right(
+async def test_replay_mismatch_quarantines_job_until_code_is_fixed(
     rota_harness: Harness, rota_dsn: str, change: str
 ) -> None:
     app = rota_harness.app
@@ -294,7 +300,7 @@ async def test_code_that_has_changed_is_set_aside_and_goes_on_once_it_is_right(
     asked, kept = CHANGES[change]
     async with app.worker():
         run = await work.start()
-        await asleep(run)
+        await wait_until_sleeping(run)
         now = change
         await rota_harness.clock.advance(HOUR)
         for times in (1, 2):
@@ -313,7 +319,7 @@ async def test_code_that_has_changed_is_set_aside_and_goes_on_once_it_is_right(
     assert ran == ["charge"]
 
 
-async def test_code_that_swallows_the_mismatch_is_set_aside_all_the_same(
+async def test_replay_mismatch_swallowed_by_code_still_quarantines_job(
     rota_harness: Harness,
 ) -> None:
     app = rota_harness.app
@@ -332,7 +338,7 @@ async def test_code_that_swallows_the_mismatch_is_set_aside_all_the_same(
 
     async with app.worker():
         run = await work.start()
-        await asleep(run)
+        await wait_until_sleeping(run)
         name = "other"
         await rota_harness.clock.advance(HOUR)
         await rota_harness.wait_for_event(JobQuarantined, job=run.id)
@@ -342,7 +348,7 @@ async def test_code_that_swallows_the_mismatch_is_set_aside_all_the_same(
             await run.result(timeout=60)
 
 
-async def test_more_steps_at_the_end_are_no_change(rota_app: Rota) -> None:
+async def test_replay_accepts_additional_steps_at_end(rota_app: Rota) -> None:
     ran: list[str] = []
 
     @rota_app.task(retry=TWICE)

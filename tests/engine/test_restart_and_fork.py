@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from engine.asking import ONCE, TWICE, fetch, until
-from engine.lasting import asleep, note, slept, steps
+from engine.durable_helpers import note, steps, wait_for_suspensions, wait_until_sleeping
+from engine.queries import ONCE, TWICE, fetch, until
 from rota import ArgumentError, Context, Rota, RunCancelled, Task
 from rota.engine.durable.journal import WorkerJournal
 from rota.errors import RunNotFound
@@ -19,7 +19,7 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_inline_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
@@ -27,7 +27,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
-async def test_a_restart_is_the_same_run_with_other_arguments_and_no_steps(
+async def test_restart_keeps_run_with_new_arguments_and_no_steps(
     rota_app: Rota, rota_dsn: str, kind: str
 ) -> None:
     seen: list[tuple[int, int, int]] = []
@@ -67,7 +67,7 @@ async def test_a_restart_is_the_same_run_with_other_arguments_and_no_steps(
     assert await fetch(rota_dsn, "select args from rota.jobs") == [({"n": 3, "total": 3},)]
 
 
-async def test_a_restart_makes_its_calls_anew(rota_app: Rota) -> None:
+async def test_restart_makes_new_child_runs(rota_app: Rota) -> None:
     ran: list[int] = []
 
     @rota_app.task
@@ -87,7 +87,7 @@ async def test_a_restart_makes_its_calls_anew(rota_app: Rota) -> None:
     assert sorted(ran) == [0, 0, 0, 1, 1, 2]
 
 
-async def test_what_was_heard_is_forgotten_and_what_was_not_is_kept(
+async def test_restart_drops_received_signals_and_keeps_unread_ones(
     rota_harness: Harness, rota_dsn: str
 ) -> None:
     """Otherwise every restart would receive the same signal."""
@@ -108,14 +108,14 @@ async def test_what_was_heard_is_forgotten_and_what_was_not_is_kept(
         run = await work.start()
         assert await run.signal("word", "one")
         assert await run.signal("other", "stays")
-        await asleep(run)
+        await wait_until_sleeping(run)
         assert heard == [(1, "one")]
         assert await run.signal("word", "two") is True
         assert await run.result(timeout=60) == ["stays", None]
     assert heard == [(1, "one"), (2, "two")]
 
 
-async def test_a_restart_does_not_expire(rota_harness: Harness) -> None:
+async def test_restart_of_expiring_run_does_not_expire(rota_harness: Harness) -> None:
     app = rota_harness.app
 
     @app.task
@@ -133,7 +133,7 @@ async def test_a_restart_does_not_expire(rota_harness: Harness) -> None:
     assert await run.result(timeout=60) == 2
 
 
-async def test_what_it_restarts_with_is_checked_like_what_it_is_started_with(
+async def test_restart_invalid_arguments_are_refused(
     rota_app: Rota,
 ) -> None:
     @rota_app.task(retry=ONCE)
@@ -147,7 +147,7 @@ async def test_what_it_restarts_with_is_checked_like_what_it_is_started_with(
         assert await (await work.start(n=1)).result(timeout=60) == "still here"
 
 
-async def test_one_that_is_cancelled_meanwhile_does_not_begin_anew(
+async def test_restart_after_cancel_request_is_cancelled(
     rota_harness: Harness, rota_dsn: str
 ) -> None:
     app = rota_harness.app
@@ -170,7 +170,7 @@ async def test_one_that_is_cancelled_meanwhile_does_not_begin_anew(
     assert lives == [0, 1, 2, 3]
 
 
-async def test_branches_that_still_run_end_with_a_restart(rota_app: Rota) -> None:
+async def test_restart_ends_running_branches(rota_app: Rota) -> None:
     ended: list[str] = []
 
     @rota_app.task
@@ -213,7 +213,7 @@ def journey(rota_app: Rota) -> Task[[int], list[Any]]:
     return journey
 
 
-async def test_a_fork_is_given_what_came_before_and_does_the_rest(
+async def test_fork_from_step_replays_earlier_steps_and_runs_the_rest(
     rota_app: Rota, rota_dsn: str, journey: Task[[int], list[Any]]
 ) -> None:
     async with rota_app.worker():
@@ -233,7 +233,7 @@ async def test_a_fork_is_given_what_came_before_and_does_the_rest(
         assert third[0] == first[0]
 
         whole = await rota_app.fork(run.id, from_step="one", input={"n": 5})
-        await asleep(whole)
+        await wait_until_sleeping(whole)
         await whole.signal("word", "again")
         assert (await whole.result(timeout=60))[1:4] == [6, "again", 65]
     assert await fetch(
@@ -245,21 +245,21 @@ async def test_a_fork_is_given_what_came_before_and_does_the_rest(
     ]
 
 
-async def test_a_run_can_be_forked_that_is_still_under_way(
+async def test_fork_of_sleeping_run_leaves_first_run_sleeping(
     rota_harness: Harness, journey: Task[[int], list[Any]]
 ) -> None:
     app = rota_harness.app
     async with app.worker():
         run = await journey.start(1)
-        await asleep(run)
+        await wait_until_sleeping(run)
         copy = await app.fork(run.id, from_step="word")
-        await asleep(copy)
+        await wait_until_sleeping(copy)
         await copy.signal("word", "mine")
         assert (await copy.result(timeout=60))[2] == "mine"
         assert await run.status() == "sleeping"
 
 
-async def test_what_cannot_be_forked_is_said(
+async def test_fork_invalid_run_or_step_is_refused(
     rota_app: Rota, journey: Task[[int], list[Any]]
 ) -> None:
     run = await journey.start(1)
@@ -277,7 +277,7 @@ async def test_what_cannot_be_forked_is_said(
 # Retry of a flow
 
 
-async def test_a_flow_tried_again_forgets_the_steps_of_what_is_given_other_inputs(
+async def test_flow_retry_drops_steps_of_task_with_changed_input(
     rota_harness: Harness,
 ) -> None:
     app = rota_harness.app
@@ -311,7 +311,7 @@ async def test_a_flow_tried_again_forgets_the_steps_of_what_is_given_other_input
     assert ran == ["look up", "quote None", "quote 7"]
 
 
-async def test_a_restart_after_a_sleep_is_laid_down_anew(rota_harness: Harness) -> None:
+async def test_restart_after_sleep_sleeps_again(rota_harness: Harness) -> None:
     app = rota_harness.app
 
     @app.task
@@ -324,8 +324,8 @@ async def test_a_restart_after_a_sleep_is_laid_down_anew(rota_harness: Harness) 
     async with app.worker():
         run = await work.start()
         for times in (1, 2, 3):
-            await slept(rota_harness, run, times)
-            await asleep(run)
+            await wait_for_suspensions(rota_harness, run, times)
+            await wait_until_sleeping(run)
             await rota_harness.clock.advance(HOUR)
         assert await run.result(timeout=60) == 3
 

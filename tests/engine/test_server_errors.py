@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from engine.asking import fetch, until
+from engine.queries import fetch, until
 from rota import Context, Retry, Rota, RunFailed
 from rota.engine.durable.journal import WorkerJournal
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from engine.asking import ONCE, TWICE, fetch
-from engine.lasting import asleep, note, slept, steps
+from engine.durable_helpers import note, steps, wait_for_suspensions, wait_until_sleeping
+from engine.queries import ONCE, TWICE, fetch
 from rota import ArgumentError, Context, Rota, RunCancelled, RunFailed, SignalTimeout
 from rota.engine.durable.journal import WorkerJournal
 from rota.errors import DefinitionError, RunNotFound
@@ -28,14 +28,14 @@ class Survey:
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_inline_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
 # Sent before and after the wait
 
 
-async def test_who_waits_is_woken_by_a_signal(rota_harness: Harness) -> None:
+async def test_signal_wakes_waiting_run(rota_harness: Harness) -> None:
     app = rota_harness.app
 
     @app.task
@@ -44,13 +44,13 @@ async def test_who_waits_is_woken_by_a_signal(rota_harness: Harness) -> None:
 
     async with app.worker() as worker:
         run = await work.start()
-        await asleep(run)
+        await wait_until_sleeping(run)
         assert worker.session.slots.running == 0
         assert await run.signal("word", {"said": [1, 2]})
         assert await run.result(timeout=60) == {"said": [1, 2]}
 
 
-async def test_a_signal_sent_before_the_wait_is_not_lost(rota_harness: Harness) -> None:
+async def test_signal_sent_before_wait_is_received(rota_harness: Harness) -> None:
     app = rota_harness.app
 
     @app.task
@@ -67,7 +67,7 @@ async def test_a_signal_sent_before_the_wait_is_not_lost(rota_harness: Harness) 
     assert not [each for each in rota_harness.events if isinstance(each, JobSuspended)]
 
 
-async def test_a_signal_sent_while_the_job_lies_down_is_heard(
+async def test_signal_sent_during_suspension_is_received(
     rota_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The signal is sent after the code has checked for it and before the job is suspended."""
@@ -89,7 +89,7 @@ async def test_a_signal_sent_while_the_job_lies_down_is_heard(
         assert await run.result(timeout=60) == "in between"
 
 
-async def test_the_first_one_stands_for_good(rota_harness: Harness, rota_dsn: str) -> None:
+async def test_signal_sent_twice_keeps_first_payload(rota_harness: Harness, rota_dsn: str) -> None:
     app = rota_harness.app
 
     @app.task
@@ -100,10 +100,10 @@ async def test_the_first_one_stands_for_good(rota_harness: Harness, rota_dsn: st
 
     async with app.worker():
         run = await work.start()
-        await asleep(run)
+        await wait_until_sleeping(run)
         assert await run.signal("word", 1) is True
         assert await run.signal("word", 2) is False
-        await slept(rota_harness, run, 2)
+        await wait_for_suspensions(rota_harness, run, 2)
         assert await app.signal(run.id, "go") is True
         assert await run.result(timeout=60) == [1, 1]
         assert await run.signal("late", 3) is False
@@ -115,7 +115,7 @@ async def test_the_first_one_stands_for_good(rota_harness: Harness, rota_dsn: st
     ]
 
 
-async def test_sql_alone_can_send_one(rota_harness: Harness, rota_dsn: str) -> None:
+async def test_signal_sent_by_sql_is_received(rota_harness: Harness, rota_dsn: str) -> None:
     app = rota_harness.app
 
     @app.task
@@ -124,13 +124,13 @@ async def test_sql_alone_can_send_one(rota_harness: Harness, rota_dsn: str) -> N
 
     async with app.worker():
         run = await work.start()
-        await asleep(run)
+        await wait_until_sleeping(run)
         answer = await fetch(rota_dsn, f"select rota.signal({run.id}, 'word', '[1]')")
         assert answer == [("sent",)]
         assert await run.result(timeout=60) == [1]
 
 
-async def test_nobody_can_be_told_who_is_not_there(rota_app: Rota) -> None:
+async def test_signal_invalid_run_name_or_payload_is_refused(rota_app: Rota) -> None:
     with pytest.raises(RunNotFound):
         await rota_app.signal(12345, "word")
     with pytest.raises(ArgumentError, match="1 to 200 letters"):
@@ -139,7 +139,7 @@ async def test_nobody_can_be_told_who_is_not_there(rota_app: Rota) -> None:
         await rota_app.run(1).signal("word", float("nan"))
 
 
-async def test_without_notify_signals_and_sleeps_are_found_by_looking(rota_dsn: str) -> None:
+async def test_signal_without_notifications_is_found_by_polling(rota_dsn: str) -> None:
     async with Rota(rota_dsn, poll_interval=0.05, notify=False) as app:
 
         @app.task
@@ -149,7 +149,7 @@ async def test_without_notify_signals_and_sleeps_are_found_by_looking(rota_dsn: 
 
         async with app.worker():
             run = await work.start()
-            await asleep(run)
+            await wait_until_sleeping(run)
             await run.signal("word", 5)
             assert await run.result(timeout=60) == 5
 
@@ -157,7 +157,7 @@ async def test_without_notify_signals_and_sleeps_are_found_by_looking(rota_dsn: 
 # Payloads
 
 
-async def test_a_payload_is_read_as_what_the_code_asks_for(rota_harness: Harness) -> None:
+async def test_signal_payload_is_decoded_to_requested_type(rota_harness: Harness) -> None:
     app = rota_harness.app
     seen: list[Any] = []
 
@@ -177,7 +177,7 @@ async def test_a_payload_is_read_as_what_the_code_asks_for(rota_harness: Harness
     assert seen == [Survey(3, "fine")] * 2
 
 
-async def test_a_payload_that_does_not_fit_says_which_signal_and_why(rota_app: Rota) -> None:
+async def test_signal_payload_of_wrong_type_fails_run_with_reason(rota_app: Rota) -> None:
     @rota_app.task(retry=ONCE)
     async def work(ctx: Context) -> Any:
         return await ctx.wait_signal("survey", Survey)
@@ -192,7 +192,7 @@ async def test_a_payload_that_does_not_fit_says_which_signal_and_why(rota_app: R
     )
 
 
-async def test_what_cannot_be_read_is_said_before_waiting_for_it(rota_app: Rota) -> None:
+async def test_wait_signal_unsupported_type_is_refused_before_wait(rota_app: Rota) -> None:
     @rota_app.task(retry=ONCE)
     async def work(ctx: Context) -> None:
         with pytest.raises(DefinitionError, match="signal 'word'"):
@@ -205,7 +205,7 @@ async def test_what_cannot_be_read_is_said_before_waiting_for_it(rota_app: Rota)
 # Timeouts
 
 
-async def test_nobody_sent_it_in_time(rota_harness: Harness) -> None:
+async def test_wait_signal_timeout_returns_default_or_raises(rota_harness: Harness) -> None:
     app = rota_harness.app
 
     @app.task(retry=TWICE)
@@ -218,8 +218,8 @@ async def test_nobody_sent_it_in_time(rota_harness: Harness) -> None:
     async with app.worker():
         run = await work.start()
         for times in (1, 2):
-            await slept(rota_harness, run, times)
-            await asleep(run)
+            await wait_for_suspensions(rota_harness, run, times)
+            await wait_until_sleeping(run)
             await rota_harness.clock.advance(HOUR)
         assert await run.result(timeout=60) == [
             "no answer",
@@ -228,7 +228,7 @@ async def test_nobody_sent_it_in_time(rota_harness: Harness) -> None:
         ]
 
 
-async def test_a_timeout_that_is_kept_stands_though_the_signal_comes_later(
+async def test_wait_signal_timeout_stands_when_signal_arrives_later(
     rota_harness: Harness, rota_dsn: str
 ) -> None:
     app = rota_harness.app
@@ -243,17 +243,17 @@ async def test_a_timeout_that_is_kept_stands_though_the_signal_comes_later(
 
     async with app.worker():
         run = await work.start()
-        await asleep(run)
+        await wait_until_sleeping(run)
         await rota_harness.clock.advance(HOUR)
-        await slept(rota_harness, run, 2)
-        await asleep(run)
+        await wait_for_suspensions(rota_harness, run, 2)
+        await wait_until_sleeping(run)
         assert await run.signal("word", "hello")
         await rota_harness.clock.advance(HOUR)
         assert await run.result(timeout=60) == ["silence", "hello"]
     assert seen == ["silence"]
 
 
-async def test_what_was_heard_is_kept_before_anything_comes_of_it(
+async def test_wait_signal_result_is_stored_before_next_step(
     rota_harness: Harness, rota_dsn: str
 ) -> None:
     """The wait times out, then the signal arrives, then the step fails: the replay still times out."""
@@ -278,7 +278,7 @@ async def test_what_was_heard_is_kept_before_anything_comes_of_it(
     assert seen == ["silence", "silence"]
 
 
-async def test_what_a_task_returns_because_of_a_wait_is_kept_with_it(
+async def test_wait_signal_result_is_stored_with_task_outcome(
     rota_app: Rota, rota_dsn: str
 ) -> None:
     @rota_app.task
@@ -294,7 +294,7 @@ async def test_what_a_task_returns_because_of_a_wait_is_kept_with_it(
 # Many signals
 
 
-async def test_a_run_that_waits_is_cancelled_at_once(rota_harness: Harness) -> None:
+async def test_run_waiting_for_signal_is_cancelled_at_once(rota_harness: Harness) -> None:
     app = rota_harness.app
 
     @app.task
@@ -303,14 +303,14 @@ async def test_a_run_that_waits_is_cancelled_at_once(rota_harness: Harness) -> N
 
     async with app.worker():
         run = await work.start()
-        await asleep(run)
+        await wait_until_sleeping(run)
         assert await run.cancel() == "cancelled"
         with pytest.raises(RunCancelled):
             await run.result(timeout=60)
         assert await run.signal("word") is False
 
 
-async def test_a_signal_goes_to_every_job_of_a_run_that_waits_for_it(rota_harness: Harness) -> None:
+async def test_signal_reaches_every_waiting_job_of_run(rota_harness: Harness) -> None:
     app = rota_harness.app
     flow = app.flow("approval")
 
@@ -335,7 +335,7 @@ async def test_a_signal_goes_to_every_job_of_a_run_that_waits_for_it(rota_harnes
         assert await run.result(timeout=60) == {"both": "left yes, right yes"}
 
 
-async def test_many_who_wait_are_each_woken_once(rota_harness: Harness) -> None:
+async def test_signals_to_many_runs_wake_each_at_most_once(rota_harness: Harness) -> None:
     app = rota_harness.app
     began: list[int] = []
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from engine.asking import ONCE, TWICE, fetch
-from engine.lasting import asleep, slept, steps
+from engine.durable_helpers import steps, wait_for_suspensions, wait_until_sleeping
+from engine.queries import ONCE, TWICE, fetch
 from rota import ArgumentError, Context, Rota, RunCancelled, StepFailed, Task
 from rota.engine.durable.journal import WorkerJournal
 from rota.errors import RotaError
@@ -21,14 +21,14 @@ YEAR = timedelta(days=365)
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_inline_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
 # Duration
 
 
-async def test_a_year_is_slept_by_the_databases_clock(rota_harness: Harness) -> None:
+async def test_sleep_of_a_year_follows_database_clock(rota_harness: Harness) -> None:
     app, clock = rota_harness.app, rota_harness.clock
     ran: list[str] = []
 
@@ -51,7 +51,7 @@ async def test_a_year_is_slept_by_the_databases_clock(rota_harness: Harness) -> 
     assert ran == ["before", "after"]
 
 
-async def test_it_wakes_by_itself_in_a_worker_that_runs(rota_harness: Harness) -> None:
+async def test_sleep_ends_in_running_worker_when_due(rota_harness: Harness) -> None:
     app = rota_harness.app
 
     @app.task
@@ -61,12 +61,14 @@ async def test_it_wakes_by_itself_in_a_worker_that_runs(rota_harness: Harness) -
 
     async with app.worker():
         run = await work.start()
-        await asleep(run)
+        await wait_until_sleeping(run)
         await rota_harness.clock.advance(timedelta(hours=1))
         assert await run.result(timeout=60) == "woken"
 
 
-async def test_all_the_ways_to_say_how_long(rota_harness: Harness, rota_dsn: str) -> None:
+async def test_sleep_accepts_number_timedelta_units_and_time(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
     app = rota_harness.app
     until = datetime.now(UTC) + timedelta(days=2)
 
@@ -95,7 +97,9 @@ async def test_all_the_ways_to_say_how_long(rota_harness: Harness, rota_dsn: str
     assert found[runs["until"].id][1] == until
 
 
-async def test_no_time_at_all_is_no_reason_to_leave(rota_harness: Harness, rota_dsn: str) -> None:
+async def test_sleep_of_zero_seconds_does_not_suspend_job(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
     app = rota_harness.app
 
     @app.task(retry=TWICE)
@@ -114,7 +118,9 @@ async def test_no_time_at_all_is_no_reason_to_leave(rota_harness: Harness, rota_
     assert not [each for each in rota_harness.events if isinstance(each, JobSuspended)]
 
 
-async def test_a_short_sleep_is_slept_where_it_is(rota_harness: Harness, rota_dsn: str) -> None:
+async def test_sleep_below_inline_limit_does_not_suspend_job(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
     app = rota_harness.app
 
     @app.task
@@ -128,7 +134,7 @@ async def test_a_short_sleep_is_slept_where_it_is(rota_harness: Harness, rota_ds
     assert not [each for each in rota_harness.events if isinstance(each, JobSuspended)]
 
 
-async def test_what_is_no_time_is_refused(rota_app: Rota) -> None:
+async def test_sleep_invalid_duration_is_refused(rota_app: Rota) -> None:
     @rota_app.task(retry=ONCE)
     async def work(ctx: Context) -> None:
         for wrong in (-1, float("nan"), float("inf"), 200 * 366 * 86400):
@@ -143,7 +149,9 @@ async def test_what_is_no_time_is_refused(rota_app: Rota) -> None:
         await (await work.start()).result(timeout=60)
 
 
-async def test_woken_too_early_it_sleeps_on(rota_harness: Harness, rota_dsn: str) -> None:
+async def test_sleep_of_job_woken_early_continues_until_due(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
     app = rota_harness.app
 
     @app.task
@@ -153,17 +161,17 @@ async def test_woken_too_early_it_sleeps_on(rota_harness: Harness, rota_dsn: str
 
     async with app.worker():
         run = await work.start()
-        await asleep(run)
+        await wait_until_sleeping(run)
         [(before,)] = await fetch(rota_dsn, "select wake_at from rota.sleeping")
         await fetch(rota_dsn, "update rota.sleeping set wake_at = rota.clock() returning job")
-        await slept(rota_harness, run, 2)
+        await wait_for_suspensions(rota_harness, run, 2)
         assert await fetch(rota_dsn, "select wake_at from rota.sleeping") == [(before,)]
 
 
 # Slots
 
 
-async def test_sleepers_hold_no_place(rota_harness: Harness, rota_dsn: str) -> None:
+async def test_sleeping_jobs_occupy_no_slot(rota_harness: Harness, rota_dsn: str) -> None:
     """Fifty jobs sleep in a worker with one slot, and another job still runs."""
     app = rota_harness.app
     meanwhile = 0
@@ -182,7 +190,7 @@ async def test_sleepers_hold_no_place(rota_harness: Harness, rota_dsn: str) -> N
 
     async with app.worker(concurrency=1) as worker:
         runs = await app.start_many([sleeper.bind(n) for n in range(50)])
-        await asleep(*runs)
+        await wait_until_sleeping(*runs)
         assert worker.session.slots.running == 0
         assert await fetch(rota_dsn, "select count(*) from rota.claims") == [(0,)]
         assert await (await busy.start()).result(timeout=60) == "done"
@@ -191,7 +199,7 @@ async def test_sleepers_hold_no_place(rota_harness: Harness, rota_dsn: str) -> N
         assert [await run.result(timeout=60) for run in runs] == list(range(50))
 
 
-async def test_what_has_begun_does_not_expire_in_its_sleep(rota_harness: Harness) -> None:
+async def test_sleeping_job_does_not_expire(rota_harness: Harness) -> None:
     app = rota_harness.app
 
     @app.task
@@ -206,7 +214,7 @@ async def test_what_has_begun_does_not_expire_in_its_sleep(rota_harness: Harness
     assert await run.result(timeout=60) == "done"
 
 
-async def test_a_run_that_sleeps_is_cancelled_at_once(rota_harness: Harness) -> None:
+async def test_sleeping_run_is_cancelled_at_once(rota_harness: Harness) -> None:
     app = rota_harness.app
     ran: list[str] = []
 
@@ -219,7 +227,7 @@ async def test_a_run_that_sleeps_is_cancelled_at_once(rota_harness: Harness) -> 
 
     async with app.worker():
         run = await work.start()
-        await asleep(run)
+        await wait_until_sleeping(run)
         assert await run.cancel() == "cancelled"
         with pytest.raises(RunCancelled):
             await run.result(timeout=60)
@@ -231,7 +239,7 @@ async def test_a_run_that_sleeps_is_cancelled_at_once(rota_harness: Harness) -> 
 
 
 @pytest.mark.parametrize("caught", [asyncio.CancelledError, BaseException])
-async def test_code_that_swallows_its_end_sleeps_all_the_same(
+async def test_suspension_swallowed_by_code_still_suspends_job(
     rota_harness: Harness, rota_dsn: str, caught: type[BaseException]
 ) -> None:
     app = rota_harness.app
@@ -248,14 +256,14 @@ async def test_code_that_swallows_its_end_sleeps_all_the_same(
 
     async with app.worker():
         run = await work.start()
-        await asleep(run)
+        await wait_until_sleeping(run)
         assert await steps(rota_dsn, run) == ["sleep sleep"]
         await rota_harness.clock.advance(timedelta(hours=1))
         assert await run.result(timeout=60) == "done"
     assert went_on == ["went on", "went on"]
 
 
-async def test_code_that_swallows_its_end_and_returns_does_not_end_the_job(
+async def test_suspension_swallowed_then_return_does_not_end_job(
     rota_harness: Harness,
 ) -> None:
     app = rota_harness.app
@@ -272,12 +280,12 @@ async def test_code_that_swallows_its_end_and_returns_does_not_end_the_job(
 
     async with app.worker():
         runs = [await work.start(how) for how in ("returns", "raises")]
-        await asleep(*runs)
+        await wait_until_sleeping(*runs)
         await rota_harness.clock.advance(timedelta(hours=1))
         assert [await run.result(timeout=60) for run in runs] == ["woken", "woken"]
 
 
-async def test_code_that_swallows_its_end_for_ever_does_not_stop_its_worker(
+async def test_suspension_swallowed_in_loop_does_not_block_worker(
     rota_harness: Harness, double: Task[[int], int]
 ) -> None:
     app = rota_harness.app
@@ -295,10 +303,12 @@ async def test_code_that_swallows_its_end_for_ever_does_not_stop_its_worker(
         async with asyncio.timeout(60):
             assert await (await double.start(4)).result() == 8
         stop = True
-        await asleep(run)
+        await wait_until_sleeping(run)
 
 
-async def test_a_step_has_nothing_of_its_own(rota_app: Rota, double: Task[[int], int]) -> None:
+async def test_step_durable_calls_inside_are_refused(
+    rota_app: Rota, double: Task[[int], int]
+) -> None:
     told: dict[str, str] = {}
 
     @rota_app.task(retry=ONCE)
@@ -333,7 +343,7 @@ async def test_a_step_has_nothing_of_its_own(rota_app: Rota, double: Task[[int],
     assert "call tasks" in told["map"]
 
 
-async def test_a_transaction_is_ended_before_one_sleeps(rota_app: Rota) -> None:
+async def test_transaction_sleep_wait_or_restart_inside_is_refused(rota_app: Rota) -> None:
     @rota_app.task(retry=ONCE)
     async def work(ctx: Context) -> None:
         async with ctx.transaction():

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from engine.asking import ONCE, TWICE, fetch, until
-from engine.lasting import asleep, slept, steps
+from engine.durable_helpers import steps, wait_for_suspensions, wait_until_sleeping
+from engine.queries import ONCE, TWICE, fetch, until
 from rota import (
     ClaimLost,
     Context,
@@ -31,7 +31,7 @@ LONG = Retry(max_attempts=3, delay=3600, backoff=1, jitter=0)
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_inline_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
@@ -50,7 +50,7 @@ def failing(times: int, ran: list[int]) -> Any:
 # Handled and unhandled failures
 
 
-async def test_a_failure_that_the_code_lives_with_is_kept_and_given_again(
+async def test_step_failure_handled_by_code_is_stored_and_replayed(
     rota_app: Rota, rota_dsn: str
 ) -> None:
     ran: list[int] = []
@@ -81,7 +81,9 @@ async def test_a_failure_that_the_code_lives_with_is_kept_and_given_again(
 
 
 @pytest.mark.parametrize("how", ["sleep", "value", "wait"])
-async def test_it_is_kept_with_whatever_the_code_comes_to_next(rota_app: Rota, how: str) -> None:
+async def test_step_failure_handled_by_code_is_stored_with_next_entry(
+    rota_app: Rota, how: str
+) -> None:
     ran: list[int] = []
 
     @rota_app.task
@@ -100,7 +102,7 @@ async def test_it_is_kept_with_whatever_the_code_comes_to_next(rota_app: Rota, h
         assert await (await work.start()).result(timeout=60) == 1
 
 
-async def test_a_failure_that_fails_the_attempt_is_tried_again_by_the_next(
+async def test_step_failure_that_fails_attempt_is_retried_by_next(
     rota_app: Rota, rota_dsn: str
 ) -> None:
     ran: list[int] = []
@@ -121,7 +123,7 @@ async def test_a_failure_that_fails_the_attempt_is_tried_again_by_the_next(
     assert "step 'charge' failed" in document["traceback"]
 
 
-async def test_what_a_task_never_tries_again_it_does_not_out_of_a_step_either(
+async def test_step_failure_non_retryable_for_task_fails_job(
     rota_app: Rota,
 ) -> None:
     ran: list[int] = []
@@ -216,7 +218,7 @@ async def test_caught_step_failure_is_kept_before_a_child_run_starts(
         assert await (await work.start()).result(timeout=60) == 1
 
 
-async def test_step_failure_of_a_branch_caught_by_its_parent_branch_is_kept(rota_app: Rota) -> None:
+async def test_step_failure_caught_by_parent_branch_is_kept(rota_app: Rota) -> None:
     ran: list[int] = []
 
     @rota_app.task(retry=TWICE)
@@ -236,7 +238,7 @@ async def test_step_failure_of_a_branch_caught_by_its_parent_branch_is_kept(rota
         assert await (await work.start()).result(timeout=60) == 1
 
 
-async def test_step_failure_that_another_branch_is_told_of_is_kept(rota_app: Rota) -> None:
+async def test_step_failure_that_wakes_other_branch_is_kept(rota_app: Rota) -> None:
     """The branch that caught the failure wakes a concurrent branch, and waits for it."""
     ran: list[int] = []
 
@@ -265,7 +267,7 @@ async def test_step_failure_that_another_branch_is_told_of_is_kept(rota_app: Rot
         assert await (await work.start()).result(timeout=60) == 1
 
 
-async def test_step_failure_beside_a_busy_branch_is_retried_if_it_fails_the_attempt(
+async def test_step_failure_beside_busy_branch_is_retried_by_next_attempt(
     rota_app: Rota,
 ) -> None:
     """The other branch continues after the failure, but not because of it."""
@@ -298,9 +300,7 @@ async def test_step_failure_beside_a_busy_branch_is_retried_if_it_fails_the_atte
 # Retries of a step
 
 
-async def test_a_step_is_tried_again_at_once_within_its_attempt(
-    rota_app: Rota, rota_dsn: str
-) -> None:
+async def test_step_retry_without_delay_runs_in_same_attempt(rota_app: Rota, rota_dsn: str) -> None:
     ran: list[int] = []
 
     @rota_app.task(retry=ONCE)
@@ -315,7 +315,7 @@ async def test_a_step_is_tried_again_at_once_within_its_attempt(
     ]
 
 
-async def test_tries_that_are_used_up_are_kept_as_a_failure_and_not_as_unfinished(
+async def test_step_retries_used_up_are_stored_as_closed_failure(
     rota_app: Rota, rota_dsn: str
 ) -> None:
     """The step was open between its tries. Once the code handles the failure, the step is closed."""
@@ -335,7 +335,7 @@ async def test_tries_that_are_used_up_are_kept_as_a_failure_and_not_as_unfinishe
     assert await steps(rota_dsn, run) == ["step charge", "step charge 2", "sleep sleep"]
 
 
-async def test_the_next_attempt_has_all_the_tries_of_a_step_again(rota_app: Rota) -> None:
+async def test_step_retries_begin_again_in_next_attempt(rota_app: Rota) -> None:
     ran: list[int] = []
 
     @rota_app.task(retry=TWICE)
@@ -346,7 +346,7 @@ async def test_the_next_attempt_has_all_the_tries_of_a_step_again(rota_app: Rota
         assert await (await work.start()).result(timeout=60) == 6
 
 
-async def test_between_tries_far_apart_the_job_leaves_and_its_tries_are_counted(
+async def test_step_retry_with_long_delay_suspends_job_and_counts_tries(
     rota_harness: Harness, rota_dsn: str
 ) -> None:
     app, clock = rota_harness.app, rota_harness.clock
@@ -359,8 +359,8 @@ async def test_between_tries_far_apart_the_job_leaves_and_its_tries_are_counted(
     async with app.worker() as worker:
         run = await work.start()
         for tries in (1, 2):
-            await until(lambda tries=tries: _are(len(ran), tries))
-            await asleep(run)
+            await until(lambda tries=tries: _is_equal(len(ran), tries))
+            await wait_until_sleeping(run)
             assert worker.session.slots.running == 0
             assert await fetch(rota_dsn, "select open, tries from rota.steps") == [(True, tries)]
             await clock.advance(AN_HOUR)
@@ -369,7 +369,7 @@ async def test_between_tries_far_apart_the_job_leaves_and_its_tries_are_counted(
     assert ran == [1, 2, 3]
 
 
-async def test_a_step_waits_out_its_time_though_it_comes_back_early(
+async def test_step_retry_of_job_woken_early_waits_until_due(
     rota_harness: Harness, rota_dsn: str
 ) -> None:
     """The job is woken early, before the retry of the step is due: the step waits."""
@@ -382,9 +382,9 @@ async def test_a_step_waits_out_its_time_though_it_comes_back_early(
 
     async with app.worker():
         run = await work.start()
-        await asleep(run)
+        await wait_until_sleeping(run)
         await fetch(rota_dsn, "update rota.sleeping set wake_at = rota.clock() returning job")
-        await slept(rota_harness, run, 2)
+        await wait_for_suspensions(rota_harness, run, 2)
         assert ran == [1]
         await clock.advance(AN_HOUR)
         assert await run.result(timeout=60) == 2
@@ -393,7 +393,7 @@ async def test_a_step_waits_out_its_time_though_it_comes_back_early(
 # Timeouts
 
 
-async def test_a_step_that_takes_too_long_fails(rota_app: Rota) -> None:
+async def test_step_beyond_timeout_fails(rota_app: Rota) -> None:
     @rota_app.task(retry=ONCE)
     async def work(ctx: Context) -> str:
         try:
@@ -408,7 +408,7 @@ async def test_a_step_that_takes_too_long_fails(rota_app: Rota) -> None:
         )
 
 
-async def test_a_timeout_of_the_steps_own_making_is_its_own(rota_app: Rota) -> None:
+async def test_step_own_timeout_error_keeps_its_type(rota_app: Rota) -> None:
     async def gives_up() -> None:
         raise TimeoutError("mine")
 
@@ -422,7 +422,7 @@ async def test_a_timeout_of_the_steps_own_making_is_its_own(rota_app: Rota) -> N
         assert await (await work.start()).result(timeout=60) == "TimeoutError"
 
 
-async def test_each_try_has_the_whole_time(rota_app: Rota) -> None:
+async def test_step_timeout_applies_to_each_try(rota_app: Rota) -> None:
     ran: list[int] = []
 
     async def slow_at_first() -> int:
@@ -442,7 +442,7 @@ async def test_each_try_has_the_whole_time(rota_app: Rota) -> None:
 # Exceptions that end the whole attempt
 
 
-async def test_retry_later_out_of_a_step_is_meant_for_the_attempt(rota_harness: Harness) -> None:
+async def test_step_raising_retry_later_delays_the_attempt(rota_harness: Harness) -> None:
     app = rota_harness.app
 
     @app.task
@@ -461,7 +461,7 @@ async def test_retry_later_out_of_a_step_is_meant_for_the_attempt(rota_harness: 
     assert retried.delay == 0.01
 
 
-async def test_hand_back_out_of_a_step_gives_the_job_back(rota_dsn: str) -> None:
+async def test_step_raising_requeue_returns_job_to_queue(rota_dsn: str) -> None:
     begun = asyncio.Event()
     async with Rota(rota_dsn, poll_interval=0.05) as app, Harness(app) as harness:
 
@@ -479,14 +479,14 @@ async def test_hand_back_out_of_a_step_gives_the_job_back(rota_dsn: str) -> None
 
         run = await work.start()
         async with app.worker() as worker:
-            await until(lambda: _are(worker.session.slots.running, 1))
+            await until(lambda: _is_equal(worker.session.slots.running, 1))
         await harness.wait_for_event(JobReturned, job=run.id)
         async with app.worker():
             assert await run.result(timeout=60) == "done"
 
 
 @pytest.mark.parametrize("error", [ClaimLost("gone"), ReplayMismatch("other")])
-async def test_a_lost_claim_out_of_a_step_is_no_failure_of_the_step(
+async def test_step_raising_claim_lost_or_mismatch_is_not_stored(
     rota_app: Rota, rota_dsn: str, error: Exception
 ) -> None:
     seen: list[type[BaseException]] = []
@@ -512,7 +512,7 @@ async def test_a_lost_claim_out_of_a_step_is_no_failure_of_the_step(
 # Results that cannot be stored, and misuse
 
 
-async def test_what_cannot_be_stored_or_does_not_fit_its_hint_is_not_kept(
+async def test_step_result_not_storable_or_mistyped_fails_job(
     rota_app: Rota, rota_dsn: str
 ) -> None:
     """Such a result fails the job at once. If it were stored, no attempt could read it."""
@@ -549,5 +549,5 @@ async def test_what_cannot_be_stored_or_does_not_fit_its_hint_is_not_kept(
         assert ran == ["lies"]  # the step ran again
 
 
-async def _are(found: int, wanted: int) -> bool:
+async def _is_equal(found: int, wanted: int) -> bool:
     return found == wanted

@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from engine.asking import ONCE, TWICE, fetch, until
-from engine.lasting import lose_workers, steps
+from engine.durable_helpers import lose_workers, steps
+from engine.queries import ONCE, TWICE, fetch, until
 from rota import ClaimLost, Context, Retry, Rota, RunCancelled, StepFailed
 from rota.engine.execution.job_transaction import JobTransaction
 from rota.errors import RotaError
@@ -31,7 +31,7 @@ async def notes(rota_dsn: str) -> str:
     return rota_dsn
 
 
-async def test_what_a_step_writes_is_committed_with_its_record(rota_app: Rota, notes: str) -> None:
+async def test_step_transaction_commits_with_journal_entry(rota_app: Rota, notes: str) -> None:
     seen: list[Any] = []
 
     @rota_app.task(retry=TWICE)
@@ -54,9 +54,7 @@ async def test_what_a_step_writes_is_committed_with_its_record(rota_app: Rota, n
     assert seen == [[], [(1, "5")], [(1, "5")]]
 
 
-async def test_a_step_that_fails_after_its_block_has_written_nothing(
-    rota_app: Rota, notes: str
-) -> None:
+async def test_step_transaction_of_failed_step_is_rolled_back(rota_app: Rota, notes: str) -> None:
     @rota_app.task(retry=ONCE)
     async def work(ctx: Context) -> str:
         async def write() -> None:
@@ -75,7 +73,7 @@ async def test_a_step_that_fails_after_its_block_has_written_nothing(
     assert await fetch(notes, "select count(*) from rota.claims") == [(0,)]
 
 
-async def test_several_blocks_of_a_step_are_one_transaction(rota_app: Rota, notes: str) -> None:
+async def test_step_transaction_blocks_share_one_transaction(rota_app: Rota, notes: str) -> None:
     """A block that fails is rolled back alone, as with a savepoint."""
 
     @rota_app.task(retry=ONCE)
@@ -102,7 +100,7 @@ async def test_several_blocks_of_a_step_are_one_transaction(rota_app: Rota, note
     assert await fetch(notes, "select n from note order by n") == [(0,), (2,)]
 
 
-async def test_a_step_tried_again_begins_its_transaction_anew(rota_app: Rota, notes: str) -> None:
+async def test_step_retry_begins_a_new_transaction(rota_app: Rota, notes: str) -> None:
     tries: list[int] = []
 
     @rota_app.task(retry=ONCE)
@@ -122,7 +120,9 @@ async def test_a_step_tried_again_begins_its_transaction_anew(rota_app: Rota, no
 
 
 @pytest.mark.parametrize("kind", ["thread", "plain step of a coroutine"])
-async def test_the_same_in_a_thread(rota_app: Rota, notes: str, kind: str) -> None:
+async def test_step_transaction_in_thread_commits_with_journal_entry(
+    rota_app: Rota, notes: str, kind: str
+) -> None:
     seen: list[Any] = []
 
     def write(ctx: Context, n: int) -> int:
@@ -165,7 +165,7 @@ async def test_the_same_in_a_thread(rota_app: Rota, notes: str, kind: str) -> No
     assert await steps(notes, run) == ["step breaks", "step write"]
 
 
-async def test_a_job_that_was_taken_away_keeps_and_writes_nothing(
+async def test_step_transaction_after_lost_claim_writes_nothing(
     rota_harness: Harness, notes: str
 ) -> None:
     app = rota_harness.app
@@ -207,7 +207,7 @@ async def test_a_job_that_was_taken_away_keeps_and_writes_nothing(
 
 @pytest.mark.parametrize("when", ["before", "sent", "answered", "late"])
 @pytest.mark.parametrize("form", ["transaction", "record"])
-async def test_cut_off_at_the_commit_a_step_is_done_once(
+async def test_step_commit_with_cut_connection_is_applied_once(
     notes: str, when: CutPoint, form: str
 ) -> None:
     """The connection is cut before or after the commit: Rota detects the commit or repeats it."""
@@ -239,7 +239,7 @@ async def test_cut_off_at_the_commit_a_step_is_done_once(
         assert ran == [1]
 
 
-async def test_one_that_is_given_up_while_it_opens_its_transaction_leaves_none_open(
+async def test_step_abandoned_while_opening_transaction_writes_nothing(
     rota_app: Rota, notes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread cannot be stopped: it opens its transaction after the step has timed out."""
@@ -272,7 +272,9 @@ async def test_one_that_is_given_up_while_it_opens_its_transaction_leaves_none_o
     assert await fetch(notes, "select n from note") == []
 
 
-async def test_one_that_was_given_up_before_opens_none_any_more(rota_app: Rota, notes: str) -> None:
+async def test_step_abandoned_before_transaction_cannot_open_one(
+    rota_app: Rota, notes: str
+) -> None:
     told: list[str] = []
 
     def write(ctx: Context) -> None:
@@ -295,7 +297,7 @@ async def test_one_that_was_given_up_before_opens_none_any_more(rota_app: Rota, 
     assert await fetch(notes, "select n from note") == []
 
 
-async def test_cancelled_inside_its_transaction_a_step_has_written_nothing(
+async def test_step_cancelled_inside_transaction_writes_nothing(
     rota_harness: Harness, notes: str
 ) -> None:
     app = rota_harness.app
@@ -322,7 +324,7 @@ async def test_cancelled_inside_its_transaction_a_step_has_written_nothing(
     assert await fetch(notes, "select count(*) from rota.claims") == [(0,)]
 
 
-async def test_the_jobs_end_is_not_a_steps_to_record(rota_app: Rota, notes: str) -> None:
+async def test_step_transaction_refuses_complete(rota_app: Rota, notes: str) -> None:
     @rota_app.task(retry=ONCE)
     async def work(ctx: Context) -> str:
         async def write() -> None:
@@ -337,9 +339,7 @@ async def test_the_jobs_end_is_not_a_steps_to_record(rota_app: Rota, notes: str)
         assert "return from it first" in await (await work.start()).result(timeout=60)
 
 
-async def test_neighbours_end_and_keep_steps_while_a_transaction_is_open(
-    rota_app: Rota, notes: str
-) -> None:
+async def test_step_transaction_open_does_not_block_other_jobs(rota_app: Rota, notes: str) -> None:
     go = asyncio.Event()
 
     @rota_app.task

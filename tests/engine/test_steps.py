@@ -13,8 +13,8 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from engine.asking import ONCE, TWICE, fetch
-from engine.lasting import asleep, lose_workers, note, steps
+from engine.durable_helpers import lose_workers, note, steps, wait_until_sleeping
+from engine.queries import ONCE, TWICE, fetch
 from rota import ArgumentError, Context, Rota, RunFailed
 from rota.engine.durable.journal import WorkerJournal
 from rota.model.events import JobClaimed, JobReturned
@@ -23,7 +23,7 @@ from rota.testing import Harness
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_inline_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
@@ -91,7 +91,7 @@ CASES: list[tuple[str, Callable[..., Any], tuple[Any, ...], Any]] = [
 ]
 
 
-async def test_a_result_is_what_the_hint_says_when_it_is_new_and_when_it_is_given_again(
+async def test_step_result_has_hinted_type_when_new_and_on_replay(
     rota_app: Rota,
 ) -> None:
     seen: list[list[Any]] = []
@@ -110,7 +110,7 @@ async def test_a_result_is_what_the_hint_says_when_it_is_new_and_when_it_is_give
     ] * 2
 
 
-async def test_a_task_can_be_a_step(rota_app: Rota) -> None:
+async def test_step_with_a_task_starts_no_job(rota_app: Rota) -> None:
     @rota_app.task
     async def double(n: int) -> int:
         return 2 * n
@@ -124,9 +124,7 @@ async def test_a_task_can_be_a_step(rota_app: Rota) -> None:
     assert await fetch(rota_app._dsn or "", "select count(*) from rota.jobs") == [(1,)]
 
 
-async def test_a_decorated_function_is_a_step_each_time_it_is_called(
-    rota_app: Rota, rota_dsn: str
-) -> None:
+async def test_step_decorator_makes_each_call_a_step(rota_app: Rota, rota_dsn: str) -> None:
     ran: list[int] = []
 
     @rota_app.task(retry=TWICE)
@@ -153,7 +151,7 @@ async def test_a_decorated_function_is_a_step_each_time_it_is_called(
     assert await steps(rota_dsn, run) == ["step make", "step make 2", "step plain"]
 
 
-async def test_repeats_of_a_name_are_numbered(rota_app: Rota, rota_dsn: str) -> None:
+async def test_step_repeated_name_is_numbered(rota_app: Rota, rota_dsn: str) -> None:
     ran: list[int] = []
 
     @rota_app.task(retry=TWICE)
@@ -172,7 +170,9 @@ async def test_repeats_of_a_name_are_numbered(rota_app: Rota, rota_dsn: str) -> 
     assert await steps(rota_dsn, run) == ["step each", "step each 2", "step each 3"]
 
 
-async def test_what_cannot_be_a_step_is_said(rota_app: Rota, rota_dsn: str) -> None:
+async def test_step_invalid_name_function_or_timeout_is_refused(
+    rota_app: Rota, rota_dsn: str
+) -> None:
     @rota_app.task(retry=ONCE)
     async def work(ctx: Context) -> None:
         for name in ("", "x" * 201, "a\x00b", 3):
@@ -191,7 +191,7 @@ async def test_what_cannot_be_a_step_is_said(rota_app: Rota, rota_dsn: str) -> N
 # Storage and replay
 
 
-async def test_a_result_is_kept_before_the_code_goes_on(rota_app: Rota, rota_dsn: str) -> None:
+async def test_step_result_is_stored_before_code_continues(rota_app: Rota, rota_dsn: str) -> None:
     seen: list[list[str]] = []
 
     @rota_app.task
@@ -206,7 +206,7 @@ async def test_a_result_is_kept_before_the_code_goes_on(rota_app: Rota, rota_dsn
     assert seen == [kept[:1], kept[:2], kept]
 
 
-async def test_the_code_waits_until_a_step_is_kept(
+async def test_step_with_delayed_write_holds_the_code(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The write is held back, and the code does not continue meanwhile."""
@@ -236,7 +236,7 @@ async def test_the_code_waits_until_a_step_is_kept(
         await run.result(timeout=60)
 
 
-async def test_after_a_failed_attempt_only_what_was_not_done_is_done(rota_app: Rota) -> None:
+async def test_step_finished_is_not_run_again_on_retry(rota_app: Rota) -> None:
     ran: list[str] = []
 
     @rota_app.task(retry=TWICE)
@@ -251,7 +251,7 @@ async def test_after_a_failed_attempt_only_what_was_not_done_is_done(rota_app: R
         assert await (await work.start()).result(timeout=60) == "one,two"
 
 
-async def test_after_a_sleep_what_was_done_is_given_again(rota_app: Rota, rota_dsn: str) -> None:
+async def test_step_finished_is_not_run_again_after_sleep(rota_app: Rota, rota_dsn: str) -> None:
     ran: list[str] = []
 
     @rota_app.task
@@ -269,7 +269,7 @@ async def test_after_a_sleep_what_was_done_is_given_again(rota_app: Rota, rota_d
     assert await fetch(rota_dsn, "select attempt from rota.outcomes") == [(1,)]
 
 
-async def test_given_back_by_a_worker_that_leaves_it_goes_on_elsewhere(rota_dsn: str) -> None:
+async def test_step_finished_before_drain_is_not_run_again(rota_dsn: str) -> None:
     ran: list[str] = []
     begun = asyncio.Event()
     async with (
@@ -295,7 +295,7 @@ async def test_given_back_by_a_worker_that_leaves_it_goes_on_elsewhere(rota_dsn:
     assert ran == ["one", "two"]
 
 
-async def test_after_its_worker_was_lost_it_goes_on_and_the_lost_one_keeps_nothing(
+async def test_step_of_lost_worker_is_not_stored_and_runs_again(
     rota_harness: Harness, rota_dsn: str
 ) -> None:
     app = rota_harness.app
@@ -329,9 +329,7 @@ async def test_after_its_worker_was_lost_it_goes_on_and_the_lost_one_keeps_nothi
     assert ran == ["one", "two", "two"]
 
 
-async def test_tried_again_by_hand_a_run_goes_on_at_the_step_that_failed(
-    rota_harness: Harness, rota_dsn: str
-) -> None:
+async def test_run_retry_resumes_at_failed_step(rota_harness: Harness, rota_dsn: str) -> None:
     app = rota_harness.app
     ran: list[str] = []
     broken = True
@@ -358,7 +356,7 @@ async def test_tried_again_by_hand_a_run_goes_on_at_the_step_that_failed(
     assert ran == ["reserve", "charge", "charge"]
 
 
-async def test_a_cancelled_run_that_slept_ends_and_stays_ended(rota_harness: Harness) -> None:
+async def test_run_cancelled_while_sleeping_is_not_claimed_again(rota_harness: Harness) -> None:
     app = rota_harness.app
 
     @app.task
@@ -368,7 +366,7 @@ async def test_a_cancelled_run_that_slept_ends_and_stays_ended(rota_harness: Har
 
     async with app.worker():
         run = await work.start()
-        await asleep(run)
+        await wait_until_sleeping(run)
         assert await run.cancel() == "cancelled"
         assert await run.status() == "cancelled"
     assert len([each for each in rota_harness.events if isinstance(each, JobClaimed)]) == 1

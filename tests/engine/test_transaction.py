@@ -13,7 +13,7 @@ from rota.errors import RotaError
 from rota.testing import Harness
 from rota.testing.proxy.proxy import Proxy
 
-from .asking import ONCE, TWICE, fetch
+from .queries import ONCE, TWICE, fetch
 
 NOTE = "insert into note (n) values (%s)"
 
@@ -25,7 +25,7 @@ async def notes(rota_dsn: str) -> str:
     return rota_dsn
 
 
-async def taken_away(app: Rota) -> None:
+async def take_back_jobs(app: Rota) -> None:
     """Declare every worker dead and return its jobs to the queue."""
     client = await app.open()
     async with client.database.connection() as connection:
@@ -33,7 +33,7 @@ async def taken_away(app: Rota) -> None:
         await connection.execute("select rota.reap(id) from rota.claims")
 
 
-async def test_what_a_job_writes_and_its_end_are_one_commit(rota_app: Rota, notes: str) -> None:
+async def test_transaction_writes_and_outcome_commit_together(rota_app: Rota, notes: str) -> None:
     @rota_app.task
     async def write(ctx: Context, n: int) -> int:
         async with ctx.transaction() as connection:
@@ -51,7 +51,9 @@ async def test_what_a_job_writes_and_its_end_are_one_commit(rota_app: Rota, note
     assert await fetch(notes, "select count(*) from rota.claims") == [(0,)]
 
 
-async def test_the_same_from_a_thread(rota_app: Rota, notes: str) -> None:
+async def test_transaction_of_sync_task_commits_writes_and_outcome(
+    rota_app: Rota, notes: str
+) -> None:
     @rota_app.task
     def write(ctx: Context, n: int) -> int:
         with ctx.sync.transaction() as connection:
@@ -65,7 +67,7 @@ async def test_the_same_from_a_thread(rota_app: Rota, notes: str) -> None:
     assert await fetch(notes, "select count(*), count(distinct n) from note") == [(20, 20)]
 
 
-async def test_a_transaction_that_fails_leaves_nothing_and_the_attempt_failed(
+async def test_transaction_failing_is_rolled_back_and_attempt_retried(
     rota_app: Rota, notes: str
 ) -> None:
     @rota_app.task(retry=TWICE)
@@ -83,7 +85,9 @@ async def test_a_transaction_that_fails_leaves_nothing_and_the_attempt_failed(
     assert await fetch(notes, "select n from note") == [(2,)]
 
 
-async def test_a_job_that_was_taken_away_writes_nothing(rota_harness: Harness, notes: str) -> None:
+async def test_transaction_after_lost_claim_writes_nothing(
+    rota_harness: Harness, notes: str
+) -> None:
     app = rota_harness.app
     here, go = asyncio.Event(), asyncio.Event()
     told: list[BaseException] = []
@@ -105,7 +109,7 @@ async def test_a_job_that_was_taken_away_writes_nothing(rota_harness: Harness, n
     async with app.worker() as worker:
         await here.wait()
         worker.session.heartbeat._on_result = lambda pulse: None  # it ignores that it is dead
-        await taken_away(app)
+        await take_back_jobs(app)
         go.set()
         while not told:
             await asyncio.sleep(0.01)
@@ -117,12 +121,12 @@ async def test_a_job_that_was_taken_away_writes_nothing(rota_harness: Harness, n
     assert await fetch(notes, "select n from note") == []
 
 
-async def test_nobody_takes_a_job_away_inside_its_transaction(rota_app: Rota, notes: str) -> None:
+async def test_transaction_open_prevents_taking_back_its_job(rota_app: Rota, notes: str) -> None:
     @rota_app.task
     async def write(ctx: Context) -> None:
         async with ctx.transaction() as connection:
             await connection.execute(NOTE, (1,))
-            await taken_away(rota_app)
+            await take_back_jobs(rota_app)
             ctx.complete()
 
     run = await write.start()
@@ -131,7 +135,7 @@ async def test_nobody_takes_a_job_away_inside_its_transaction(rota_app: Rota, no
     assert await fetch(notes, "select n from note") == [(1,)]
 
 
-async def test_neighbours_of_the_same_claim_end_while_a_transaction_is_open(
+async def test_transaction_open_does_not_block_jobs_of_same_claim(
     rota_app: Rota, notes: str
 ) -> None:
     go = asyncio.Event()
@@ -157,7 +161,7 @@ async def test_neighbours_of_the_same_claim_end_while_a_transaction_is_open(
         assert [await run.result(timeout=60) for run in runs[10:13]] == [0, 1, 2]
 
 
-async def test_a_commit_whose_answer_is_lost_is_recognised(notes: str) -> None:
+async def test_transaction_commit_with_lost_answer_is_detected(notes: str) -> None:
     """The connection breaks between the commit and its answer, and the code continues normally."""
     ended = asyncio.Event()
     with Proxy(notes) as proxy:
@@ -183,7 +187,7 @@ async def test_a_commit_whose_answer_is_lost_is_recognised(notes: str) -> None:
     ]
 
 
-async def test_complete_belongs_inside_a_transaction_and_is_said_once(rota_app: Rota) -> None:
+async def test_complete_outside_transaction_or_twice_is_refused(rota_app: Rota) -> None:
     said: list[str] = []
 
     @rota_app.task(retry=ONCE)
@@ -208,7 +212,7 @@ async def test_complete_belongs_inside_a_transaction_and_is_said_once(rota_app: 
     assert "a job ends once" in said[1]
 
 
-async def test_the_connection_is_as_the_dsn_makes_it(rota_app: Rota, notes: str) -> None:
+async def test_transaction_connection_has_settings_of_dsn(rota_app: Rota, notes: str) -> None:
     """Rota's search_path and timeouts do not apply to the connection that the user's code gets."""
 
     @rota_app.task
@@ -226,7 +230,9 @@ async def test_the_connection_is_as_the_dsn_makes_it(rota_app: Rota, notes: str)
         assert await run.result(timeout=60) == ['"$user", public', "0", "0"]
 
 
-async def test_a_fence_for_a_connection_of_ones_own(rota_harness: Harness, notes: str) -> None:
+async def test_assert_claim_after_lost_claim_aborts_user_transaction(
+    rota_harness: Harness, notes: str
+) -> None:
     """`rota.assert_claim` aborts the transaction once the worker no longer holds the job."""
     app = rota_harness.app
     first = asyncio.Event()
@@ -240,7 +246,7 @@ async def test_a_fence_for_a_connection_of_ones_own(rota_harness: Harness, notes
         claim = await ctx.fence()
         query = f"select rota.assert_claim({ctx.job_id}, {claim})::text"
         assert await fetch(notes, query) == [("",)]
-        await taken_away(app)
+        await take_back_jobs(app)
         try:
             await fetch(notes, f"{query}; insert into note values (1)")
         except Exception as error:
@@ -259,7 +265,7 @@ async def test_a_fence_for_a_connection_of_ones_own(rota_harness: Harness, notes
     assert await fetch(notes, "select n from note") == []
 
 
-async def test_the_end_of_a_flows_task_is_passed_on_with_its_transaction(
+async def test_transaction_complete_of_flow_task_releases_successor(
     rota_app: Rota, notes: str
 ) -> None:
     flow = rota_app.flow("two")
@@ -280,7 +286,9 @@ async def test_the_end_of_a_flows_task_is_passed_on_with_its_transaction(
         assert await run.result(timeout=60) == {"second": 6}
 
 
-async def test_a_result_that_cannot_be_stored_rolls_back(rota_app: Rota, notes: str) -> None:
+async def test_transaction_complete_with_unstorable_result_rolls_back(
+    rota_app: Rota, notes: str
+) -> None:
     @rota_app.task(retry=ONCE)
     async def write(ctx: Context) -> None:
         async with ctx.transaction() as connection:

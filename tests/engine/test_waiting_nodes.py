@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from engine.asking import equals, until
+from engine.queries import equals, until
 from rota import Rota
 from rota.errors import DefinitionError, RunFailed
 from rota.model.events import JobSuspended
 from rota.testing import Harness
 
 
-async def test_a_node_sleeps_between_two_tasks_and_holds_nothing(rota_harness: Harness) -> None:
+async def test_flow_sleep_node_holds_no_slot_and_resumes_when_due(rota_harness: Harness) -> None:
     app = rota_harness.app
     flow = app.flow("bread")
     baked = []
@@ -43,7 +43,7 @@ async def _is_idle(worker: Any) -> bool:
     return not worker.session.slots.running
 
 
-async def test_what_a_node_waited_for_is_the_argument_of_the_next(
+async def test_flow_wait_signal_node_passes_payload_to_successor(
     rota_app: Rota, rota_dsn: str
 ) -> None:
     flow = rota_app.flow("order")
@@ -65,7 +65,7 @@ async def test_what_a_node_waited_for_is_the_argument_of_the_next(
         assert await run.result(timeout=60) == {"ship": "book: True"}
 
 
-async def test_a_signal_sent_before_the_node_waits_is_not_lost(rota_app: Rota) -> None:
+async def test_flow_wait_signal_node_receives_earlier_signal(rota_app: Rota) -> None:
     flow = rota_app.flow("order")
     flow.wait_signal("approval", signal="ok", type=int)
 
@@ -79,7 +79,9 @@ async def test_a_signal_sent_before_the_node_waits_is_not_lost(rota_app: Rota) -
         assert await run.result(timeout=60) == {"ship": 42}
 
 
-async def test_nobody_answers_a_node_in_time(rota_harness: Harness) -> None:
+async def test_flow_wait_signal_node_timeout_fails_or_returns_default(
+    rota_harness: Harness,
+) -> None:
     app = rota_harness.app
     strict, easy = app.flow("strict"), app.flow("easy")
     strict.wait_signal("approval", timeout=timedelta(days=2))
@@ -94,7 +96,7 @@ async def test_nobody_answers_a_node_in_time(rota_harness: Harness) -> None:
         assert await runs[1].result(timeout=60) == {"approval": 7}
 
 
-def test_a_default_without_an_end_and_a_negative_sleep_are_refused(rota_app: Rota) -> None:
+def test_flow_wait_node_invalid_definition_is_refused(rota_app: Rota) -> None:
     flow = rota_app.flow("order")
     with pytest.raises(DefinitionError, match="needs no default"):
         flow.wait_signal("approval", default=1)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from web.instance import free_port
+from web.server_process import free_port
 
 from .programs import Program, Programs
 
@@ -91,8 +91,8 @@ class Market:
         """True if no work is left."""
         record = self.record()
         return (
-            not any(missing(record))
-            and len(rings(record.journal)) == len(set(record.alerts))
+            not any(missing_results(record))
+            and len(rings_by_subject(record.journal)) == len(set(record.alerts))
             and self.programs.rows(
                 "select count(*) from rota.job_state where task in ('research', 'page')"
                 " and state not in ('succeeded', 'failed')"
@@ -101,7 +101,7 @@ class Market:
         )
 
 
-def rings(journal: list[Line]) -> Counter[str]:
+def rings_by_subject(journal: list[Line]) -> Counter[str]:
     """Return how often the pager rang for each subject."""
     return Counter(line["about"] for line in journal if line.get("rings"))
 
@@ -121,17 +121,22 @@ def busiest(journal: list[Line]) -> int:
 
 
 def faults(record: Record, limit: int = LIMIT) -> list[str]:
-    return [*too_fast(record, limit), *twice(record), *missing(record), *unfounded(record)]
+    return [
+        *rate_limit_faults(record, limit),
+        *repeated_results(record),
+        *missing_results(record),
+        *results_without_cause(record),
+    ]
 
 
-def too_fast(record: Record, limit: int) -> Iterator[str]:
+def rate_limit_faults(record: Record, limit: int) -> Iterator[str]:
     if (most := busiest(record.journal)) > limit:
         yield f"{most} requests came within a second, {limit} may"
     if refused := sum(line["status"] == 429 for line in record.journal):
         yield f"{refused} requests were too many for the feed"
 
 
-def twice(record: Record) -> Iterator[str]:
+def repeated_results(record: Record) -> Iterator[str]:
     paid = Counter(line["topic"] for line in record.journal if line.get("cents"))
     counted: dict[str, Counter[Any]] = {
         "filed": Counter(record.filings),
@@ -140,7 +145,7 @@ def twice(record: Record) -> Iterator[str]:
         "paid for": paid,
         "found out": Counter(about for about, _, _ in record.findings),
         "alerted": Counter(record.alerts),
-        "paged": rings(record.journal),
+        "paged": rings_by_subject(record.journal),
     }
     for what, counts in counted.items():
         for each, count in counts.items():
@@ -148,7 +153,7 @@ def twice(record: Record) -> Iterator[str]:
                 yield f"{each} was {what} {count} times"
 
 
-def again(record: Record) -> Iterator[str]:
+def repeated_requests(record: Record) -> Iterator[str]:
     """Yield repeated requests. Without a killed or frozen instance there are none."""
     asked = Counter(line["topic"] for line in record.journal if "topic" in line)
     for topic, count in asked.items():
@@ -156,7 +161,7 @@ def again(record: Record) -> Iterator[str]:
             yield f"a report on {topic} was asked for {count} times"
 
 
-def missing(record: Record) -> Iterator[str]:
+def missing_results(record: Record) -> Iterator[str]:
     for what, known in (
         ("filings", record.filings),
         ("halts", record.halts),
@@ -175,14 +180,14 @@ def missing(record: Record) -> Iterator[str]:
     wanted |= {f"halt {number}" for number in record.halts}
     for about in wanted - set(record.alerts):
         yield f"{about} raised no alert"
-    for about in wanted - set(rings(record.journal)):
+    for about in wanted - set(rings_by_subject(record.journal)):
         yield f"nobody was paged for {about}"
 
 
-def unfounded(record: Record) -> Iterator[str]:
+def results_without_cause(record: Record) -> Iterator[str]:
     """Yield results without a cause."""
     paid = {line["topic"] for line in record.journal if line.get("cents")}
     for topic in paid - {topic for _, topic, _ in record.findings}:
         yield f"a report on {topic} was paid for, and nobody looked at it"
-    for about in set(rings(record.journal)) - set(record.alerts):
+    for about in set(rings_by_subject(record.journal)) - set(record.alerts):
         yield f"somebody was paged for {about}, of which nothing is known"

@@ -18,7 +18,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from cluster.balancer import Balancer, Clients, balancing
-from web.instance import free_port
+from web.server_process import free_port
 
 from .programs import Program, Programs
 
@@ -60,7 +60,7 @@ class Service:
     def until_ready(self, place: int) -> None:
         def ready() -> bool:
             with suppress(OSError):
-                ask(self.ports[place], "/health/ready")
+                request_json(self.ports[place], "/health/ready")
                 return True
             return False
 
@@ -94,7 +94,7 @@ class Service:
     def rest(self) -> None:
         """Pause all schedules and wait until no work is left."""
         for name in (*ACTIONS, *BY_HAND):
-            ask(self.ports[1], f"/actions/{name}/pause", "POST")
+            request_json(self.ports[1], f"/actions/{name}/pause", "POST")
         left = (
             "select (select count(*) from rota.run_state where state not in ('succeeded', 'failed')),"
             " (select count(*) from rota.ticks where outcome is null)"
@@ -102,7 +102,7 @@ class Service:
         self.programs.until(lambda: self.programs.rows(left) == [(0, 0)], within=60)
 
 
-def ask(port: int, path: str, method: str = "GET", body: Any = None) -> Any:
+def request_json(port: int, path: str, method: str = "GET", body: Any = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"}
     url = f"http://127.0.0.1:{port}{path}"
@@ -113,10 +113,10 @@ def ask(port: int, path: str, method: str = "GET", body: Any = None) -> Any:
 def create(port: int) -> None:
     for name, (type, config, every) in (ACTIONS | BY_HAND).items():
         new = {"name": name, "type": type, "config": config, "every": every}
-        assert ask(port, "/actions", "POST", new) == {"name": name}
+        assert request_json(port, "/actions", "POST", new) == {"name": name}
 
 
-async def test_each_tick_is_done_once_and_no_request_fails(programs: Make) -> None:
+async def test_agents_restarts_and_kills_run_each_tick_once_without_errors(programs: Make) -> None:
     service = Service(programs(**SETTINGS))
     port = free_port()
     with balancing(service.programs.directory, port, *service.ports) as balancer:
@@ -195,7 +195,7 @@ def gaps(name: str, ticks: list[datetime], every: float) -> Iterator[str]:
             yield f"{name}: {after} comes {after - before} after the tick before it"
 
 
-def test_in_one_command_an_agent_pauses_and_goes_on_elsewhere(programs: Make) -> None:
+def test_agents_command_paused_agent_resumes_on_other_instance(programs: Make) -> None:
     """`python -m examples.agents`; one of its two instances is killed."""
     first = free_port()
     second = first + 1
@@ -205,22 +205,22 @@ def test_in_one_command_an_agent_pauses_and_goes_on_elsewhere(programs: Make) ->
     try:
         victim = int(both.says(rf":{first} is process (\d+)")[1])
         both.says(r"(?s)(serving at.*){2}")
-        run = ask(first, "/agents", "POST", {"goal": "tidy", "turns": 6})["run"]
+        run = request_json(first, "/agents", "POST", {"goal": "tidy", "turns": 6})["run"]
         crew.until(lambda: len(crew.rows(thoughts)) > 1)
 
-        assert ask(second, f"/agents/{run}/pause", "POST") == {"run": run, "pauses": 1}
-        crew.until(lambda: ask(second, f"/agents/{run}")["state"] == "sleeping")
+        assert request_json(second, f"/agents/{run}/pause", "POST") == {"run": run, "pauses": 1}
+        crew.until(lambda: request_json(second, f"/agents/{run}")["state"] == "sleeping")
         before = len(crew.rows(thoughts))
         os.kill(victim, signal.SIGKILL)
-        assert ask(second, f"/agents/{run}/resume", "POST") == {"run": run, "resumes": 1}
+        assert request_json(second, f"/agents/{run}/resume", "POST") == {"run": run, "resumes": 1}
         for path, refusal in (
             (f"/agents/{run}/resume", "409"),
             ("/actions/nothing/pause", "404"),
             ("/actions", "422"),
         ):
             with pytest.raises(HTTPError, match=refusal):
-                ask(second, path, "POST", {"name": "x", "type": "remind", "every": 1})
-        crew.until(lambda: ask(second, f"/agents/{run}")["state"] == "succeeded")
+                request_json(second, path, "POST", {"name": "x", "type": "remind", "every": 1})
+        crew.until(lambda: request_json(second, f"/agents/{run}")["state"] == "succeeded")
     finally:
         code = both.stop()  # it stops the instances it started
 
@@ -233,7 +233,7 @@ def test_in_one_command_an_agent_pauses_and_goes_on_elsewhere(programs: Make) ->
     assert places == sorted(places), both.said
 
 
-def test_what_is_wrong_is_seen() -> None:
+def test_agents_checker_finds_missing_and_repeated_ticks() -> None:
     noon = datetime(2026, 11, 16, 12).astimezone()
     ticks = [noon + timedelta(seconds=second) for second in range(5)]
     assert list(gaps("tea", ticks, 1)) == []

@@ -16,7 +16,7 @@ from urllib.request import Request, urlopen
 import psycopg
 import pytest
 
-from web.instance import free_port
+from web.server_process import free_port
 
 from .programs import Program, Programs
 
@@ -73,7 +73,7 @@ class Etl:
         self.programs.until(lambda: self.programs.rows(told, self.run) == [("succeeded",)])
 
 
-def test_in_one_command_with_the_approval_that_it_asks_for(programs: Make) -> None:
+def test_etl_command_with_approval_publishes_the_day(programs: Make) -> None:
     crew = programs(ETL_PACE="0.05", ETL_SETTLE="0.5")
     etl = crew.start("examples.etl", DAY)
     words = etl.says(r"rota (signal -a \S+ \d+ approval true)")[1].split()
@@ -87,13 +87,13 @@ def test_in_one_command_with_the_approval_that_it_asks_for(programs: Make) -> No
     assert "already started" in crew.run("examples.etl", DAY)
 
 
-def test_refused_over_http_it_is_discarded(programs: Make) -> None:
+def test_etl_refused_over_http_discards_the_day(programs: Make) -> None:
     crew, port = programs(ETL_PACE="0.02", ETL_SETTLE="0"), free_port()
     words = ("dashboard", APP, "--auth", "local", "--port", f"{port}")
     crew.start("rota", *words, ROTA_LOCAL_KEY="k" * 22)
     etl = crew.start("examples.etl", DAY)
     run = etl.says(r"rota signal -a \S+ (\d+) approval true")[1]
-    crew.until(lambda: listens(port))
+    crew.until(lambda: is_listening(port))
     asked = Request(
         f"http://127.0.0.1:{port}/api/v1/runs/{run}/signals",
         json.dumps({"name": "approval", "payload": False}).encode(),
@@ -107,14 +107,14 @@ def test_refused_over_http_it_is_discarded(programs: Make) -> None:
     assert crew.rows("select count(*) from sales") == [(0,)]
 
 
-def listens(port: int) -> bool:
+def is_listening(port: int) -> bool:
     with suppress(OSError):
         socket.create_connection(("127.0.0.1", port), timeout=60).close()
         return True
     return False
 
 
-def test_killed_wherever_it_is_nothing_is_lost_or_doubled(programs: Make) -> None:
+def test_etl_workers_killed_in_each_phase_lose_and_repeat_nothing(programs: Make) -> None:
     etl = Etl(programs(ETL_PACE="0.1", ETL_SETTLE="5"))
     etl.start(2)
 
@@ -150,13 +150,13 @@ def test_killed_wherever_it_is_nothing_is_lost_or_doubled(programs: Make) -> Non
 
 
 @pytest.mark.parametrize("mutant", ["", "yes"], ids=["as it is", "mutant"])
-def test_killed_when_it_has_committed_a_file_is_staged_once(
+def test_etl_worker_killed_after_commit_stages_file_once(
     programs: Make, tmp_path: Path, mutant: str
 ) -> None:
     """For comparison: if the job's completion is not part of the commit, its rows are inserted twice."""
     notes = tmp_path / "notes"
     widened = {"WIDEN": "clean_file", "NOTES": f"{notes}", "MUTANT": mutant}
-    etl = Etl(programs(ETL_PACE="0.02", **widened), "etl_widened:app")
+    etl = Etl(programs(ETL_PACE="0.02", **widened), "etl_pause_after_commit:app")
     etl.start(1)
     etl.programs.until(notes.exists)
     etl.kill_all()
@@ -170,7 +170,7 @@ def test_killed_when_it_has_committed_a_file_is_staged_once(
 if LONG:
 
     @pytest.mark.parametrize("turn", range(8))
-    def test_killed_again_and_again_it_comes_to_its_end(programs: Make, turn: int) -> None:
+    def test_etl_workers_killed_repeatedly_publish_once(programs: Make, turn: int) -> None:
         """A job that was running at three kills is quarantined, until an operator releases it."""
         etl = Etl(programs(ETL_PACE="0.3", ETL_SETTLE="1"))
         etl.start(3)

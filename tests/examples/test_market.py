@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from web.instance import free_port
+from web.server_process import free_port
 
-from .market import LIMIT, Market, Record, again, busiest, faults
+from .market import LIMIT, Market, Record, busiest, faults, repeated_requests
 from .programs import Programs
 
 LONG = os.environ.get("ROTA_TEST_LONG") == "1"
@@ -44,7 +44,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(SECONDS + 120)]
 Make = Callable[..., Programs]
 
 
-def opened(programs: Programs, lasts: float, app: str = APP, limit: int = LIMIT) -> Market:
+def open_market(programs: Programs, lasts: float, app: str = APP, limit: int = LIMIT) -> Market:
     """Create the tables and return the market."""
     programs.run("examples.market.tables")
     return Market(programs, lasts, PACE, app, limit)
@@ -77,11 +77,13 @@ def disturb(market: Market, seconds: float, count: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("count", [2, 3] if LONG else [3])
-def test_nothing_is_done_twice_and_nothing_is_missed(programs: Make, count: int) -> None:
-    market = opened(programs(), SECONDS)
+def test_market_killed_and_frozen_instances_repeat_and_miss_nothing(
+    programs: Make, count: int
+) -> None:
+    market = open_market(programs(), SECONDS)
     market.start(count)
     market.programs.until(lambda: len(market.record().findings) > 15)
-    assert not list(again(market.record()))
+    assert not list(repeated_requests(market.record()))
 
     kills, freezes = disturb(market, SECONDS - 2, count)
     market.programs.until(market.caught_up, within=60)
@@ -109,20 +111,20 @@ def test_nothing_is_done_twice_and_nothing_is_missed(programs: Make, count: int)
 
 
 @pytest.mark.parametrize("mutants", [[each] for each in MUTANTS] if LONG else [list(MUTANTS)])
-def test_a_known_mistake_is_seen(programs: Make, mutants: list[str]) -> None:
+def test_market_known_bugs_are_found(programs: Make, mutants: list[str]) -> None:
     """The short form has all bugs at once."""
-    market = opened(programs(MUTANTS=", ".join(mutants)), 1.5, "market_mutants:app", FEW)
+    market = open_market(programs(MUTANTS=", ".join(mutants)), 1.5, "market_mutants:app", FEW)
     market.start(2)
 
     def seen() -> bool:
         record = market.record()
-        said = "\n".join([*faults(record, FEW), *again(record)])
+        said = "\n".join([*faults(record, FEW), *repeated_requests(record)])
         return all(re.search(MUTANTS[each], said) for each in mutants)
 
     market.programs.until(seen)
 
 
-def test_in_one_command_as_the_page_says(programs: Make) -> None:
+def test_market_command_survives_killed_instance(programs: Make) -> None:
     """`python -m examples.market`, and the kill that its first lines suggest."""
     feed = f"http://127.0.0.1:{free_port()}"
     all_of_it = programs(MARKET_FEED=feed, MARKET_LIMIT="25").start(
@@ -143,7 +145,7 @@ def test_in_one_command_as_the_page_says(programs: Make) -> None:
     assert not re.search(r"[1-9]\d* refused", all_of_it.said)
 
 
-def test_what_is_wrong_is_seen() -> None:
+def test_market_checker_finds_every_kind_of_fault() -> None:
     def line(path: str, came: float, **what: Any) -> dict[str, Any]:
         return {"path": path, "at": came, "status": 200, "client": "market/1", **what}
 
@@ -164,7 +166,7 @@ def test_what_is_wrong_is_seen() -> None:
         ["filing 1", "halt 7"],
     )
     assert faults(good, 3) == []
-    assert list(again(good)) == ["a report on A-1 was asked for 2 times"]
+    assert list(repeated_requests(good)) == ["a report on A-1 was asked for 2 times"]
     assert faults(good, 2) == ["3 requests came within a second, 2 may"]
     changes: list[dict[str, Any]] = [
         {"journal": [*good.journal, line("/reports", 9, limited=True, topic="A-1", cents=50)]},

@@ -18,7 +18,7 @@ from rota.errors import LocalPostgresError
 from rota.localpg import LocalPostgres
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     print(text, flush=True)
 
 
@@ -30,7 +30,7 @@ def fork(server: LocalPostgres, what: str) -> None:
                 server.stop()
             case "starts":
                 server.start()
-        say(f"child {os.getpid()}")
+        print_line(f"child {os.getpid()}")
         signal.pause()
 
 
@@ -40,19 +40,19 @@ def main() -> None:
     server = LocalPostgres(Path(sys.argv[1]), profile=profile)  # type: ignore[arg-type]
     if options.get("sigint") == "ignore":
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    say("asking")
+    print_line("asking")
     try:
-        say(server.start())
+        print_line(server.start())
     except LocalPostgresError as error:
-        say(f"error {error}".replace("\n", " "))
+        print_line(f"error {error}".replace("\n", " "))
         raise SystemExit(1) from error
     for line in sys.stdin:
         match line.strip():
             case "stop":
                 server.stop()
-                say("stopped")
+                print_line("stopped")
             case "start":
-                say(server.start())
+                print_line(server.start())
             case "fork a child that stops" | "fork a child that starts" | "fork a child":
                 fork(server, line.split()[-1])
             case "leave":  # without stopping the server

@@ -13,20 +13,20 @@ import pytest
 from rota.localpg import LocalPostgres, find_binaries
 from rota.localpg.account import ServerAccount, chown_tree
 
-from .apps import App, eventually, nothing_left, processes
+from .app_processes import App, has_no_processes, processes, wait_until
 
 if os.name == "nt":
     collect_ignore_glob = ["test_*.py"]
 
 
 @pytest.fixture(autouse=True)
-def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ROTA_PG_BIN", "ROTA_LOCAL_DIR", "ROTA_LOCAL_ROOT", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
-def home() -> Iterator[Path]:
+def temporary_home() -> Iterator[Path]:
     """Temporary directory with a short name that other users can enter.
 
     A process that still runs in it at the end is killed and fails the test.
@@ -35,7 +35,7 @@ def home() -> Iterator[Path]:
     base.chmod(0o755)
     yield base
     try:
-        eventually(lambda: nothing_left(base), within=60)
+        wait_until(lambda: has_no_processes(base), within=60)
     finally:
         for pid in processes(base):
             os.kill(pid, signal.SIGKILL)
@@ -43,13 +43,13 @@ def home() -> Iterator[Path]:
 
 
 @pytest.fixture
-def fresh(home: Path) -> Path:
+def new_data_directory(temporary_home: Path) -> Path:
     """Path of a data directory that does not exist yet."""
-    return home / "pg"
+    return temporary_home / "pg"
 
 
 @pytest.fixture(scope="session")
-def _spare() -> Iterator[Path]:
+def _shared_data_directory() -> Iterator[Path]:
     """Place of the shared data directory between tests."""
     base = Path(tempfile.mkdtemp(prefix="rota-test-", dir="/tmp")).resolve()
     yield base / "spare"
@@ -57,28 +57,30 @@ def _spare() -> Iterator[Path]:
 
 
 @pytest.fixture
-def made(fresh: Path, _spare: Path) -> Iterator[Path]:
+def data_directory(new_data_directory: Path, _shared_data_directory: Path) -> Iterator[Path]:
     """Data directory with the database `rota`, without a server.
 
     initdb takes a second, so tests reuse one directory unless they moved or broke it.
     """
-    if not _spare.exists():
-        with LocalPostgres(_spare, profile="test"):
+    if not _shared_data_directory.exists():
+        with LocalPostgres(_shared_data_directory, profile="test"):
             pass
-    mine = ServerAccount(_spare.stat().st_uid, _spare.stat().st_gid, "")
-    _spare.rename(fresh)
-    yield fresh
+    mine = ServerAccount(
+        _shared_data_directory.stat().st_uid, _shared_data_directory.stat().st_gid, ""
+    )
+    _shared_data_directory.rename(new_data_directory)
+    yield new_data_directory
     with suppress(AssertionError):
-        eventually(lambda: nothing_left(fresh), within=60)
-    if fresh.is_dir() and nothing_left(fresh):
-        chown_tree(fresh, mine)
-        fresh.rename(_spare)
+        wait_until(lambda: has_no_processes(new_data_directory), within=60)
+    if new_data_directory.is_dir() and has_no_processes(new_data_directory):
+        chown_tree(new_data_directory, mine)
+        new_data_directory.rename(_shared_data_directory)
 
 
 @pytest.fixture
-def waiting(home: Path) -> Path:
+def paused_binaries(temporary_home: Path) -> Path:
     """Binaries that wait for a file `go` beside them. Their initdb has written half a database by then."""
-    directory = home / "waiting"
+    directory = temporary_home / "waiting"
     directory.mkdir()
     half = (
         'for word; do case "$word" in --pgdata=*) half="${word#--pgdata=}/PG_VERSION";; esac; done'
@@ -101,7 +103,7 @@ def waiting(home: Path) -> Path:
 
 
 @pytest.fixture
-def app() -> Iterator[Callable[..., App]]:
+def start_app() -> Iterator[Callable[..., App]]:
     """Function that starts apps; they are killed at the end."""
     running: list[App] = []
 

@@ -15,54 +15,71 @@ from rota.localpg import LocalPostgres, watcher
 from rota.localpg.locks import is_free
 from rota.localpg.paths import ServerPaths
 
-from .apps import App, ask, eventually, nothing_left, on_linux, pid_of, processes, tell
+from .app_processes import (
+    App,
+    execute_sql,
+    fetch_value,
+    has_no_processes,
+    on_linux,
+    processes,
+    server_pid,
+    wait_until,
+)
 
 Start = Callable[..., App]
 
 
-def test_after_sigkill_of_the_postmaster_a_restart_recovers_what_was_committed(made: Path) -> None:
-    with LocalPostgres(made) as server:
-        tell(server.dsn, "drop table if exists kept; create table kept as select 42 as answer")
-        before = pid_of(made)
+def test_restart_after_postmaster_kill_recovers_committed_data(data_directory: Path) -> None:
+    with LocalPostgres(data_directory) as server:
+        execute_sql(
+            server.dsn, "drop table if exists kept; create table kept as select 42 as answer"
+        )
+        before = server_pid(data_directory)
 
         server.kill()
         assert not server.status().running
         server.restart()
 
-        assert pid_of(made) != before
-        assert ask(server.dsn, "select answer from kept") == 42
+        assert server_pid(data_directory) != before
+        assert fetch_value(server.dsn, "select answer from kept") == 42
 
 
-def test_after_sigkill_of_the_postmaster_the_same_app_can_just_start_again(made: Path) -> None:
-    with LocalPostgres(made, profile="test") as server:
+def test_start_after_postmaster_kill_works_in_the_same_app(data_directory: Path) -> None:
+    with LocalPostgres(data_directory, profile="test") as server:
         server.kill()
-        assert ask(server.start(), "select 1") == 1
-    assert nothing_left(made)
+        assert fetch_value(server.start(), "select 1") == 1
+    assert has_no_processes(data_directory)
 
 
-def test_after_sigkill_of_the_postmaster_another_app_can_start_it(made: Path, app: Start) -> None:
-    first = app(made, profile="dev")
-    tell(first.started(), "drop table if exists kept; create table kept as select 42 as answer")
-    os.kill(pid_of(made), signal.SIGKILL)
+def test_start_after_postmaster_kill_works_in_another_app(
+    data_directory: Path, start_app: Start
+) -> None:
+    first = start_app(data_directory, profile="dev")
+    execute_sql(
+        first.started(), "drop table if exists kept; create table kept as select 42 as answer"
+    )
+    os.kill(server_pid(data_directory), signal.SIGKILL)
 
-    second = app(made, profile="dev")
-    assert ask(second.started(), "select answer from kept") == 42
+    second = start_app(data_directory, profile="dev")
+    assert fetch_value(second.started(), "select answer from kept") == 42
 
     first.stop()
     second.stop()
-    assert nothing_left(made)
+    assert has_no_processes(data_directory)
 
 
-def test_an_immediate_stop_is_recovered_from(made: Path) -> None:
-    with LocalPostgres(made) as server:
-        tell(server.dsn, "drop table if exists kept; create table kept as select 42 as answer")
+def test_restart_immediate_stop_recovers_committed_data(data_directory: Path) -> None:
+    with LocalPostgres(data_directory) as server:
+        execute_sql(
+            server.dsn, "drop table if exists kept; create table kept as select 42 as answer"
+        )
         server.restart(immediately=True)
-        assert ask(server.dsn, "select answer from kept") == 42
+        assert fetch_value(server.dsn, "select answer from kept") == 42
 
 
 @on_linux
-def test_a_backend_too_busy_to_notice_the_crash_is_waited_for_and_then_ended(made: Path) -> None:
-    with LocalPostgres(made, profile="test") as server:
+def test_restart_after_kill_ends_a_busy_backend(data_directory: Path) -> None:
+    with LocalPostgres(data_directory, profile="test") as server:
         busy = psycopg.connect(server.dsn, autocommit=True)
 
         def spin() -> None:
@@ -72,58 +89,58 @@ def test_a_backend_too_busy_to_notice_the_crash_is_waited_for_and_then_ended(mad
         thread = Thread(target=spin)
         thread.start()
         running = "select count(*) from pg_stat_activity where query like 'do %' and state='active'"
-        eventually(lambda: ask(server.dsn, running) == 1)
+        wait_until(lambda: fetch_value(server.dsn, running) == 1)
 
         server.kill()
         server.restart()
 
-        assert ask(server.dsn, "select 1") == 1
+        assert fetch_value(server.dsn, "select 1") == 1
         thread.join(60)
         busy.close()
 
 
-def test_a_process_number_given_to_somebody_else_is_not_taken_for_a_server(made: Path) -> None:
-    with LocalPostgres(made, profile="test") as server:
+def test_status_reused_pid_is_not_taken_for_a_server(data_directory: Path) -> None:
+    with LocalPostgres(data_directory, profile="test") as server:
         server.kill()
-        for file in (made / "postmaster.pid", made / ".s.PGSQL.5432.lock"):
+        for file in (data_directory / "postmaster.pid", data_directory / ".s.PGSQL.5432.lock"):
             lines = file.read_text().splitlines()
             file.write_text("\n".join([str(os.getpid()), *lines[1:]]))
         assert not server.status().running
 
-        assert ask(server.restart(), "select 1") == 1
+        assert fetch_value(server.restart(), "select 1") == 1
 
 
-def test_an_interrupted_initdb_does_not_poison_the_next_start(
-    fresh: Path, waiting: Path, app: Start
+def test_start_after_interrupted_initdb_succeeds(
+    new_data_directory: Path, paused_binaries: Path, start_app: Start
 ) -> None:
-    unlucky = app(fresh, env={"ROTA_PG_BIN": str(waiting)})
-    half = fresh.with_name("pg.new") / "PG_VERSION"
-    eventually(half.exists)
+    unlucky = start_app(new_data_directory, env={"ROTA_PG_BIN": str(paused_binaries)})
+    half = new_data_directory.with_name("pg.new") / "PG_VERSION"
+    wait_until(half.exists)
     unlucky.kill()
     for pid in processes(half.parent):
         os.kill(pid, signal.SIGKILL)
 
-    with LocalPostgres(fresh, profile="test") as server:
-        assert ask(server.dsn, "select 1") == 1
-    assert not fresh.with_name("pg.new").exists()
+    with LocalPostgres(new_data_directory, profile="test") as server:
+        assert fetch_value(server.dsn, "select 1") == 1
+    assert not new_data_directory.with_name("pg.new").exists()
 
 
-def test_an_initdb_that_outlives_its_app_keeps_the_others_waiting(
-    fresh: Path, waiting: Path, app: Start
+def test_start_waits_for_initdb_of_killed_app(
+    new_data_directory: Path, paused_binaries: Path, start_app: Start
 ) -> None:
-    unlucky = app(fresh, env={"ROTA_PG_BIN": str(waiting)})
-    eventually((fresh.with_name("pg.new") / "PG_VERSION").exists)
+    unlucky = start_app(new_data_directory, env={"ROTA_PG_BIN": str(paused_binaries)})
+    wait_until((new_data_directory.with_name("pg.new") / "PG_VERSION").exists)
 
     unlucky.kill()
-    assert processes(fresh.with_name("pg.new"))
-    assert not is_free(ServerPaths(fresh).control_lock)
+    assert processes(new_data_directory.with_name("pg.new"))
+    assert not is_free(ServerPaths(new_data_directory).control_lock)
 
-    (waiting / "go").touch()
-    with LocalPostgres(fresh, profile="test") as server:
-        assert ask(server.dsn, "select 1") == 1
+    (paused_binaries / "go").touch()
+    with LocalPostgres(new_data_directory, profile="test") as server:
+        assert fetch_value(server.dsn, "select 1") == 1
 
 
-def test_the_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watcher_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watcher, "MAX_LOG_BYTES", 1000)
     monkeypatch.setattr(watcher, "LOG_TAIL_BYTES", 100)
     log = tmp_path / "server.log"

@@ -30,7 +30,7 @@ except rota.errors.LocalPostgresError as error:
 """
 
 
-def python(program: str) -> str:
+def run_python(program: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
@@ -38,9 +38,9 @@ def python(program: str) -> str:
     return done.stdout
 
 
-def test_it_brings_in_no_driver_and_no_wheel() -> None:
-    assert python(LIGHT) == "set()\n"
+def test_import_localpg_loads_no_driver_and_no_wheel() -> None:
+    assert run_python(LIGHT) == "set()\n"
 
 
-def test_it_can_be_imported_on_windows_and_says_that_it_cannot_run_there() -> None:
-    assert "Linux and macOS only" in python(ELSEWHERE)
+def test_import_localpg_on_windows_works_but_start_is_refused() -> None:
+    assert "Linux and macOS only" in run_python(ELSEWHERE)

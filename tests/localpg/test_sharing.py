@@ -18,146 +18,161 @@ from rota.localpg.locks import ServerShare, control_lock, is_free
 from rota.localpg.paths import ServerPaths
 from rota.localpg.postmaster import is_serving
 
-from .apps import App, ask, eventually, nothing_left, on_linux, pid_of, processes, watcher_of
+from .app_processes import (
+    App,
+    fetch_value,
+    has_no_processes,
+    on_linux,
+    processes,
+    server_pid,
+    wait_until,
+    watcher_pid,
+)
 
 Start = Callable[..., App]
 
 
-def test_three_apps_at_once_on_a_fresh_directory_end_on_one_server(fresh: Path, app: Start) -> None:
-    three = [app(fresh) for _ in range(3)]
+def test_start_concurrent_apps_share_one_server(new_data_directory: Path, start_app: Start) -> None:
+    three = [start_app(new_data_directory) for _ in range(3)]
     dsns = {one.started() for one in three}
 
     assert len(dsns) == 1
-    assert ask(dsns.pop(), "select 1") == 1
-    assert len([c for c in processes(fresh).values() if "watcher.py" not in c]) == 1
+    assert fetch_value(dsns.pop(), "select 1") == 1
+    assert len([c for c in processes(new_data_directory).values() if "watcher.py" not in c]) == 1
 
 
-def test_the_last_app_stops_the_server_and_no_earlier_one_does(made: Path, app: Start) -> None:
-    first, second = app(made), app(made)
+def test_stop_by_last_app_stops_the_server(data_directory: Path, start_app: Start) -> None:
+    first, second = start_app(data_directory), start_app(data_directory)
     dsn = first.started()
     second.started()
-    server = pid_of(made)
+    server = server_pid(data_directory)
 
     first.stop()
-    assert pid_of(made) == server
-    assert ask(dsn, "select 1") == 1
+    assert server_pid(data_directory) == server
+    assert fetch_value(dsn, "select 1") == 1
 
     second.stop()
-    assert nothing_left(made)
+    assert has_no_processes(data_directory)
 
 
-def test_two_shares_in_one_process_count_twice(made: Path) -> None:
-    first, second = (LocalPostgres(made, profile="test") for _ in range(2))
+def test_stop_two_shares_of_one_process_are_counted(data_directory: Path) -> None:
+    first, second = (LocalPostgres(data_directory, profile="test") for _ in range(2))
     first.start()
     second.start()
 
     first.stop()
-    assert ask(second.dsn, "select 1") == 1
+    assert fetch_value(second.dsn, "select 1") == 1
     second.stop()
-    assert nothing_left(made)
+    assert has_no_processes(data_directory)
 
 
-def test_a_killed_app_does_not_take_the_server_from_the_others(made: Path, app: Start) -> None:
-    first, second = app(made), app(made)
+def test_killed_app_leaves_server_to_other_apps(data_directory: Path, start_app: Start) -> None:
+    first, second = start_app(data_directory), start_app(data_directory)
     first.started()
     dsn = second.started()
-    server = pid_of(made)
+    server = server_pid(data_directory)
 
     first.kill()
-    assert ask(dsn, "select 1") == 1
+    assert fetch_value(dsn, "select 1") == 1
     second.stop()
 
-    assert nothing_left(made)
-    assert not is_serving(server, made)
+    assert has_no_processes(data_directory)
+    assert not is_serving(server, data_directory)
 
 
-def test_when_every_app_is_killed_the_server_goes_too(made: Path, app: Start) -> None:
-    apps = [app(made) for _ in range(3)]
+def test_server_stops_when_all_apps_are_killed(data_directory: Path, start_app: Start) -> None:
+    apps = [start_app(data_directory) for _ in range(3)]
     for one in apps:
         one.started()
 
     for one in apps:
         one.kill()
 
-    eventually(lambda: nothing_left(made))
+    wait_until(lambda: has_no_processes(data_directory))
 
 
-def test_an_app_that_ends_without_stop_leaves_nothing(made: Path, app: Start) -> None:
-    one = app(made)
+def test_server_stops_when_app_exits_without_stop(data_directory: Path, start_app: Start) -> None:
+    one = start_app(data_directory)
     one.started()
 
     one.tell("leave")
 
-    eventually(lambda: nothing_left(made))
+    wait_until(lambda: has_no_processes(data_directory))
 
 
-def test_an_app_killed_at_any_moment_of_its_start_leaves_nothing(made: Path, app: Start) -> None:
+def test_server_stops_when_app_is_killed_during_start(
+    data_directory: Path, start_app: Start
+) -> None:
     for moment in (0.0, 0.02, 0.05, 0.1):
-        one = app(made).asking()
+        one = start_app(data_directory).asking()
         time.sleep(moment)  # a fixed delay on purpose: it chooses the moment of the kill
         one.kill()
-        eventually(lambda: nothing_left(made))
+        wait_until(lambda: has_no_processes(data_directory))
 
 
 @on_linux
-def test_an_app_that_arrives_while_the_last_one_leaves_gets_a_working_server(
-    made: Path, app: Start
+def test_start_during_stop_of_last_app_gets_working_server(
+    data_directory: Path, start_app: Start
 ) -> None:
-    last = app(made)
+    last = start_app(data_directory)
     last.started()
-    old = pid_of(made)
+    old = server_pid(data_directory)
     os.kill(old, signal.SIGSTOP)  # stopping now takes as long as the test needs
     last.tell("stop")
-    eventually(lambda: not is_free(ServerPaths(made).control_lock))
+    wait_until(lambda: not is_free(ServerPaths(data_directory).control_lock))
 
-    arriving = app(made).asking()
-    eventually(lambda: is_at_the_gate(arriving.pid, made))
+    arriving = start_app(data_directory).asking()
+    wait_until(lambda: has_control_lock_open(arriving.pid, data_directory))
     os.kill(old, signal.SIGCONT)
 
-    assert ask(arriving.started(), "select 1") == 1
-    assert pid_of(made) != old
+    assert fetch_value(arriving.started(), "select 1") == 1
+    assert server_pid(data_directory) != old
     assert last.hear() == "stopped"
     arriving.stop()
-    assert nothing_left(made)
+    assert has_no_processes(data_directory)
 
 
-def test_an_app_killed_while_its_server_starts_leaves_the_watcher_in_charge(
-    made: Path, waiting: Path, app: Start
+def test_start_after_app_was_killed_during_server_start_succeeds(
+    data_directory: Path, paused_binaries: Path, start_app: Start
 ) -> None:
-    unlucky = app(made, env={"ROTA_PG_BIN": str(waiting)})
-    eventually(lambda: any(str(waiting / "postgres") in c for c in processes(made).values()))
+    unlucky = start_app(data_directory, env={"ROTA_PG_BIN": str(paused_binaries)})
+    wait_until(
+        lambda: any(
+            str(paused_binaries / "postgres") in c for c in processes(data_directory).values()
+        )
+    )
 
     unlucky.kill()
-    assert not is_free(ServerPaths(made).control_lock)
+    assert not is_free(ServerPaths(data_directory).control_lock)
 
-    (waiting / "go").touch()
-    with LocalPostgres(made, profile="test") as server:
-        assert ask(server.dsn, "select 1") == 1
-    assert nothing_left(made)
+    (paused_binaries / "go").touch()
+    with LocalPostgres(data_directory, profile="test") as server:
+        assert fetch_value(server.dsn, "select 1") == 1
+    assert has_no_processes(data_directory)
 
 
 @on_linux
-def test_the_watcher_waits_at_the_gate_and_lets_a_new_app_keep_the_server(
-    made: Path, app: Start
+def test_watcher_keeps_server_if_new_share_precedes_stop(
+    data_directory: Path, start_app: Start
 ) -> None:
-    place = ServerPaths(made)
-    last = app(made)
+    place = ServerPaths(data_directory)
+    last = start_app(data_directory)
     dsn = last.started()
-    server, watcher = pid_of(made), watcher_of(made)
+    server, watcher = server_pid(data_directory), watcher_pid(data_directory)
 
     with control_lock(place, timeout=5):
         last.kill()
-        eventually(lambda: is_at_the_gate(watcher, made))
+        wait_until(lambda: has_control_lock_open(watcher, data_directory))
         share = ServerShare(place)
-    eventually(lambda: not is_at_the_gate(watcher, made))
+    wait_until(lambda: not has_control_lock_open(watcher, data_directory))
 
-    assert pid_of(made) == server
-    assert ask(dsn, "select 1") == 1
+    assert server_pid(data_directory) == server
+    assert fetch_value(dsn, "select 1") == 1
     share.close()
-    eventually(lambda: nothing_left(made))
+    wait_until(lambda: has_no_processes(data_directory))
 
 
-def is_at_the_gate(pid: int, directory: Path) -> bool:
+def has_control_lock_open(pid: int, directory: Path) -> bool:
     """True if the process waits for the control lock or holds it."""
     opened = set()
     for file in Path(f"/proc/{pid}/fd").glob("*"):
@@ -166,53 +181,57 @@ def is_at_the_gate(pid: int, directory: Path) -> bool:
     return str(ServerPaths(directory).control_lock) in opened
 
 
-def test_an_app_that_arrives_while_the_last_one_is_killed_gets_a_working_server(
-    made: Path, app: Start
+def test_start_after_kill_of_last_app_gets_working_server(
+    data_directory: Path, start_app: Start
 ) -> None:
     chance = random.Random(4711)
     for _ in range(4):
-        last = app(made)
+        last = start_app(data_directory)
         last.started()
         last.kill()
         time.sleep(
             chance.uniform(0, 0.03)
         )  # the watcher is waking up, stopping the server, or done
-        with LocalPostgres(made, profile="test") as server:
-            assert ask(server.dsn, "select 1") == 1
-    assert nothing_left(made)
+        with LocalPostgres(data_directory, profile="test") as server:
+            assert fetch_value(server.dsn, "select 1") == 1
+    assert has_no_processes(data_directory)
 
 
-def test_a_forked_child_cannot_give_back_its_parents_share(made: Path, app: Start) -> None:
-    parent, other = app(made), app(made)
+def test_forked_child_cannot_release_share_of_parent(
+    data_directory: Path, start_app: Start
+) -> None:
+    parent, other = start_app(data_directory), start_app(data_directory)
     dsn = parent.started()
     other.started()
 
-    with forked(parent, "fork a child that stops"):
+    with forked_child(parent, "fork a child that stops"):
         other.stop()
-        assert ask(dsn, "select 1") == 1
+        assert fetch_value(dsn, "select 1") == 1
 
 
-def test_a_forked_child_that_outlives_its_parent_keeps_nothing_up(made: Path, app: Start) -> None:
-    parent = app(made)
+def test_forked_child_outliving_parent_does_not_keep_server(
+    data_directory: Path, start_app: Start
+) -> None:
+    parent = start_app(data_directory)
     parent.started()
 
-    with forked(parent, "fork a child"):
+    with forked_child(parent, "fork a child"):
         parent.kill()
-        eventually(lambda: nothing_left(made))
+        wait_until(lambda: has_no_processes(data_directory))
 
 
-def test_a_forked_child_can_take_a_share_of_its_own(made: Path, app: Start) -> None:
-    parent = app(made)
+def test_forked_child_can_acquire_its_own_share(data_directory: Path, start_app: Start) -> None:
+    parent = start_app(data_directory)
     dsn = parent.started()
 
-    with forked(parent, "fork a child that starts"):
+    with forked_child(parent, "fork a child that starts"):
         parent.stop()
-        assert ask(dsn, "select 1") == 1
-    eventually(lambda: nothing_left(made))
+        assert fetch_value(dsn, "select 1") == 1
+    wait_until(lambda: has_no_processes(data_directory))
 
 
 @contextmanager
-def forked(parent: App, how: str) -> Iterator[None]:
+def forked_child(parent: App, how: str) -> Iterator[None]:
     parent.tell(how)
     child = int(parent.hear().removeprefix("child "))
     try:
@@ -222,94 +241,94 @@ def forked(parent: App, how: str) -> Iterator[None]:
         os.kill(child, signal.SIGKILL)
 
 
-def test_ctrl_c_in_the_terminal_of_an_app_is_not_meant_for_the_server(
-    made: Path, app: Start
-) -> None:
-    one = app(made, sigint="ignore")
+def test_ctrl_c_of_app_does_not_stop_the_server(data_directory: Path, start_app: Start) -> None:
+    one = start_app(data_directory, sigint="ignore")
     dsn = one.started()
-    server = pid_of(made)
+    server = server_pid(data_directory)
 
     one.interrupt()
 
     one.tell("start")
     assert one.hear() == dsn
-    assert ask(dsn, "select 1") == 1
-    assert pid_of(made) == server
+    assert fetch_value(dsn, "select 1") == 1
+    assert server_pid(data_directory) == server
 
 
-def test_a_lost_watcher_is_replaced_by_the_next_app_that_joins(made: Path, app: Start) -> None:
-    first = app(made)
+def test_watcher_killed_is_replaced_by_next_app(data_directory: Path, start_app: Start) -> None:
+    first = start_app(data_directory)
     first.started()
-    lost = watcher_of(made)
+    lost = watcher_pid(data_directory)
     os.kill(lost, signal.SIGKILL)
-    eventually(lambda: is_free(ServerPaths(made).watcher_lock))
+    wait_until(lambda: is_free(ServerPaths(data_directory).watcher_lock))
 
-    second = app(made)
+    second = start_app(data_directory)
     second.started()
-    assert watcher_of(made) != lost
+    assert watcher_pid(data_directory) != lost
 
     first.kill()
     second.kill()
-    eventually(lambda: nothing_left(made))
+    wait_until(lambda: has_no_processes(data_directory))
 
 
-def test_a_kept_server_stays_when_everybody_leaves_until_it_is_released(
-    made: Path, app: Start
+def test_detached_server_stays_up_until_stop_detached(
+    data_directory: Path, start_app: Start
 ) -> None:
-    server = LocalPostgres(made, profile="test")
+    server = LocalPostgres(data_directory, profile="test")
     dsn = server.start_detached()
     assert server.status().detached
-    one = app(made)
+    one = start_app(data_directory)
     one.started()
     one.stop()
-    two = app(made)
+    two = start_app(data_directory)
     two.started()
     two.kill()
-    assert ask(dsn, "select 1") == 1
+    assert fetch_value(dsn, "select 1") == 1
 
     assert server.stop_detached()
-    assert nothing_left(made)
+    assert has_no_processes(data_directory)
 
 
-def test_a_released_server_in_use_stops_with_its_last_app(made: Path, app: Start) -> None:
-    server = LocalPostgres(made, profile="test")
+def test_detached_server_in_use_stops_with_its_last_app(
+    data_directory: Path, start_app: Start
+) -> None:
+    server = LocalPostgres(data_directory, profile="test")
     dsn = server.start_detached()
-    one = app(made)
+    one = start_app(data_directory)
     one.started()
 
     assert not server.stop_detached()
-    assert ask(dsn, "select 1") == 1
+    assert fetch_value(dsn, "select 1") == 1
 
     one.kill()
-    eventually(lambda: nothing_left(made))
+    wait_until(lambda: has_no_processes(data_directory))
 
 
-def test_a_server_whose_directory_was_removed_goes_with_its_last_app(
-    home: Path, made: Path, app: Start
+def test_server_with_moved_directory_stops_with_its_last_app(
+    temporary_home: Path, data_directory: Path, start_app: Start
 ) -> None:
-    one = app(made)
+    one = start_app(data_directory)
     one.started()
-    elsewhere = home / "trash"
+    elsewhere = temporary_home / "trash"
     elsewhere.mkdir()
     for path in (
-        made,
-        ServerPaths(made).run_directory,
+        data_directory,
+        ServerPaths(data_directory).run_directory,
     ):  # moved, not deleted: later tests reuse it
         path.rename(elsewhere / path.name)
 
     one.kill()
 
-    eventually(lambda: nothing_left(made))
-    (elsewhere / made.name).rename(made)
+    wait_until(lambda: has_no_processes(data_directory))
+    (elsewhere / data_directory.name).rename(data_directory)
 
 
-def test_a_server_that_somebody_else_started_is_neither_used_nor_stopped(made: Path) -> None:
-    with LocalPostgres(made, profile="test") as server:
+def test_start_foreign_server_is_refused_and_not_stopped(data_directory: Path) -> None:
+    with LocalPostgres(data_directory, profile="test") as server:
         dsn = server.dsn
-        (made / "postmaster.opts").write_text('postgres "-D" "elsewhere"\n')
+        (data_directory / "postmaster.opts").write_text('postgres "-D" "elsewhere"\n')
 
         with pytest.raises(LocalPostgresError, match="Rota did not start"):
-            LocalPostgres(made, profile="test").start()
-        assert ask(dsn, "select 1") == 1
+            LocalPostgres(data_directory, profile="test").start()
+        assert fetch_value(dsn, "select 1") == 1
 
-        (made / "postmaster.opts").write_text('postgres "-c" "cluster_name=rota"\n')
+        (data_directory / "postmaster.opts").write_text('postgres "-c" "cluster_name=rota"\n')

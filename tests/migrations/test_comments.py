@@ -71,7 +71,7 @@ def uncommented(connection: Connection[Any], kind: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", UNCOMMENTED)
-def test_every_object_of_the_schema_has_a_comment(rota_dsn: str, kind: str) -> None:
+def test_schema_objects_have_comments(rota_dsn: str, kind: str) -> None:
     with psycopg.connect(rota_dsn) as connection:
         found = uncommented(connection, kind)
 
@@ -79,7 +79,7 @@ def test_every_object_of_the_schema_has_a_comment(rota_dsn: str, kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", UNCOMMENTED)
-def test_object_without_comment_is_found(rota_dsn: str, kind: str) -> None:
+def test_schema_object_without_comment_is_found(rota_dsn: str, kind: str) -> None:
     statement, name = OBJECTS[kind]
     with psycopg.connect(rota_dsn) as connection:
         connection.execute(statement.encode())

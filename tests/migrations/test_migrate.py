@@ -23,7 +23,7 @@ from rota.store.migrate import applied, check, migrate, migrations
 from rota.testing import Harness
 from rota.testing.server import DatabaseServer
 
-from .racers import race
+from .concurrent_migration import migrate_concurrently
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -53,7 +53,7 @@ async def relations(dsn: str) -> list[Any]:
         return await found.fetchall()
 
 
-def test_golden_dump_equals_the_result_of_the_migrations(rota_dsn: str) -> None:
+def test_schema_dump_equals_result_of_migrations(rota_dsn: str) -> None:
     dump = runpy.run_path(str(ROOT / "tools" / "dump_schema.py"))["dump"]
     golden = ROOT / "src" / "rota" / "store" / "schema.sql"
 
@@ -75,7 +75,7 @@ async def test_migrate_twice_applies_nothing_the_second_time(empty: Database) ->
 
 
 def test_migrate_in_32_processes_succeeds_in_all_and_applies_once(empty_dsn: str) -> None:
-    answers = race(empty_dsn, 32)
+    answers = migrate_concurrently(empty_dsn, 32)
 
     assert [answer.error for answer in answers if answer.error] == []
     assert sorted(answer.applied for answer in answers) == [0] * 31 + [len(migrations())]
@@ -99,7 +99,7 @@ async def test_check_of_older_schema_raises_schema_too_old_with_remedy(
 
 
 @pytest.mark.parametrize("act", [migrate, check], ids=["migrate", "check"])
-async def test_newer_schema_is_refused_and_not_changed(
+async def test_migrate_and_check_of_newer_schema_are_refused(
     empty_dsn: str, empty: Database, act: Any
 ) -> None:
     await migrate(empty)
@@ -122,7 +122,7 @@ async def test_worker_on_newer_schema_is_refused(rota_app: Rota, db: Any) -> Non
             pytest.fail("the worker started")
 
 
-async def test_failing_migration_is_rolled_back_with_those_before_it(
+async def test_migrate_failing_migration_rolls_back_earlier_ones(
     empty_dsn: str, empty: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = await relations(empty_dsn)
@@ -138,7 +138,7 @@ async def test_failing_migration_is_rolled_back_with_those_before_it(
 
 
 @pytest.mark.parametrize("count", range(1, len(migrations())))
-async def test_migrate_of_partial_schema_applies_only_the_missing(
+async def test_migrate_of_partial_schema_applies_only_missing_migrations(
     empty: Database, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     monkeypatch.setattr(module, "migrations", lambda: migrations()[:count])
@@ -247,7 +247,7 @@ async def test_second_schema_in_one_database_is_independent(rota_dsn: str) -> No
         Harness(second) as theirs,
     ):
         assert await second.migrate() != []
-        tasks = [app.task(name="whoami")(_whoami(app)) for app in (first, second)]
+        tasks = [app.task(name="whoami")(_schema_task(app)) for app in (first, second)]
         async with first.worker(), second.worker():
             for harness, task, schema in zip((mine, theirs), tasks, ("rota", "other"), strict=True):
                 run = await task.start()
@@ -269,7 +269,7 @@ async def test_second_schema_in_one_database_is_independent(rota_dsn: str) -> No
         assert await found.fetchall() == []
 
 
-def _whoami(app: Rota) -> Any:
+def _schema_task(app: Rota) -> Any:
     async def whoami() -> str:
         return app.settings.schema
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from outage.pair import Pair, in_memory
+from outage.replication import PrimaryAndStandby, memory_directory
 from rota import Rota
 from rota.app.task import Task
 from rota.localpg import LocalPostgres, postmaster
@@ -68,7 +68,7 @@ def worker(tmp_path: Path) -> Iterator[Callable[[str], Worker]]:
 @pytest.fixture
 async def server() -> AsyncIterator[LocalPostgres]:
     """Separate server for this test, with Rota's tables."""
-    with in_memory() as directory:
+    with memory_directory() as directory:
         local = LocalPostgres(directory / "pg", profile="test")
         dsn = await asyncio.to_thread(local.start)
         try:
@@ -80,10 +80,10 @@ async def server() -> AsyncIterator[LocalPostgres]:
 
 
 @pytest.fixture
-async def pair() -> AsyncIterator[Pair]:
+async def primary_and_standby() -> AsyncIterator[PrimaryAndStandby]:
     """Primary with Rota's tables, and a standby that replicates it."""
-    with in_memory() as directory:
-        two = Pair(directory)
+    with memory_directory() as directory:
+        two = PrimaryAndStandby(directory)
         await asyncio.to_thread(two.start)
         try:
             async with Rota(two.primary.dsn) as app:
@@ -93,7 +93,7 @@ async def pair() -> AsyncIterator[Pair]:
             await asyncio.to_thread(two.stop)
 
 
-async def gone(server: LocalPostgres) -> None:
+async def kill_server(server: LocalPostgres) -> None:
     """Kill a server and wait for sessions that outlive it for a moment."""
     await asyncio.to_thread(server.kill)
     async with asyncio.timeout(60):
@@ -102,7 +102,7 @@ async def gone(server: LocalPostgres) -> None:
 
 
 @asynccontextmanager
-async def starter(dsn: str, **given: Any) -> AsyncIterator[tuple[Rota, Task[..., int]]]:
+async def starting_app(dsn: str, **given: Any) -> AsyncIterator[tuple[Rota, Task[..., int]]]:
     """App that starts the task of the worker process."""
     async with AsyncExitStack() as opened:
         app = await opened.enter_async_context(Rota(dsn, **given))

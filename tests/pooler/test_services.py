@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cluster.monitors import Monitors, gaps, misnumbered, now, overlaps
-from pooler.bouncer import Bouncer, bouncer
+from cluster.service_instances import ServiceInstances, gaps, misnumbered, now, overlaps
+from pooler.pgbouncer import PgBouncer, run_pgbouncer
 from rota.testing.server import DatabaseServer
 
 pytestmark = pytest.mark.slow
@@ -19,26 +19,26 @@ LEASE = 2.0
 
 
 @pytest.fixture(scope="module")
-def pooler(rota_server: DatabaseServer) -> Iterator[Bouncer]:
-    with bouncer(rota_server.dsn) as pooler:
+def pooler(rota_server: DatabaseServer) -> Iterator[PgBouncer]:
+    with run_pgbouncer(rota_server.dsn) as pooler:
         yield pooler
 
 
 @pytest.fixture
-def fleet(tmp_path: Path, direct_dsn: str, pooler: Bouncer) -> Iterator[Monitors]:
+def fleet(tmp_path: Path, direct_dsn: str, pooler: PgBouncer) -> Iterator[ServiceInstances]:
     with psycopg.connect(direct_dsn, autocommit=True) as connection:
         connection.execute(
             "create table effects (service text, iteration bigint, term bigint, pid int)"
         )
-    fleet = Monitors(
+    fleet = ServiceInstances(
         tmp_path, pooler.before(direct_dsn), lease=LEASE, every=0.3, takes=0.1, services=["monitor"]
     )
     yield fleet
     fleet.close()
 
 
-async def test_one_that_dies_is_replaced_when_its_lease_has_run_out(
-    fleet: Monitors, direct_dsn: str
+async def test_service_killed_behind_pooler_is_replaced_after_its_lease(
+    fleet: ServiceInstances, direct_dsn: str
 ) -> None:
     fleet.start(2)
     async with asyncio.timeout(60):
@@ -61,8 +61,8 @@ async def test_one_that_dies_is_replaced_when_its_lease_has_run_out(
     assert not [*overlaps(iterations, dict([kill]), now()), *misnumbered(iterations)]
 
 
-async def test_one_that_leaves_is_replaced_long_before_that(
-    fleet: Monitors, direct_dsn: str
+async def test_service_stopped_behind_pooler_is_replaced_within_two_seconds(
+    fleet: ServiceInstances, direct_dsn: str
 ) -> None:
     fleet.start(2)
     async with asyncio.timeout(60):

@@ -13,18 +13,18 @@ from psycopg import AsyncConnection
 from rota import ArgumentError, Retry, Rota
 from rota.cli import main
 from rota.cli.exit_codes import FAILED, NOT_FOUND, OK
-from web.visitors import Visitors, shop
+from web.site_client import SiteClient, make_site_app
 
 Database = AsyncConnection[Any]
 
 
-async def counted(db: Database, query: str) -> int:
+async def fetch_count(db: Database, query: str) -> int:
     cursor = await db.execute(query.encode())
     [[count]] = await cursor.fetchall()
     return int(count)
 
 
-async def test_what_runs_ends_and_what_is_ready_waits_until_it_is_resumed(
+async def test_paused_queue_running_job_ends_and_queued_job_waits(
     direct_dsn: str, db: Database
 ) -> None:
     # It polls once a minute. The test needs notifications, which do not pass a pooler.
@@ -58,10 +58,10 @@ async def test_what_runs_ends_and_what_is_ready_waits_until_it_is_resumed(
             assert ran == ["first"]
             assert await app.queues.resume("mail") is True
             assert await second.result(timeout=60) == "second"
-    assert await counted(db, "select count(*) from rota.claims") == 0
+    assert await fetch_count(db, "select count(*) from rota.claims") == 0
 
 
-async def test_a_worker_that_comes_later_takes_nothing_either(rota_app: Rota, db: Database) -> None:
+async def test_paused_queue_is_skipped_by_a_later_worker(rota_app: Rota, db: Database) -> None:
     @rota_app.task(queue="mail")
     async def send() -> None: ...
 
@@ -83,7 +83,7 @@ async def test_a_worker_that_comes_later_takes_nothing_either(rota_app: Rota, db
             await each.result(timeout=60)
 
 
-async def test_what_wakes_up_or_is_tried_again_waits_too(rota_app: Rota) -> None:
+async def test_paused_queue_retried_job_waits(rota_app: Rota) -> None:
     tries: list[int] = []
 
     @rota_app.task(queue="mail", retry=Retry(max_attempts=2, delay=0.2))
@@ -104,7 +104,7 @@ async def test_what_wakes_up_or_is_tried_again_waits_too(rota_app: Rota) -> None
         assert await run.result(timeout=60) == 2
 
 
-async def test_doing_it_twice_changes_nothing_and_each_deed_is_written_down(
+async def test_pause_repeated_changes_nothing_and_is_audited_once(
     rota_app: Rota, db: Database
 ) -> None:
     queues = rota_app.queues
@@ -127,34 +127,36 @@ async def test_doing_it_twice_changes_nothing_and_each_deed_is_written_down(
 @pytest.mark.parametrize(
     ("queue", "why"), [("", ""), ("x" * 201, ""), ("a\0b", ""), ("a", "x" * 1001)]
 )
-async def test_what_cannot_be_kept_is_refused(rota_app: Rota, queue: str, why: str) -> None:
+async def test_pause_invalid_queue_or_reason_is_refused(
+    rota_app: Rota, queue: str, why: str
+) -> None:
     with pytest.raises(ArgumentError):
         await rota_app.queues.pause(queue, why)
 
 
 @pytest.mark.parametrize("queue", ["", "x" * 201, "a\0b", "a\ud800b"])
-async def test_what_cannot_have_been_paused_is_not_resumed(rota_app: Rota, queue: str) -> None:
+async def test_resume_invalid_queue_is_refused(rota_app: Rota, queue: str) -> None:
     with pytest.raises(ArgumentError, match="queue has 1 to 200 letters"):
         await rota_app.queues.resume(queue)
 
 
-async def test_nobody_is_wanted_for_what_waits_there(rota_app: Rota, db: Database) -> None:
+async def test_desired_workers_of_paused_queue_is_zero(rota_app: Rota, db: Database) -> None:
     @rota_app.task(queue="mail")
     async def send() -> None: ...
 
     await rota_app.start_many([send.bind() for _ in range(50)])
     wanted = "select rota.desired_workers('mail')"
-    assert await counted(db, wanted) > 0
+    assert await fetch_count(db, wanted) > 0
 
     await rota_app.queues.pause("mail")
 
-    assert await counted(db, wanted) == 0
-    assert await counted(db, "select backlog from rota.autoscale(only_queue => 'mail')") == 50
+    assert await fetch_count(db, wanted) == 0
+    assert await fetch_count(db, "select backlog from rota.autoscale(only_queue => 'mail')") == 50
 
 
-async def test_over_http_viewers_see_that_it_is_paused_and_not_why(rota_dsn: str) -> None:
+async def test_pause_api_viewer_does_not_see_the_reason(rota_dsn: str) -> None:
     api = "/api/v1/queues"
-    async with shop(rota_dsn) as app, Visitors(app) as visitors:
+    async with make_site_app(rota_dsn) as app, SiteClient(app) as visitors:
         done = await visitors.done("POST", f"{api}/a/b c/pause", json={"reason": "planted"})
         again = await visitors.done("POST", f"{api}/a/b c/pause")
         shown = await visitors.ask("GET", api, who="operator")
@@ -171,7 +173,7 @@ async def test_over_http_viewers_see_that_it_is_paused_and_not_why(rota_dsn: str
     assert resumed == {"queue": "a/b c", "paused": False, "changed": True}
 
 
-def test_on_the_command_line(
+def test_queues_command_pauses_and_resumes(
     direct_dsn: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ROTA_DATABASE_URL", direct_dsn)

@@ -103,7 +103,7 @@ def receiving(*, tls: bool = False) -> Iterator[Receiver]:
         server.server_close()
 
 
-def no_one_listens() -> int:
+def unused_port() -> int:
     """Return a port on which no server listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

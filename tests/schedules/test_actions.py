@@ -17,7 +17,7 @@ NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-async def test_a_row_is_carried_out_by_the_handler_of_its_type(rota_harness: Harness) -> None:
+async def test_action_schedule_calls_handler_of_its_type(rota_harness: Harness) -> None:
     app = rota_harness.app
     seen: list[tuple[str, list[str], datetime | None]] = []
 
@@ -41,7 +41,7 @@ async def test_a_row_is_carried_out_by_the_handler_of_its_type(rota_harness: Har
     assert app.registry.tasks["action.mail"].policy.retry.max_attempts == 7
 
 
-async def test_a_config_is_checked_where_its_handler_is_known(rota_app: Rota) -> None:
+async def test_action_config_is_validated_by_known_handler(rota_app: Rota) -> None:
     @rota_app.action("mail")
     async def mail(to: list[str]) -> None: ...
 
@@ -57,7 +57,7 @@ async def test_a_config_is_checked_where_its_handler_is_known(rota_app: Rota) ->
     assert (await rota_app.schedules.get("x")).input == {"to": ["ada"]}
 
 
-async def test_a_type_that_nobody_knows_is_kept_and_told_of_once(
+async def test_action_of_unknown_type_is_kept_and_logged_once(
     rota_harness: Harness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rota.engine.scheduling.scheduler.SWEEP_SECONDS", 0.05)
@@ -92,7 +92,7 @@ async def test_a_type_that_nobody_knows_is_kept_and_told_of_once(
                 await asyncio.sleep(0.02)
 
 
-async def test_one_that_nobody_knows_keeps_nobody_else_waiting(rota_app: Rota) -> None:
+async def test_action_of_unknown_type_does_not_delay_other_schedules(rota_app: Rota) -> None:
     """Every poll reports the unknown action as due, and no worker can run it."""
 
     @rota_app.task
@@ -111,7 +111,7 @@ async def test_one_that_nobody_knows_keeps_nobody_else_waiting(rota_app: Rota) -
 # Built-in actions
 
 
-async def test_they_are_there_only_where_the_app_says_so(rota_app: Rota) -> None:
+async def test_built_in_actions_exist_only_when_enabled(rota_app: Rota) -> None:
     @rota_app.task
     async def report() -> None: ...
 
@@ -130,7 +130,7 @@ async def test_they_are_there_only_where_the_app_says_so(rota_app: Rota) -> None
         rota_app.actions("shell")
 
 
-async def test_one_runs_a_task_and_comes_to_what_that_comes_to(rota_harness: Harness) -> None:
+async def test_task_action_has_result_of_started_task(rota_harness: Harness) -> None:
     app = rota_harness.app
     app.actions("task")
 
@@ -153,7 +153,7 @@ async def test_one_runs_a_task_and_comes_to_what_that_comes_to(rota_harness: Har
     assert await bad.status() == "failed"  # no retry: the task's own policy applies
 
 
-async def test_one_runs_a_flow(rota_harness: Harness) -> None:
+async def test_flow_action_runs_the_flow(rota_harness: Harness) -> None:
     app = rota_harness.app
     app.actions("flow")
     flow = app.flow("etl")
@@ -184,7 +184,7 @@ async def test_one_runs_a_flow(rota_harness: Harness) -> None:
         ("webhook", {"url": "https://x/", "headers": {"Host": "y"}}, "header 'Host' is Rota's own"),
     ],
 )
-async def test_what_one_could_never_carry_out_is_refused_where_it_is_made(
+async def test_built_in_action_invalid_config_is_refused_at_creation(
     action: str, config: dict[str, Any], reason: str
 ) -> None:
     app = Rota("postgresql://nobody.invalid/nothing")
@@ -198,7 +198,7 @@ async def test_what_one_could_never_carry_out_is_refused_where_it_is_made(
         await app.schedules.create("x", action=action, config=config, every=60)
 
 
-async def test_a_handler_of_your_own_may_be_called_like_one_of_them(rota_app: Rota) -> None:
+async def test_action_handler_may_have_name_of_built_in_action(rota_app: Rota) -> None:
     @rota_app.action("task")
     async def task(anything: int) -> None: ...
 

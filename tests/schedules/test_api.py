@@ -18,7 +18,7 @@ NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-def with_work(app: Rota) -> Rota:
+def define_tasks(app: Rota) -> Rota:
     @app.task
     async def report(ctx: Context, day: str = "today", pages: int = 1) -> str:
         if day == "broken":
@@ -35,10 +35,10 @@ def with_work(app: Rota) -> Rota:
 
 @pytest.fixture
 def app(rota_harness: Harness) -> Rota:
-    return with_work(rota_harness.app)
+    return define_tasks(rota_harness.app)
 
 
-async def test_a_schedule_is_seen_as_it_was_made(app: Rota, rota_harness: Harness) -> None:
+async def test_schedule_get_returns_all_created_fields(app: Rota, rota_harness: Harness) -> None:
     await rota_harness.clock.set(NOON)
 
     await app.schedules.create(
@@ -81,7 +81,7 @@ async def test_a_schedule_is_seen_as_it_was_made(app: Rota, rota_harness: Harnes
     assert seen.next == [datetime(2026, 3, day, 7, tzinfo=paris) for day in (3, 4, 5, 6)]
 
 
-async def test_what_is_foretold_ends_with_its_runs_and_has_five_at_most(
+async def test_schedule_next_ticks_are_limited_by_max_runs_and_to_five(
     app: Rota, rota_harness: Harness
 ) -> None:
     await rota_harness.clock.set(NOON)
@@ -94,7 +94,7 @@ async def test_what_is_foretold_ends_with_its_runs_and_has_five_at_most(
     assert (await app.schedules.get("once")).next == [NOON + HOUR]
 
 
-async def test_what_it_has_done_is_seen(app: Rota, rota_harness: Harness) -> None:
+async def test_schedule_after_tick_reports_tick_and_run(app: Rota, rota_harness: Harness) -> None:
     await rota_harness.clock.set(NOON)
     await app.schedules.create("hourly", "report", every=HOUR)
     now = await rota_harness.clock.advance(HOUR + timedelta(seconds=3))
@@ -114,7 +114,7 @@ async def test_what_it_has_done_is_seen(app: Rota, rota_harness: Harness) -> Non
     assert (seen.runs, seen.next[0]) == (1, NOON + 2 * HOUR)
 
 
-async def test_failures_in_a_row_are_counted(app: Rota, rota_harness: Harness) -> None:
+async def test_schedule_failures_in_a_row_are_counted(app: Rota, rota_harness: Harness) -> None:
     await rota_harness.clock.set(NOON)
     await app.schedules.create("bad", "report", every=HOUR, input={"day": "broken"})
     for _ in range(2):
@@ -156,23 +156,23 @@ async def test_failures_in_a_row_are_counted(app: Rota, rota_harness: Harness) -
         ({"task": "report", "every": 1, "queue": "a b"}, "queue's name"),
     ],
 )
-async def test_what_cannot_be_is_refused_before_a_database_is_asked(
+async def test_schedule_create_invalid_argument_is_refused_offline(
     said: Mapping[str, Any], reason: str
 ) -> None:
-    app = with_work(Rota("postgresql://nobody.invalid/nothing"))
+    app = define_tasks(Rota("postgresql://nobody.invalid/nothing"))
 
     with pytest.raises((ArgumentError, DefinitionError), match=reason):
         await app.schedules.create(**{"name": "x", **said})
 
 
-async def test_one_that_would_never_come_is_refused(app: Rota) -> None:
+async def test_schedule_create_without_future_tick_is_refused(app: Rota) -> None:
     with pytest.raises(ArgumentError, match="would never come: it ends before its first tick"):
         await app.schedules.create("x", "report", cron="@daily", ends=NOON - HOUR)
 
     assert await app.schedules.list() == []
 
 
-async def test_a_name_is_taken_once(app: Rota) -> None:
+async def test_schedule_create_existing_name_is_refused(app: Rota) -> None:
     await app.schedules.create("x", "report", every=60)
 
     with pytest.raises(ArgumentError, match="already; change it with update"):
@@ -181,7 +181,7 @@ async def test_a_name_is_taken_once(app: Rota) -> None:
     assert (await app.schedules.get("x")).every == 60
 
 
-async def test_nobody_knows_a_schedule_that_is_not_there(app: Rota) -> None:
+async def test_schedule_operations_unknown_name_raise_not_found(app: Rota) -> None:
     schedules = app.schedules
     for asked in (
         schedules.get("x"),
@@ -200,7 +200,7 @@ async def test_nobody_knows_a_schedule_that_is_not_there(app: Rota) -> None:
 # Updates
 
 
-async def test_other_times_move_the_next_tick_and_other_input_does_not(
+async def test_schedule_update_moves_next_tick_only_for_new_times(
     app: Rota, rota_harness: Harness
 ) -> None:
     await rota_harness.clock.set(NOON)
@@ -219,9 +219,7 @@ async def test_other_times_move_the_next_tick_and_other_input_does_not(
     assert seen.input == {"day": "friday"}
 
 
-async def test_a_tick_that_has_come_due_is_not_lost_to_a_change_of_input(
-    app: Rota, rota_harness: Harness
-) -> None:
+async def test_schedule_update_of_input_keeps_due_tick(app: Rota, rota_harness: Harness) -> None:
     await rota_harness.clock.set(NOON)
     await app.schedules.create("x", "report", every=HOUR)
     await rota_harness.clock.advance(HOUR)
@@ -234,7 +232,7 @@ async def test_a_tick_that_has_come_due_is_not_lost_to_a_change_of_input(
     assert await app.run(tick.run or 0).result() == f"friday {NOON + HOUR}"
 
 
-async def test_a_change_that_cannot_be_changes_nothing(app: Rota) -> None:
+async def test_schedule_update_invalid_change_changes_nothing(app: Rota) -> None:
     await app.schedules.create("x", "report", every=60, input={"day": "friday"})
     before = await app.schedules.get("x")
 
@@ -257,7 +255,7 @@ async def test_a_change_that_cannot_be_changes_nothing(app: Rota) -> None:
     assert await app.schedules.get("x") == before
 
 
-async def test_one_that_has_ended_goes_on_with_a_later_end_or_more_runs(
+async def test_schedule_ended_becomes_active_with_higher_max_runs(
     app: Rota, rota_harness: Harness
 ) -> None:
     await rota_harness.clock.set(NOON)
@@ -277,7 +275,7 @@ async def test_one_that_has_ended_goes_on_with_a_later_end_or_more_runs(
     assert (await app.schedules.get("x")).state == "ended"
 
 
-async def test_a_worker_that_is_resting_hears_of_a_new_schedule(rota_app: Rota) -> None:
+async def test_schedule_created_at_run_time_wakes_idle_worker(rota_app: Rota) -> None:
     ran = asyncio.Event()
 
     @rota_app.task

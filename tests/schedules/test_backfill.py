@@ -21,7 +21,7 @@ MINUTE = timedelta(minutes=1)
 PARIS = ZoneInfo("Europe/Paris")
 
 
-async def test_ticks_of_a_time_before_are_started_and_know_it(
+async def test_backfill_starts_past_ticks_marked_as_backfilled(
     app: Rota, rota_harness: Harness, seen: Seen
 ) -> None:
     await rota_harness.clock.set(NOON)
@@ -37,7 +37,9 @@ async def test_ticks_of_a_time_before_are_started_and_know_it(
     assert (await app.schedules.get("x")).next[0] == NOON + HOUR
 
 
-async def test_a_flow_knows_it_in_every_task(app: Rota, rota_harness: Harness, seen: Seen) -> None:
+async def test_backfill_of_flow_marks_every_task(
+    app: Rota, rota_harness: Harness, seen: Seen
+) -> None:
     await rota_harness.clock.set(NOON)
     await app.schedules.create("x", "etl", cron="0 * * * *", input={"day": "friday"})
 
@@ -47,7 +49,7 @@ async def test_a_flow_knows_it_in_every_task(app: Rota, rota_harness: Harness, s
     assert seen == [("friday", NOON - HOUR, True)] * 2
 
 
-async def test_what_has_had_a_run_gets_no_other_and_what_was_missed_gets_one(
+async def test_backfill_starts_only_ticks_without_run(
     app: Rota, rota_harness: Harness, seen: Seen
 ) -> None:
     clock = rota_harness.clock
@@ -73,7 +75,7 @@ async def test_what_has_had_a_run_gets_no_other_and_what_was_missed_gets_one(
     assert all(each.state == "started" and each.run for each in ticks.values())
 
 
-async def test_what_is_backfilled_before_the_clock_comes_to_it_is_not_started_again(
+async def test_backfill_of_due_tick_prevents_second_run(
     app: Rota, rota_harness: Harness, seen: Seen
 ) -> None:
     await rota_harness.clock.set(NOON)
@@ -90,7 +92,7 @@ async def test_what_is_backfilled_before_the_clock_comes_to_it_is_not_started_ag
     ]
 
 
-async def test_backfills_at_the_same_time_do_not_double_each_other(
+async def test_backfill_concurrent_calls_start_each_tick_once(
     rota_dsn: str, app: Rota, rota_harness: Harness, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "MAX_BATCH_RUNS", 7)
@@ -107,7 +109,7 @@ async def test_backfills_at_the_same_time_do_not_double_each_other(
     assert len(seen) == len({tick for _, tick, _ in seen}) == 120
 
 
-async def test_it_goes_by_starts_and_ends_and_by_when_every_began(
+async def test_backfill_follows_starts_ends_and_creation_time(
     app: Rota, rota_harness: Harness
 ) -> None:
     await rota_harness.clock.set(NOON)
@@ -125,7 +127,7 @@ async def test_it_goes_by_starts_and_ends_and_by_when_every_began(
         assert planned == {NOON + hour * HOUR for hour in hours}, name
 
 
-async def test_a_long_one_tells_how_far_it_is(
+async def test_backfill_in_batches_reports_progress(
     app: Rota, rota_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "MAX_BATCH_RUNS", 50)
@@ -154,7 +156,7 @@ async def test_a_long_one_tells_how_far_it_is(
         (NOON.replace(tzinfo=None), NOON, "has no time zone"),
     ],
 )
-async def test_what_cannot_be_backfilled_is_refused(
+async def test_backfill_invalid_range_is_refused(
     app: Rota, rota_harness: Harness, start: datetime, end: datetime, reason: str
 ) -> None:
     await rota_harness.clock.set(NOON)
@@ -165,7 +167,7 @@ async def test_what_cannot_be_backfilled_is_refused(
     assert await app.schedules.ticks("x") == []
 
 
-async def test_of_ticks_that_are_forgotten_nobody_says_that_they_had_no_run(
+async def test_backfill_of_pruned_ticks_is_refused(
     app: Rota, rota_harness: Harness, rota_dsn: str
 ) -> None:
     """Only the last thousand ticks are stored: earlier ticks may have had a run."""
@@ -199,7 +201,7 @@ async def test_of_ticks_that_are_forgotten_nobody_says_that_they_had_no_run(
     assert await filled(NOON - HOUR, NOON) == 0
 
 
-async def test_what_the_clock_refused_and_somebody_backfilled_was_not_forgotten(
+async def test_backfill_after_refused_ticks_accepts_earlier_range(
     app: Rota, rota_harness: Harness, rota_dsn: str
 ) -> None:
     await rota_harness.clock.set(NOON)
@@ -213,7 +215,7 @@ async def test_what_the_clock_refused_and_somebody_backfilled_was_not_forgotten(
     assert len(await app.schedules.backfill("x", NOON - 5 * MINUTE, NOON + 9 * MINUTE)) == 5
 
 
-async def test_one_whose_run_is_open_says_nothing_about_those_that_are_forgotten(
+async def test_backfill_of_pruned_ticks_after_open_run_is_refused(
     app: Rota, rota_harness: Harness, rota_dsn: str
 ) -> None:
     await rota_harness.clock.set(NOON)
@@ -242,7 +244,7 @@ async def test_one_whose_run_is_open_says_nothing_about_those_that_are_forgotten
         (datetime(2026, 10, 25, 2, 0, tzinfo=PARIS, fold=1), datetime(2026, 10, 25, 1, tzinfo=UTC)),
     ],
 )
-async def test_a_backfill_begins_where_it_was_told_to_also_when_clocks_change(
+async def test_backfill_start_is_exact_at_daylight_saving_change(
     app: Rota, rota_harness: Harness, start: datetime, first: datetime
 ) -> None:
     await rota_harness.clock.set(first + 2 * HOUR)
@@ -252,7 +254,7 @@ async def test_a_backfill_begins_where_it_was_told_to_also_when_clocks_change(
     assert planned == [first, first + HOUR / 2]
 
 
-async def test_a_large_backfill_does_not_push_out_what_the_clock_has_done(
+async def test_backfill_beyond_tick_limit_keeps_scheduled_ticks(
     app: Rota, rota_harness: Harness, rota_dsn: str
 ) -> None:
     await rota_harness.clock.set(NOON)

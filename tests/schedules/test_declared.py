@@ -47,7 +47,7 @@ HOURLY = {"every": HOUR, "name": "hourly"}
 DAILY = {"cron": "0 7 * * *", "tz": "Europe/Paris", "name": "daily"}
 
 
-async def test_tasks_and_flows_are_started_by_the_clock_with_their_input(
+async def test_declared_task_and_flow_start_by_clock_with_input(
     rota_harness: Harness,
 ) -> None:
     app, clock = rota_harness.app, rota_harness.clock
@@ -78,7 +78,7 @@ async def test_tasks_and_flows_are_started_by_the_clock_with_their_input(
     ]
 
 
-async def test_32_workers_that_start_at_once_declare_each_schedule_once(
+async def test_declare_by_32_workers_creates_each_schedule_once(
     rota_dsn: str, rota_app: Rota
 ) -> None:
     def define(app: Rota) -> None:
@@ -91,7 +91,7 @@ async def test_32_workers_that_start_at_once_declare_each_schedule_once(
     assert {each.state for each in found} == {"active"}
 
 
-async def test_old_and_new_code_that_start_at_once_come_to_one_of_the_two(
+async def test_declare_by_old_and_new_code_at_once_keeps_one_version(
     rota_dsn: str, rota_app: Rota
 ) -> None:
     """Each version has ten own schedules, which the other disables, and ten with another interval."""
@@ -112,7 +112,7 @@ async def test_old_and_new_code_that_start_at_once_come_to_one_of_the_two(
         assert states in ({"active"}, {"disabled"})
 
 
-async def test_what_the_code_drops_is_disabled_and_not_forgotten(
+async def test_declare_removed_schedule_is_disabled_until_declared_again(
     rota_dsn: str, rota_harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = rota_harness.app
@@ -136,7 +136,7 @@ async def test_what_the_code_drops_is_disabled_and_not_forgotten(
     assert seen.next[0] == NOON + 11 * HOUR  # the ticks of the disabled time are skipped
 
 
-def quickly(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+def shorten_declare_interval(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let workers repeat their declarations after `seconds` instead of a minute."""
     for name in ("FIRST_DECLARE_SECONDS", "DECLARE_SECONDS"):
         monkeypatch.setattr(scheduler, name, seconds)
@@ -151,11 +151,11 @@ async def until(app: Rota, name: str, **wanted: object) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_who_started_and_is_gone_has_changed_nothing_for_good(
+async def test_declare_by_abandoned_deploy_is_reverted(
     rota_dsn: str, rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The case of a deploy that is abandoned after its first instance."""
-    quickly(monkeypatch, 0.2)
+    shorten_declare_interval(monkeypatch, 0.2)
     report(rota_app, HOURLY, DAILY)
     async with rota_app.worker():
         await deploy(rota_dsn, code({"every": 2 * HOUR, "name": "hourly"}))
@@ -165,11 +165,11 @@ async def test_who_started_and_is_gone_has_changed_nothing_for_good(
         )
 
 
-async def test_of_those_that_are_there_the_youngest_has_the_say(
+async def test_declare_newest_running_worker_wins(
     rota_dsn: str, rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The older worker repeats its declarations, but changes nothing once it observes the new worker."""
-    quickly(monkeypatch, 0.1)
+    shorten_declare_interval(monkeypatch, 0.1)
     report(rota_app, HOURLY)
     declared: dict[int, int] = {}
 
@@ -195,10 +195,10 @@ async def test_of_those_that_are_there_the_youngest_has_the_say(
         await until(rota_app, "hourly", every=3600)
 
 
-async def test_what_nobody_declares_who_is_there_is_disabled(
+async def test_declare_schedule_of_no_running_worker_is_disabled(
     rota_dsn: str, rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quickly(monkeypatch, 0.2)
+    shorten_declare_interval(monkeypatch, 0.2)
     report(rota_app, DAILY)
     async with Rota(rota_dsn) as old:
         report(old, HOURLY, DAILY)
@@ -210,7 +210,7 @@ async def test_what_nobody_declares_who_is_there_is_disabled(
             assert (await rota_app.schedules.get("daily")).state == "active"
 
 
-async def test_what_belongs_to_another_app_is_left_alone(rota_dsn: str, rota_app: Rota) -> None:
+async def test_declare_leaves_schedules_of_other_app_active(rota_dsn: str, rota_app: Rota) -> None:
     await deploy(rota_dsn, code(HOURLY))
 
     def other(app: Rota) -> None:
@@ -223,7 +223,7 @@ async def test_what_belongs_to_another_app_is_left_alone(rota_dsn: str, rota_app
     assert [each.state for each in await rota_app.schedules.list()] == ["active", "active"]
 
 
-async def test_one_paused_by_hand_stays_paused_through_deploys(
+async def test_declare_paused_schedule_stays_paused_through_deploys(
     rota_dsn: str, rota_app: Rota
 ) -> None:
     await deploy(rota_dsn, code(HOURLY))
@@ -247,7 +247,7 @@ async def test_one_paused_by_hand_stays_paused_through_deploys(
     assert (seen.state, seen.reason) == ("paused", "wait for the audit")
 
 
-async def test_a_deploy_moves_the_next_tick_only_if_it_changes_the_times(
+async def test_declare_moves_next_tick_only_for_changed_times(
     rota_dsn: str, rota_harness: Harness
 ) -> None:
     app, clock = rota_harness.app, rota_harness.clock
@@ -263,9 +263,7 @@ async def test_a_deploy_moves_the_next_tick_only_if_it_changes_the_times(
     assert (await app.schedules.get("hourly")).next[0] == NOON + HOUR / 4 + HOUR / 2
 
 
-async def test_every_counts_from_its_start_if_it_has_one(
-    rota_dsn: str, rota_harness: Harness
-) -> None:
+async def test_declare_every_counts_from_starts(rota_dsn: str, rota_harness: Harness) -> None:
     await rota_harness.clock.set(NOON + HOUR / 3)
 
     await deploy(
@@ -280,7 +278,7 @@ async def test_every_counts_from_its_start_if_it_has_one(
     assert (await rota_harness.app.schedules.get("future")).next[0] == NOON + 2 * HOUR
 
 
-async def test_one_that_has_come_once_does_not_come_again_however_often_it_is_declared(
+async def test_declare_ended_one_time_schedule_does_not_run_again(
     rota_dsn: str, rota_harness: Harness
 ) -> None:
     app, clock = rota_harness.app, rota_harness.clock
@@ -300,7 +298,7 @@ async def test_one_that_has_come_once_does_not_come_again_however_often_it_is_de
     assert (await app.schedules.get("once")).state == "ended"
 
 
-async def test_the_code_takes_over_one_that_was_made_at_run_time(
+async def test_declare_takes_over_schedule_created_at_run_time(
     rota_dsn: str, rota_app: Rota, caplog: pytest.LogCaptureFixture
 ) -> None:
     report(rota_app)
@@ -315,7 +313,7 @@ async def test_the_code_takes_over_one_that_was_made_at_run_time(
         await rota_app.schedules.update("hourly", every=60)
 
 
-async def test_a_worker_whose_schedules_stand_locks_nothing(rota_dsn: str) -> None:
+async def test_declare_unchanged_schedules_waits_for_no_lock(rota_dsn: str) -> None:
     """Otherwise starting workers would wait for locks on the rows that the scheduler fires."""
     await deploy(rota_dsn, code(HOURLY, DAILY))
 
@@ -325,9 +323,7 @@ async def test_a_worker_whose_schedules_stand_locks_nothing(rota_dsn: str) -> No
             await deploy(rota_dsn, code(DAILY, HOURLY))
 
 
-async def test_a_worker_waits_for_somebody_who_has_a_schedule_in_hand(
-    rota_dsn: str, rota_app: Rota
-) -> None:
+async def test_declare_changed_schedule_waits_for_row_lock(rota_dsn: str, rota_app: Rota) -> None:
     """The wait is longer than the server's lock timeout."""
     await deploy(rota_dsn, code(HOURLY))
 
@@ -344,7 +340,7 @@ async def test_a_worker_waits_for_somebody_who_has_a_schedule_in_hand(
 # Invalid declarations are refused early
 
 
-def test_two_schedules_of_a_task_have_names_of_their_own() -> None:
+def test_declare_two_schedules_with_same_name_is_refused() -> None:
     with pytest.raises(DefinitionError, match="a schedule called 'report' already"):
         report(Rota("local"), {"every": 60}, {"every": 61})
 
@@ -356,7 +352,7 @@ def test_two_schedules_of_a_task_have_names_of_their_own() -> None:
         ({}, r"task 'greet' needs 'whom'; pass it with @app.schedule\(…, input=\{'whom': …\}\)"),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused_where_they_are_written(
+def test_declare_wrong_arguments_are_refused_at_decoration(
     said: dict[str, Any], reason: str
 ) -> None:
     app = Rota("local")
@@ -368,7 +364,7 @@ def test_arguments_that_do_not_fit_are_refused_where_they_are_written(
         app.schedule(every=60, **said)(greet)
 
 
-async def test_types_that_do_not_fit_are_refused_when_a_worker_starts(rota_app: Rota) -> None:
+async def test_declare_wrong_types_are_refused_at_worker_start(rota_app: Rota) -> None:
     @rota_app.schedule(every=60, input={"pages": "seven"})
     @rota_app.task
     async def report(pages: int) -> None: ...
@@ -379,7 +375,7 @@ async def test_types_that_do_not_fit_are_refused_when_a_worker_starts(rota_app: 
     assert await rota_app.schedules.list() == []
 
 
-def test_only_tasks_and_flows_are_started_by_the_clock() -> None:
+def test_declare_on_plain_function_is_refused() -> None:
     app = Rota("local")
 
     with pytest.raises(DefinitionError, match=r"put @app.schedule\(…\) above @app.task"):

@@ -26,7 +26,7 @@ MANY = 14 * 24 * 6
 TOLD = "select tick, state, outcome::text from rota.ticks order by tick"
 
 
-async def ask(db: DB, query: str) -> list[Any]:
+async def fetch_rows(db: DB, query: str) -> list[Any]:
     return await (await db.execute(query.encode())).fetchall()
 
 
@@ -34,7 +34,7 @@ async def eventually(db: DB, query: str, wanted: Any, within: float = 60) -> Non
     found: Any = None
     try:
         async with asyncio.timeout(within):
-            while (found := await ask(db, query)) != wanted:
+            while (found := await fetch_rows(db, query)) != wanted:
                 await asyncio.sleep(0.02)
     except TimeoutError:
         pytest.fail(f"{query}: {found}, not {wanted}")
@@ -45,7 +45,7 @@ def nth(n: float) -> datetime:
 
 
 @pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the scheduler record ended runs within 0.3 seconds."""
     monkeypatch.setattr(scheduler, "SWEEP_SECONDS", 0.3)
 
@@ -84,7 +84,7 @@ MakeBell = Callable[..., Awaitable[Bell]]
 
 
 @pytest.fixture
-async def bell(rota_harness: Harness, db: DB, soon: None) -> MakeBell:
+async def bell(rota_harness: Harness, db: DB, short_sweep: None) -> MakeBell:
     async def make(**how: Any) -> Bell:
         bell = Bell(rota_harness, db, **how)
         await bell.at(-0.5)
@@ -96,7 +96,7 @@ async def bell(rota_harness: Harness, db: DB, soon: None) -> MakeBell:
 # Overlap with an open run
 
 
-async def test_a_tick_is_skipped_while_the_last_run_is_open(bell: MakeBell) -> None:
+async def test_overlap_skip_with_open_run_skips_tick(bell: MakeBell) -> None:
     ring = await bell(overlap="skip")
     async with ring.app.worker():
         await ring.at(0)
@@ -109,7 +109,7 @@ async def test_a_tick_is_skipped_while_the_last_run_is_open(bell: MakeBell) -> N
         await ring.began_at(0, 2)
 
 
-async def test_one_waits_for_the_last_run_and_begins_when_it_has_ended(bell: MakeBell) -> None:
+async def test_overlap_queue_one_starts_tick_when_run_ends(bell: MakeBell) -> None:
     ring = await bell(overlap="queue_one")
     async with ring.app.worker():
         waiting = [(1, "queued", None), (2, "skipped", None), (3, "skipped", None)]
@@ -125,11 +125,13 @@ async def test_one_waits_for_the_last_run_and_begins_when_it_has_ended(bell: Mak
         await ring.told((0, "started", "succeeded"), (1, "started", "succeeded"), *waiting[1:])
         await ring.at(4)
         await ring.began_at(0, 1, 4)
-    found = await ask(ring.db, "select tick, state, reason from rota.ticks where run is not null")
+    found = await fetch_rows(
+        ring.db, "select tick, state, reason from rota.ticks where run is not null"
+    )
     assert sorted(found) == [(nth(n), "started", None) for n in (0, 1, 4)]
 
 
-async def test_one_that_waits_when_it_is_paused_starts_nothing_and_says_so(bell: MakeBell) -> None:
+async def test_overlap_queue_one_waiting_tick_is_skipped_by_pause(bell: MakeBell) -> None:
     ring = await bell(overlap="queue_one")
     async with ring.app.worker():
         await ring.at(0)
@@ -142,11 +144,11 @@ async def test_one_that_waits_when_it_is_paused_starts_nothing_and_says_so(bell:
         await ring.app.schedules.resume("ring")
         await ring.at(2)
         await ring.began_at(0, 2)
-    found = await ask(ring.db, "select reason from rota.ticks where state = 'skipped'")
+    found = await fetch_rows(ring.db, "select reason from rota.ticks where state = 'skipped'")
     assert found == [("the schedule was paused",)]
 
 
-async def test_the_last_run_is_cancelled_for_the_next(bell: MakeBell) -> None:
+async def test_overlap_cancel_running_cancels_open_run(bell: MakeBell) -> None:
     ring = await bell(overlap="cancel_running")
     async with ring.app.worker():
         for n in range(3):
@@ -160,7 +162,7 @@ async def test_the_last_run_is_cancelled_for_the_next(bell: MakeBell) -> None:
     assert ring.ended == [nth(2)]
 
 
-async def test_runs_may_go_on_beside_each_other(bell: MakeBell) -> None:
+async def test_overlap_allow_runs_concurrently(bell: MakeBell) -> None:
     ring = await bell(overlap="allow")
     async with ring.app.worker():
         for n in range(3):
@@ -185,7 +187,7 @@ async def test_runs_may_go_on_beside_each_other(bell: MakeBell) -> None:
         ({"catch_up": "all", "at_most": 5, "grace": 1000}, [99, 100]),
     ],
 )
-async def test_after_an_absence_as_many_are_caught_up_with_as_it_says(
+async def test_catch_up_after_outage_follows_policy(
     bell: MakeBell, policy: dict[str, Any], began: list[int]
 ) -> None:
     ring = await bell(overlap="allow", **policy)
@@ -200,7 +202,7 @@ async def test_after_an_absence_as_many_are_caught_up_with_as_it_says(
         await ring.began_at(0, *began, 101)
 
 
-async def test_two_weeks_of_ticks_are_not_replayed(bell: MakeBell) -> None:
+async def test_catch_up_by_default_starts_only_latest_tick(bell: MakeBell) -> None:
     ring = await bell()
     ring.go.set()
     async with ring.app.worker():
@@ -211,7 +213,7 @@ async def test_two_weeks_of_ticks_are_not_replayed(bell: MakeBell) -> None:
         await ring.told((0, "started", "succeeded"), (MANY, "started", "succeeded"))
         await ring.at(MANY + 1)
         await ring.began_at(0, MANY, MANY + 1)
-    assert await ask(ring.db, "select ticks, runs, missed from rota.schedules") == [
+    assert await fetch_rows(ring.db, "select ticks, runs, missed from rota.schedules") == [
         (3, 3, MANY - 1)
     ]
 
@@ -219,8 +221,8 @@ async def test_two_weeks_of_ticks_are_not_replayed(bell: MakeBell) -> None:
 # End and pause
 
 
-async def test_it_has_ended_after_its_last_run_and_after_its_end(
-    rota_harness: Harness, db: DB, soon: None
+async def test_schedule_ends_after_max_runs_or_end_time(
+    rota_harness: Harness, db: DB, short_sweep: None
 ) -> None:
     app, clock = rota_harness.app, rota_harness.clock
     began: list[str] = []
@@ -246,10 +248,8 @@ async def test_it_has_ended_after_its_last_run_and_after_its_end(
 ENDED = [("twice", "ended"), ("until", "ended")]
 
 
-@pytest.mark.usefixtures("soon")
-async def test_it_is_paused_after_so_many_failures_and_starts_nothing_more(
-    rota_harness: Harness, db: DB
-) -> None:
+@pytest.mark.usefixtures("short_sweep")
+async def test_schedule_pauses_after_failures_in_a_row(rota_harness: Harness, db: DB) -> None:
     app, clock = rota_harness.app, rota_harness.clock
     fails = True
 
@@ -268,7 +268,7 @@ async def test_it_is_paused_after_so_many_failures_and_starts_nothing_more(
         await eventually(db, "select state::text, reason from rota.schedules", [PAUSED])
         await clock.set(nth(5))
         await asyncio.sleep(0.4)
-        assert len(await ask(db, TOLD)) == 2
+        assert len(await fetch_rows(db, TOLD)) == 2
         fails = False
         await app.schedules.resume("ring")
         await clock.set(nth(6))
@@ -281,8 +281,8 @@ async def test_it_is_paused_after_so_many_failures_and_starts_nothing_more(
 PAUSED = ("paused", "2 failures in a row")
 
 
-@pytest.mark.usefixtures("soon")
-async def test_runs_that_are_removed_before_they_are_noted_hold_nothing_up(
+@pytest.mark.usefixtures("short_sweep")
+async def test_schedule_with_removed_run_starts_next_tick(
     rota_harness: Harness, db: DB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app, clock = rota_harness.app, rota_harness.clock
@@ -306,7 +306,7 @@ async def test_runs_that_are_removed_before_they_are_noted_hold_nothing_up(
         await eventually(db, "select count(*)::int from rota.ticks where state = 'started'", [(2,)])
 
 
-async def test_what_jitters_comes_later_by_as_much_and_never_early(rota_app: Rota, db: DB) -> None:
+async def test_jitter_starts_ticks_late_but_never_early(rota_app: Rota, db: DB) -> None:
     @rota_app.schedule(every=0.3, jitter=0.3, overlap="allow", catch_up="all")
     @rota_app.task
     async def ring() -> None: ...
@@ -314,9 +314,9 @@ async def test_what_jitters_comes_later_by_as_much_and_never_early(rota_app: Rot
     late = "select extract(epoch from at - tick)::float8 from rota.ticks where state = 'started'"
     async with rota_app.worker():
         async with asyncio.timeout(60):
-            while len(found := await ask(db, late)) < 8:
+            while len(found := await fetch_rows(db, late)) < 8:
                 await asyncio.sleep(0.05)
     assert all(each >= 0 for [each] in found)
     assert max(each for [each] in found) > 0.05
     steps = "select tick - lag(tick) over (order by tick) from rota.ticks"
-    assert {step for [step] in await ask(db, steps)} == {None, timedelta(seconds=0.3)}
+    assert {step for [step] in await fetch_rows(db, steps)} == {None, timedelta(seconds=0.3)}

@@ -63,14 +63,12 @@ def check(ran: Ran, every: float = 0.2) -> None:
     assert {b - a for a, b in pairwise(ticks)} == {timedelta(seconds=every)}
 
 
-async def ask(db: DB, query: str, *params: Any) -> Any:
+async def fetch_row(db: DB, query: str, *params: Any) -> Any:
     [row] = await (await db.execute(query.encode(), params)).fetchall()
     return row[0] if len(row) == 1 else row
 
 
-async def test_every_tick_starts_one_run_whatever_the_number_of_workers(
-    rota_app: Rota, rota_dsn: str
-) -> None:
+async def test_tick_with_two_workers_starts_one_run(rota_app: Rota, rota_dsn: str) -> None:
     ran = define(rota_app)
     async with Rota(rota_dsn, poll_interval=0.1) as other:
         define(other, ran=ran)
@@ -79,7 +77,7 @@ async def test_every_tick_starts_one_run_whatever_the_number_of_workers(
     check(ran)
 
 
-async def test_a_flow_and_a_schedule_made_at_run_time(rota_harness: Harness) -> None:
+async def test_schedule_of_flow_created_at_run_time_starts_run(rota_harness: Harness) -> None:
     app = rota_harness.app
     seen: list[tuple[str, datetime | None, bool]] = []
     flow = app.flow("etl")
@@ -101,7 +99,7 @@ async def test_a_flow_and_a_schedule_made_at_run_time(rota_harness: Harness) -> 
 # Punctuality
 
 
-async def test_a_worker_that_is_full_and_asks_for_no_jobs_fires_all_the_same(
+async def test_scheduler_in_full_worker_fires_ticks(
     rota_app: Rota, db: DB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler, "MIN_FALLBACK_POLL_SECONDS", 0.5)
@@ -116,7 +114,7 @@ async def test_a_worker_that_is_full_and_asks_for_no_jobs_fires_all_the_same(
     await app.start_many([long.bind(), long.bind()])
     async with app.worker(concurrency=2):
         async with asyncio.timeout(60):
-            while (fired := await ask(db, "select count(*)::int from rota.ticks")) < 4:
+            while (fired := await fetch_row(db, "select count(*)::int from rota.ticks")) < 4:
                 await asyncio.sleep(0.05)
         assert not ran
         go.set()
@@ -124,7 +122,7 @@ async def test_a_worker_that_is_full_and_asks_for_no_jobs_fires_all_the_same(
     check(ran, 0.3)
 
 
-async def test_one_that_is_full_looks_by_itself_for_what_nobody_has_told_it(
+async def test_scheduler_in_full_worker_polls_for_unannounced_schedule(
     rota_app: Rota, db: DB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler, "MIN_FALLBACK_POLL_SECONDS", 0.5)
@@ -141,12 +139,12 @@ async def test_one_that_is_full_looks_by_itself_for_what_nobody_has_told_it(
         await asyncio.sleep(1.2)  # the last poll's information has expired
         await db.execute(FOREIGN.replace("'elsewhere'", "'long'").encode())
         async with asyncio.timeout(60):
-            while not await ask(db, "select count(*) from rota.ticks"):
+            while not await fetch_row(db, "select count(*) from rota.ticks"):
                 await asyncio.sleep(0.02)
         go.set()
 
 
-async def test_one_that_polls_seldom_hears_of_a_change(direct_dsn: str, db: DB) -> None:
+async def test_scheduler_with_long_poll_interval_receives_change(direct_dsn: str, db: DB) -> None:
     async with Rota(direct_dsn, poll_interval=30) as app:
 
         @app.task
@@ -156,20 +154,20 @@ async def test_one_that_polls_seldom_hears_of_a_change(direct_dsn: str, db: DB) 
             await asyncio.sleep(0.5)
             await app.schedules.create("once", ring, at=datetime.now(UTC) - timedelta(hours=1))
             async with asyncio.timeout(60):
-                while not await ask(db, "select count(*) from rota.ticks"):
+                while not await fetch_row(db, "select count(*) from rota.ticks"):
                     await asyncio.sleep(0.02)
 
 
-async def test_one_that_hears_nothing_and_polls_seldom_fires_in_time(rota_dsn: str, db: DB) -> None:
+async def test_scheduler_without_notifications_fires_ticks(rota_dsn: str, db: DB) -> None:
     async with Rota(rota_dsn, poll_interval=600, notify=False) as app:
         define(app, every=0.3)
         async with app.worker(), asyncio.timeout(60):
-            while not await ask(db, "select ticks >= 3 from rota.schedules"):
+            while not await fetch_row(db, "select ticks >= 3 from rota.schedules"):
                 await asyncio.sleep(0.05)
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def scheduler_queries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the list to which the schedulers' queries are appended."""
     asked: list[str] = []
     fire, ask = scheduling_fire.fire, scheduler.Scheduler._query
@@ -187,7 +185,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-async def test_what_a_poll_says_of_others_does_not_put_our_own_off(rota_app: Rota) -> None:
+async def test_scheduler_foreign_due_schedule_keeps_own_poll_time(rota_app: Rota) -> None:
     client = await rota_app.open()
     one = scheduler.Scheduler(client.database, client.notifier, rota_app.event_bus, 1, {})
     ours = one._poll_at = time.monotonic() + 1
@@ -199,8 +197,8 @@ async def test_what_a_poll_says_of_others_does_not_put_our_own_off(rota_app: Rot
     assert one._poll_at > ours
 
 
-async def test_what_nobody_here_knows_neither_hides_our_own_nor_keeps_us_busy(
-    rota_app: Rota, db: DB, looks: list[str]
+async def test_scheduler_foreign_due_schedule_causes_backoff_not_delay(
+    rota_app: Rota, db: DB, scheduler_queries: list[str]
 ) -> None:
     await db.execute(FOREIGN.encode())
     ran = define(rota_app, every=0.5)
@@ -208,16 +206,16 @@ async def test_what_nobody_here_knows_neither_hides_our_own_nor_keeps_us_busy(
         await until(ran, 3)
         await rota_app.schedules.pause("beat")
         await asyncio.sleep(0.3)
-        looks.clear()
+        scheduler_queries.clear()
         began = time.monotonic()
         await asyncio.sleep(2)
         # The claim polls report it ten times a second; the scheduler backs off, up to five seconds.
-        assert len(looks) <= 5 * (time.monotonic() - began), looks
+        assert len(scheduler_queries) <= 5 * (time.monotonic() - began), scheduler_queries
     check(ran, 0.5)
 
 
-async def test_while_nothing_is_due_nothing_is_asked(
-    rota_app: Rota, db: DB, looks: list[str]
+async def test_scheduler_without_due_schedule_makes_no_queries(
+    rota_app: Rota, db: DB, scheduler_queries: list[str]
 ) -> None:
     @rota_app.schedule("0 0 1 1 *")
     @rota_app.task
@@ -225,22 +223,22 @@ async def test_while_nothing_is_due_nothing_is_asked(
 
     async with rota_app.worker():
         await asyncio.sleep(0.5)
-        looks.clear()
+        scheduler_queries.clear()
         await asyncio.sleep(2)
-        assert looks in ([], ["tick/open_ticks"])
+        assert scheduler_queries in ([], ["tick/open_ticks"])
 
 
-async def test_what_another_has_in_hand_is_looked_for_again_soon_and_not_at_once(
-    rota_app: Rota, db: DB, looks: list[str]
+async def test_scheduler_locked_schedule_is_polled_again_after_pause(
+    rota_app: Rota, db: DB, scheduler_queries: list[str]
 ) -> None:
     ran = define(rota_app, every=0.3)
     async with rota_app.worker():
         await until(ran, 1)
         async with db.transaction():
             await db.execute("select from rota.schedules for update")
-            looks.clear()
+            scheduler_queries.clear()
             await asyncio.sleep(1)
-            assert len(looks) < 20
+            assert len(scheduler_queries) < 20
         ticks = len(ran)
         await until(ran, ticks + 4, within=60)
     check(ran, 0.3)
@@ -249,7 +247,7 @@ async def test_what_another_has_in_hand_is_looked_for_again_soon_and_not_at_once
 # Workers that start and stop
 
 
-async def test_who_leaves_fires_no_more_and_who_stays_goes_on(rota_dsn: str, db: DB) -> None:
+async def test_scheduler_after_worker_stop_other_worker_fires_ticks(rota_dsn: str, db: DB) -> None:
     async with (
         Rota(rota_dsn, poll_interval=0.1) as first,
         Rota(rota_dsn, poll_interval=0.1) as second,
@@ -265,7 +263,7 @@ async def test_who_leaves_fires_no_more_and_who_stays_goes_on(rota_dsn: str, db:
 
 
 @asynccontextmanager
-async def through(proxy: Proxy) -> AsyncIterator[tuple[Rota, Ran]]:
+async def worker_through_proxy(proxy: Proxy) -> AsyncIterator[tuple[Rota, Ran]]:
     async with Rota(proxy.dsn, poll_interval=0.1, heartbeat_interval=0.2) as app:
         ran = define(app)
         async with app.worker():
@@ -273,11 +271,11 @@ async def through(proxy: Proxy) -> AsyncIterator[tuple[Rota, Ran]]:
             yield app, ran
 
 
-async def test_after_a_time_without_a_database_what_was_missed_is_caught_up_with(
+async def test_scheduler_after_outage_catches_up_missed_ticks(
     rota_dsn: str,
 ) -> None:
     with Proxy(rota_dsn) as proxy:
-        async with through(proxy) as (_, ran):
+        async with worker_through_proxy(proxy) as (_, ran):
             proxy.refuse()
             proxy.reset()
             await asyncio.sleep(1)
@@ -287,9 +285,9 @@ async def test_after_a_time_without_a_database_what_was_missed_is_caught_up_with
     check(ran)
 
 
-async def test_commits_of_which_nobody_knows_are_neither_lost_nor_repeated(rota_dsn: str) -> None:
+async def test_scheduler_cut_commit_starts_each_tick_once(rota_dsn: str) -> None:
     with Proxy(rota_dsn) as proxy:
-        async with through(proxy) as (_, ran):
+        async with worker_through_proxy(proxy) as (_, ran):
             ways: list[CutPoint] = ["before", "sent", "answered"]
             for number, where in enumerate(ways, 1):
                 ticks = len(ran)
@@ -303,34 +301,35 @@ async def test_commits_of_which_nobody_knows_are_neither_lost_nor_repeated(rota_
 
 
 @pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler, "SWEEP_SECONDS", 0.5)
 
 
 NOTED = "select last_success is not null from rota.schedules"
 
 
-async def noted(db: DB) -> None:
+async def wait_for_success(db: DB) -> None:
     async with asyncio.timeout(60):
-        while not await ask(db, NOTED):
+        while not await fetch_row(db, NOTED):
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.usefixtures("soon")
-async def test_what_became_of_runs_is_noted_soon_also_of_one_that_comes_only_once(
-    rota_app: Rota, db: DB
-) -> None:
+@pytest.mark.usefixtures("short_sweep")
+async def test_scheduler_records_outcome_of_one_time_schedule(rota_app: Rota, db: DB) -> None:
     @rota_app.schedule(at=datetime.now(UTC))
     @rota_app.task
     async def once() -> None: ...
 
     async with rota_app.worker():
-        await noted(db)
-    assert await ask(db, "select outcome::text, ended >= at from rota.ticks") == ("succeeded", True)
+        await wait_for_success(db)
+    assert await fetch_row(db, "select outcome::text, ended >= at from rota.ticks") == (
+        "succeeded",
+        True,
+    )
 
 
-@pytest.mark.usefixtures("soon")
-async def test_who_comes_later_notes_what_the_one_before_has_started(
+@pytest.mark.usefixtures("short_sweep")
+async def test_scheduler_of_next_worker_records_earlier_outcome(
     rota_app: Rota, db: DB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @rota_app.schedule(at=datetime.now(UTC))
@@ -341,8 +340,8 @@ async def test_who_comes_later_notes_what_the_one_before_has_started(
         blind.setattr(scheduler.Scheduler, "_sweep", lambda self: asyncio.sleep(0.01))
         async with rota_app.worker():
             async with asyncio.timeout(60):
-                while not await ask(db, "select count(*) from rota.outcomes"):
+                while not await fetch_row(db, "select count(*) from rota.outcomes"):
                     await asyncio.sleep(0.05)
-    assert not await ask(db, NOTED)
+    assert not await fetch_row(db, NOTED)
     async with rota_app.worker():
-        await noted(db)
+        await wait_for_success(db)

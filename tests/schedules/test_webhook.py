@@ -23,7 +23,7 @@ from rota.errors import ArgumentError, RetryLater, WebhookFailed, WebhookRefused
 from rota.model.webhook_hosts import WebhookHosts
 from rota.testing import Harness
 
-from .receiver import CERTIFICATE, Receiver, no_one_listens, receiving
+from .receiver import CERTIFICATE, Receiver, receiving, unused_port
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 
@@ -34,7 +34,9 @@ def receiver() -> Iterator[Receiver]:
         yield receiver
 
 
-async def sent(receiver: Receiver, hook: WebhookRequest | None = None, **how: Any) -> int:
+async def send_to_receiver(
+    receiver: Receiver, hook: WebhookRequest | None = None, **how: Any
+) -> int:
     """Send a webhook to a receiver on this machine, which is explicitly allowed."""
     hook = hook or WebhookRequest(
         f"http://localhost:{receiver.port}/hook?token=sesame", {"hello": "world"}
@@ -46,11 +48,11 @@ async def sent(receiver: Receiver, hook: WebhookRequest | None = None, **how: An
 # Requests
 
 
-async def test_the_body_goes_as_json_with_a_key_that_stays_the_same(receiver: Receiver) -> None:
+async def test_webhook_request_has_json_body_and_idempotency_key(receiver: Receiver) -> None:
     url = f"http://localhost:{receiver.port}/hook?token=sesame"
     hook = WebhookRequest(url, {"hello": "wörld"}, headers={"X-Tenant": "acme"})
 
-    assert await sent(receiver, hook) == 204
+    assert await send_to_receiver(receiver, hook) == 204
 
     [request] = receiver.requests
     assert (request.method, request.path) == ("POST", "/hook?token=sesame")
@@ -62,17 +64,17 @@ async def test_the_body_goes_as_json_with_a_key_that_stays_the_same(receiver: Re
     assert "Rota-Signature" not in request.headers
 
 
-async def test_one_without_a_body_has_none(receiver: Receiver) -> None:
+async def test_webhook_without_body_sends_none(receiver: Receiver) -> None:
     url = f"http://localhost:{receiver.port}"
 
-    await sent(receiver, WebhookRequest(url, method="DELETE"))
+    await send_to_receiver(receiver, WebhookRequest(url, method="DELETE"))
 
     [request] = receiver.requests
     assert (request.method, request.path, request.body) == ("DELETE", "/", b"")
 
 
-async def test_who_knows_the_secret_can_tell_that_it_is_ours_and_new(receiver: Receiver) -> None:
-    await sent(receiver, secret="sesame")
+async def test_webhook_with_secret_signs_time_and_body(receiver: Receiver) -> None:
+    await send_to_receiver(receiver, secret="sesame")
 
     [request] = receiver.requests
     parts = dict(part.split("=") for part in request.headers["Rota-Signature"].split(","))
@@ -95,7 +97,7 @@ async def test_who_knows_the_secret_can_tell_that_it_is_ours_and_new(receiver: R
         ({"headers": {"Idempotency-Key": "1"}}, "Rota's own"),
     ],
 )
-def test_what_cannot_be_sent_is_refused(said: dict[str, Any], reason: str) -> None:
+def test_webhook_invalid_request_is_refused(said: dict[str, Any], reason: str) -> None:
     with pytest.raises(ArgumentError, match=reason):
         WebhookRequest("https://hooks.example.com/", **said)
 
@@ -116,7 +118,7 @@ def test_what_cannot_be_sent_is_refused(said: dict[str, Any], reason: str) -> No
     ],
     ids=",".join,
 )
-async def test_a_name_with_an_address_within_is_not_connected_to(
+async def test_webhook_host_with_private_address_is_not_contacted(
     monkeypatch: pytest.MonkeyPatch, addresses: list[str]
 ) -> None:
     tried: list[Any] = []
@@ -133,14 +135,16 @@ async def test_a_name_with_an_address_within_is_not_connected_to(
     assert tried == []
 
 
-async def test_a_name_is_looked_up_once_and_what_was_judged_is_connected_to(
+async def test_webhook_host_is_resolved_once_before_connecting(
     monkeypatch: pytest.MonkeyPatch, receiver: Receiver
 ) -> None:
     """The resolver would answer differently the second time, but it is called only once."""
     answers = [["93.184.216.34"], ["127.0.0.1"], ["127.0.0.1"]]
     connected: list[Any] = []
     monkeypatch.setattr(
-        socket, "create_connection", lambda where, *rest: _real(where, receiver, connected, rest)
+        socket,
+        "create_connection",
+        lambda where, *rest: _connect_to_receiver(where, receiver, connected, rest),
     )
 
     status = await send(
@@ -157,7 +161,7 @@ async def test_a_name_is_looked_up_once_and_what_was_judged_is_connected_to(
     assert receiver.requests[0].headers["Host"] == "hooks.example.com:8080"
 
 
-def _real(
+def _connect_to_receiver(
     where: tuple[str, int], receiver: Receiver, connected: list[Any], rest: tuple[Any, ...]
 ) -> socket.socket:
     """Connect to the receiver as if it had a public address."""
@@ -168,21 +172,21 @@ def _real(
     return sock
 
 
-async def test_a_redirect_is_not_followed(receiver: Receiver) -> None:
+async def test_webhook_redirect_is_not_followed(receiver: Receiver) -> None:
     with receiving() as other:
         receiver.statuses, receiver.headers = [302], {"Location": f"http://localhost:{other.port}/"}
 
         with pytest.raises(WebhookRefused, match="answered 302, a redirect, which is not followed"):
-            await sent(receiver)
+            await send_to_receiver(receiver)
 
         assert other.requests == []
 
 
-async def test_an_error_says_the_host_and_nothing_that_is_secret(receiver: Receiver) -> None:
+async def test_webhook_error_names_host_and_no_secret(receiver: Receiver) -> None:
     receiver.statuses = [500]
 
     with pytest.raises(WebhookFailed) as caught:
-        await sent(receiver, secret="hunter2")
+        await send_to_receiver(receiver, secret="hunter2")
 
     assert str(caught.value) == "localhost answered 500"
 
@@ -190,7 +194,7 @@ async def test_an_error_says_the_host_and_nothing_that_is_secret(receiver: Recei
 # TLS and server names
 
 
-async def test_the_receiver_is_who_its_certificate_says(
+async def test_webhook_tls_certificate_must_match_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
@@ -198,11 +202,13 @@ async def test_the_receiver_is_who_its_certificate_says(
     try:
         with receiving(tls=True) as receiver:
             hook = WebhookRequest(f"https://localhost:{receiver.port}/", {"a": 1})
-            assert await sent(receiver, hook) == 204
+            assert await send_to_receiver(receiver, hook) == 204
             assert receiver.names == ["localhost"]
 
             monkeypatch.setattr(
-                socket, "create_connection", lambda where, *rest: _real(where, receiver, [], rest)
+                socket,
+                "create_connection",
+                lambda where, *rest: _connect_to_receiver(where, receiver, [], rest),
             )
             with pytest.raises(WebhookFailed, match=r"certificate.*Hostname mismatch"):
                 await send(
@@ -218,11 +224,13 @@ async def test_the_receiver_is_who_its_certificate_says(
         webhook._context.cache_clear()
 
 
-async def test_a_receiver_that_nobody_vouches_for_is_told_nothing() -> None:
+async def test_webhook_tls_self_signed_certificate_receives_nothing() -> None:
     webhook._context.cache_clear()
     with receiving(tls=True) as receiver:
         with pytest.raises(WebhookFailed, match="self-signed certificate"):
-            await sent(receiver, WebhookRequest(f"https://localhost:{receiver.port}/", {"a": 1}))
+            await send_to_receiver(
+                receiver, WebhookRequest(f"https://localhost:{receiver.port}/", {"a": 1})
+            )
 
         assert receiver.requests == []
 
@@ -231,10 +239,10 @@ async def test_a_receiver_that_nobody_vouches_for_is_told_nothing() -> None:
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204])
-async def test_2xx_is_taken(receiver: Receiver, status: int) -> None:
+async def test_webhook_2xx_answer_succeeds(receiver: Receiver, status: int) -> None:
     receiver.statuses = [status]
 
-    assert await sent(receiver) == status
+    assert await send_to_receiver(receiver) == status
 
 
 @pytest.mark.parametrize(
@@ -252,28 +260,28 @@ async def test_2xx_is_taken(receiver: Receiver, status: int) -> None:
         (503, {"Retry-After": "Fri, 31 Dec 2027 23:59:59 GMT"}, WebhookFailed),
     ],
 )
-async def test_the_rest_is_not(
+async def test_webhook_other_answer_raises_its_error(
     receiver: Receiver, status: int, headers: dict[str, str], error: type[Exception]
 ) -> None:
     receiver.statuses, receiver.headers = [status], headers
 
     with pytest.raises(Exception) as caught:
-        await sent(receiver)
+        await send_to_receiver(receiver)
 
     assert caught.type is error
 
 
-async def test_one_that_asks_for_time_is_given_an_hour_at_most(receiver: Receiver) -> None:
+async def test_webhook_retry_after_is_limited_to_an_hour(receiver: Receiver) -> None:
     receiver.statuses, receiver.headers = [429], {"Retry-After": "100000"}
 
     with pytest.raises(RetryLater) as caught:
-        await sent(receiver)
+        await send_to_receiver(receiver)
 
     assert caught.value.after == 3600
 
 
-async def test_one_that_is_not_there_is_a_failure() -> None:
-    port = no_one_listens()
+async def test_webhook_refused_connection_raises_webhook_failed() -> None:
+    port = unused_port()
 
     with pytest.raises(WebhookFailed, match="the request to localhost failed: ConnectionRefused"):
         await send(
@@ -284,7 +292,7 @@ async def test_one_that_is_not_there_is_a_failure() -> None:
         )
 
 
-async def test_a_name_that_nobody_knows_is_a_failure() -> None:
+async def test_webhook_unresolvable_host_raises_webhook_failed() -> None:
     def nobody(host: str, port: int) -> list[str]:
         raise socket.gaierror(-2, "Name or service not known")
 
@@ -298,20 +306,22 @@ async def test_a_name_that_nobody_knows_is_a_failure() -> None:
         )
 
 
-async def test_one_that_drips_is_left_when_its_time_is_up(receiver: Receiver) -> None:
+async def test_webhook_slow_answer_is_abandoned_at_timeout(receiver: Receiver) -> None:
     receiver.hold = threading.Event()
     began = time.monotonic()
 
     with pytest.raises(WebhookFailed, match=r"did not answer within 0.5 s"):
-        await sent(receiver, WebhookRequest(f"http://localhost:{receiver.port}/", timeout=0.5))
+        await send_to_receiver(
+            receiver, WebhookRequest(f"http://localhost:{receiver.port}/", timeout=0.5)
+        )
 
     assert time.monotonic() - began < 2
     assert await asyncio.to_thread(receiver.left.wait, 5)
 
 
-async def test_one_that_is_cancelled_hangs_up(receiver: Receiver) -> None:
+async def test_webhook_cancelled_closes_its_connection(receiver: Receiver) -> None:
     receiver.hold = threading.Event()
-    sending = asyncio.create_task(sent(receiver))
+    sending = asyncio.create_task(send_to_receiver(receiver))
     async with asyncio.timeout(60):
         while not receiver.requests:
             await asyncio.sleep(0.01)
@@ -323,25 +333,25 @@ async def test_one_that_is_cancelled_hangs_up(receiver: Receiver) -> None:
     assert await asyncio.to_thread(receiver.left.wait, 5)
 
 
-async def test_a_head_without_end_is_not_read_to_the_end(receiver: Receiver) -> None:
+async def test_webhook_endless_header_is_refused(receiver: Receiver) -> None:
     receiver.head = b"HTTP/1.1 200 OK\r\n" + b"X-Filler: " + b"x" * 60_000 + b"\r\n"
     receiver.head += (b"X-Filler: " + b"y" * 60_000 + b"\r\n") * 20 + b"\r\n"
 
     with pytest.raises(WebhookFailed, match="longer than 65536 bytes"):
-        await sent(receiver)
+        await send_to_receiver(receiver)
 
 
-async def test_a_body_without_end_is_not_read_at_all(receiver: Receiver) -> None:
+async def test_webhook_endless_body_is_not_read(receiver: Receiver) -> None:
     receiver.head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n" + b"x" * 1000
 
-    assert await sent(receiver) == 200
+    assert await send_to_receiver(receiver) == 200
 
 
-async def test_what_is_no_answer_is_a_failure(receiver: Receiver) -> None:
+async def test_webhook_answer_that_is_not_http_raises_webhook_failed(receiver: Receiver) -> None:
     receiver.head = b"SSH-2.0-OpenSSH_9.6\r\n"
 
     with pytest.raises(WebhookFailed, match="BadStatusLine"):
-        await sent(receiver)
+        await send_to_receiver(receiver)
 
 
 # Scheduled webhooks
@@ -357,7 +367,7 @@ def app(rota_harness: Harness, receiver: Receiver) -> Rota:
     return app
 
 
-async def test_one_that_fails_is_sent_again_under_the_same_key(
+async def test_webhook_action_failed_send_is_retried_with_same_key(
     app: Rota, rota_harness: Harness, receiver: Receiver
 ) -> None:
     receiver.statuses = [500, 200]
@@ -379,7 +389,7 @@ async def test_one_that_fails_is_sent_again_under_the_same_key(
     )  # the timestamp differs by a minute
 
 
-async def test_one_that_is_not_wanted_is_not_sent_again(
+async def test_webhook_action_refused_send_is_not_retried(
     app: Rota, rota_harness: Harness, receiver: Receiver
 ) -> None:
     receiver.statuses = [404]

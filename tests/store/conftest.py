@@ -11,7 +11,7 @@ import pytest
 
 from rota.testing.server import DatabaseServer
 
-from .polls import Polls, polls_at
+from .elections import Election, open_election
 from .stage import EMPTY, Stage
 
 
@@ -47,14 +47,14 @@ async def _stage(dsn: str) -> AsyncIterator[Stage]:
 
 
 @pytest.fixture(scope="session")
-def polls_dsn(rota_server: DatabaseServer) -> Iterator[str]:
+def election_dsn(rota_server: DatabaseServer) -> Iterator[str]:
     with rota_server.database() as dsn:
         yield dsn
 
 
 @pytest.fixture
-async def polls(polls_dsn: str) -> AsyncIterator[Polls]:
+async def election(election_dsn: str) -> AsyncIterator[Election]:
     """Election without a leader, on connections without a pooler."""
-    async with polls_at(polls_dsn) as polls:
+    async with open_election(election_dsn) as polls:
         await polls.clear()
         yield polls

@@ -26,7 +26,7 @@ DIAMOND: Parents = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
 
 
 @dataclass(frozen=True)
-class Laid:
+class StartedRun:
     """Started run: its id, and its jobs by name."""
 
     run: int
@@ -70,17 +70,17 @@ async def start(
     rules: Mapping[str, str] | None = None,
     on: Connection | None = None,
     **how: Any,
-) -> Laid:
+) -> StartedRun:
     [started] = await stage.run(flows.start([run_of(parents, rules, **how)], notify=False), on)
-    return await laid(stage, started.run, parents)
+    return await load_run(stage, started.run, parents)
 
 
-async def laid(stage: Stage, run: int, parents: Parents) -> Laid:
+async def load_run(stage: Stage, run: int, parents: Parents) -> StartedRun:
     members = await stage.one("select jobs from rota.runs where id = %s", run)
-    return Laid(run, dict(zip(parents, members, strict=True)))
+    return StartedRun(run, dict(zip(parents, members, strict=True)))
 
 
-async def call(
+async def start_child_runs(
     stage: Stage,
     batch: Batch,
     many: int,
@@ -155,7 +155,7 @@ async def run_one(stage: Stage, worker: int, name: str, state: str = "succeeded"
     return await end(stage, await claim_only(stage, worker, name), state)
 
 
-async def settle(stage: Stage, on: Connection | None = None) -> list[ReleaseResult]:
+async def release_all_pending(stage: Stage, on: Connection | None = None) -> list[ReleaseResult]:
     """Release pending successors until none is left."""
     found = []
     while True:
@@ -165,7 +165,7 @@ async def settle(stage: Stage, on: Connection | None = None) -> list[ReleaseResu
             return found
 
 
-async def outcomes(stage: Stage, run: Laid) -> dict[str, str]:
+async def outcomes(stage: Stage, run: StartedRun) -> dict[str, str]:
     """Return the state of each job by name, and of the run under "run"."""
     ids = {id: name for name, id in run.jobs.items()}
     found = await stage.sql(
@@ -190,7 +190,7 @@ BY_FAILURE = {"failed", "expired", "skipped by failure"}
 BY_CANCEL = {"cancelled", "skipped by cancel"}
 
 
-def runs_by(rule: str, parents: Sequence[str]) -> bool:
+def should_run(rule: str, parents: Sequence[str]) -> bool:
     """True if a job runs, given the states of its predecessors."""
     came_to = set(parents)
     match rule:
@@ -205,14 +205,14 @@ def runs_by(rule: str, parents: Sequence[str]) -> bool:
     raise AssertionError(rule)
 
 
-def skipped_as(parents: Sequence[str]) -> str:
+def expected_skip(parents: Sequence[str]) -> str:
     """Return the state of a job that does not run."""
     if BY_FAILURE & set(parents):
         return "skipped by failure"
     return "skipped by cancel" if BY_CANCEL & set(parents) else "skipped"
 
 
-def run_comes_to(jobs: Sequence[str], wished_cancelled: bool) -> str:
+def expected_run_state(jobs: Sequence[str], wished_cancelled: bool) -> str:
     failed = bool({"failed", "expired"} & set(jobs))
     cancelled = "cancelled" in jobs
     if wished_cancelled and (failed or cancelled):
@@ -222,7 +222,7 @@ def run_comes_to(jobs: Sequence[str], wished_cancelled: bool) -> str:
     return "cancelled" if cancelled else "succeeded"
 
 
-def runs_again(parents: Parents, came_to: Mapping[str, str]) -> set[str]:
+def jobs_to_retry(parents: Parents, came_to: Mapping[str, str]) -> set[str]:
     """Return the jobs that `retry` runs again: those that did not succeed, and all their successors."""
     found = {name for name, state in came_to.items() if state not in GOOD | ON_PURPOSE}
     for name, waits_for in parents.items():
@@ -231,7 +231,7 @@ def runs_again(parents: Parents, came_to: Mapping[str, str]) -> set[str]:
     return found
 
 
-async def in_words(stage: Stage, run: Laid) -> dict[str, str]:
+async def outcomes_with_cause(stage: Stage, run: StartedRun) -> dict[str, str]:
     """Return the state of each job by name, with the cause of a skip."""
     rows = await stage.sql(
         "select job, case when state = 'skipped' and error is not null then"

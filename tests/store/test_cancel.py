@@ -22,7 +22,7 @@ async def cancel(stage: Stage, run: int) -> str | None:
     return answer
 
 
-async def test_a_ready_job_is_cancelled_at_once(stage: Stage) -> None:
+async def test_cancel_queued_job_is_cancelled_at_once(stage: Stage) -> None:
     run = await stage.start()
 
     assert await cancel(stage, run) == "cancelled"
@@ -34,7 +34,7 @@ async def test_a_ready_job_is_cancelled_at_once(stage: Stage) -> None:
     assert await stage.sql("select job from rota.cancels") == []
 
 
-async def test_a_ready_job_that_came_back_under_another_number_is_found(stage: Stage) -> None:
+async def test_cancel_requeued_job_with_new_seq_is_cancelled(stage: Stage) -> None:
     run = await stage.start()
     await stage.sql("update rota.queued set seq = 5000, attempt = 3")
 
@@ -42,7 +42,7 @@ async def test_a_ready_job_that_came_back_under_another_number_is_found(stage: S
     assert await stage.sql("select attempt from rota.outcomes") == [3]
 
 
-async def test_a_sleeping_job_is_cancelled_at_once(stage: Stage) -> None:
+async def test_cancel_sleeping_job_is_cancelled_at_once(stage: Stage) -> None:
     batch = await stage.held(1)
     await stage.retry(batch)
 
@@ -51,7 +51,7 @@ async def test_a_sleeping_job_is_cancelled_at_once(stage: Stage) -> None:
     assert await stage.sql("select job from rota.sleeping") == []
 
 
-async def test_cancelling_what_a_worker_holds_is_a_wish_that_it_can_read(stage: Stage) -> None:
+async def test_cancel_claimed_job_is_reported_by_worker_heartbeat(stage: Stage) -> None:
     batch = await stage.held(2)
     other = await stage.held(1)
 
@@ -62,7 +62,7 @@ async def test_cancelling_what_a_worker_holds_is_a_wish_that_it_can_read(stage: 
     assert await stage.held_by(batch.id) == batch.jobs
 
 
-async def test_wishing_twice_is_wishing_once(stage: Stage) -> None:
+async def test_cancel_requested_twice_writes_one_request(stage: Stage) -> None:
     batch = await stage.held(1)
 
     assert await cancel(stage, batch.jobs[0]) == "requested"
@@ -72,7 +72,7 @@ async def test_wishing_twice_is_wishing_once(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled", "expired"])
-async def test_cancelling_what_is_over_says_how_it_ended(stage: Stage, state: str) -> None:
+async def test_cancel_finished_job_returns_its_state(stage: Stage, state: str) -> None:
     batch = await stage.held(1)
     if state == "succeeded":
         await stage.complete(batch)
@@ -84,12 +84,12 @@ async def test_cancelling_what_is_over_says_how_it_ended(stage: Stage, state: st
     assert await stage.everything() == before
 
 
-async def test_cancelling_what_never_was_says_so_and_leaves_no_wish(stage: Stage) -> None:
+async def test_cancel_unknown_job_returns_none_and_writes_no_request(stage: Stage) -> None:
     assert await cancel(stage, 12345) is None
     assert await stage.sql("select job from rota.cancels") == []
 
 
-async def test_a_job_that_succeeds_although_it_was_to_be_cancelled_leaves_no_wish(
+async def test_completed_job_with_cancel_request_leaves_no_request(
     stage: Stage,
 ) -> None:
     batch = await stage.held(1)
@@ -145,9 +145,7 @@ MOVES = {
 
 
 @pytest.mark.parametrize("name", MOVES)
-async def test_a_cancel_that_meets_a_move_under_way_finds_the_job_where_it_went(
-    stage: Stage, name: str
-) -> None:
+async def test_cancel_during_move_finds_job_in_its_new_place(stage: Stage, name: str) -> None:
     prepare, answer, place = MOVES[name]
     run, move = await prepare(stage)
     canceller = await stage.connect()
@@ -162,9 +160,7 @@ async def test_a_cancel_that_meets_a_move_under_way_finds_the_job_where_it_went(
 
 
 @pytest.mark.parametrize("name", ["complete", "retry", "give back"])
-async def test_a_move_that_meets_a_cancel_under_way_waits_and_goes_by_what_it_finds(
-    stage: Stage, name: str
-) -> None:
+async def test_move_during_cancel_waits_for_the_request(stage: Stage, name: str) -> None:
     prepare, _, place = MOVES[name]
     run, move = await prepare(stage)
     canceller = await stage.connect()
@@ -178,7 +174,7 @@ async def test_a_move_that_meets_a_cancel_under_way_waits_and_goes_by_what_it_fi
     assert await stage.place(run) == place
 
 
-async def test_a_wish_that_a_completion_had_to_wait_for_is_not_left_behind(stage: Stage) -> None:
+async def test_completion_that_waited_for_cancel_leaves_no_request(stage: Stage) -> None:
     batch = await stage.held(2)
     canceller = await stage.connect()
 
@@ -192,7 +188,7 @@ async def test_a_wish_that_a_completion_had_to_wait_for_is_not_left_behind(stage
     assert await stage.sql("select job from rota.cancels") == []
 
 
-async def test_telling_forgets_no_wish_about_a_job_that_goes_on(stage: Stage) -> None:
+async def test_notify_waiters_keeps_cancel_request_of_running_job(stage: Stage) -> None:
     batch = await stage.held(1)
     await cancel(stage, batch.jobs[0])
 
@@ -202,9 +198,7 @@ async def test_telling_forgets_no_wish_about_a_job_that_goes_on(stage: Stage) ->
 
 
 @pytest.mark.parametrize("name", ["claim", "wake"])
-async def test_claiming_and_waking_pass_over_a_job_that_is_being_cancelled(
-    stage: Stage, name: str
-) -> None:
+async def test_claim_and_wake_skip_job_being_cancelled(stage: Stage, name: str) -> None:
     prepare, _, _ = MOVES[name]
     run, move = await prepare(stage)
     canceller = await stage.connect()
@@ -216,7 +210,7 @@ async def test_claiming_and_waking_pass_over_a_job_that_is_being_cancelled(
     assert await stage.place(run) == "cancelled"
 
 
-async def test_two_cancels_at_once_both_get_an_answer(stage: Stage) -> None:
+async def test_two_concurrent_cancels_both_return_cancelled(stage: Stage) -> None:
     run = await stage.start()
     first, second = await stage.connect(), await stage.connect()
 
@@ -229,7 +223,7 @@ async def test_two_cancels_at_once_both_get_an_answer(stage: Stage) -> None:
     assert await stage.sql("select job from rota.cancels") == []
 
 
-async def test_a_cancel_does_not_wait_for_ever_on_any_connection(stage: Stage) -> None:
+async def test_cancel_of_locked_claim_times_out_on_any_connection(stage: Stage) -> None:
     batch = await stage.held(1)
     holder = await stage.connect(engine=True)
 
@@ -241,7 +235,7 @@ async def test_a_cancel_does_not_wait_for_ever_on_any_connection(stage: Stage) -
     assert await stage.sql("select job from rota.cancels") == []
 
 
-async def test_cancelling_tells_those_who_wait(stage: Stage) -> None:
+async def test_cancel_notifies_registered_waiters(stage: Stage) -> None:
     run = await stage.start()
     listener = await stage.connect()
     await stage.sql('listen "rota.someone"', on=listener)

@@ -10,7 +10,7 @@ from rota.store import claims, jobs
 from .stage import Stage
 
 
-async def test_a_claim_takes_jobs_by_lane_and_then_by_age(stage: Stage) -> None:
+async def test_claim_orders_jobs_by_priority_then_age(stage: Stage) -> None:
     low = await stage.start_several(2)
     high = await stage.start_several(2, priority=9)
     middle = await stage.start_several(2, priority=4)
@@ -20,7 +20,7 @@ async def test_a_claim_takes_jobs_by_lane_and_then_by_age(stage: Stage) -> None:
     assert batch.jobs == [*high, *middle, *low]
 
 
-async def test_a_claim_says_what_its_worker_needs_to_know(stage: Stage) -> None:
+async def test_claim_returns_job_details_for_the_worker(stage: Stage) -> None:
     run = await stage.start("work", queue="images", args='{"a": "ü"}', options='{"timeout": 3}')
 
     [found] = (await stage.claim(await stage.worker(), queues=["default", "images"])).members
@@ -31,7 +31,7 @@ async def test_a_claim_says_what_its_worker_needs_to_know(stage: Stage) -> None:
     assert (found.args, found.options, found.expired) == ('{"a": "ü"}', '{"timeout": 3}', None)
 
 
-async def test_places_are_read_in_the_order_given(stage: Stage) -> None:
+async def test_claim_reads_lanes_in_given_order(stage: Stage) -> None:
     first = await stage.start(queue="a")
     second = await stage.start(queue="b")
     worker = await stage.worker()
@@ -42,7 +42,7 @@ async def test_places_are_read_in_the_order_given(stage: Stage) -> None:
     assert [(each.job, each.lane) for each in found] == [(second, 1), (first, 2)]
 
 
-async def test_only_tasks_the_worker_knows_are_taken(stage: Stage) -> None:
+async def test_claim_skips_unknown_tasks(stage: Stage) -> None:
     await stage.start("newer")
     known = await stage.start("work")
     worker = await stage.worker()
@@ -52,13 +52,13 @@ async def test_only_tasks_the_worker_knows_are_taken(stage: Stage) -> None:
     assert (await stage.claim(worker, tasks=["newer", "work"])).jobs != []
 
 
-async def test_only_queues_the_worker_serves_are_read(stage: Stage) -> None:
+async def test_claim_skips_unserved_queues(stage: Stage) -> None:
     await stage.start(queue="elsewhere")
 
     assert (await stage.claim(await stage.worker())).jobs == []
 
 
-async def test_claiming_moves_a_job_from_ready_into_a_claim_in_one_statement(stage: Stage) -> None:
+async def test_claim_moves_jobs_from_queued_to_claims(stage: Stage) -> None:
     ids = await stage.start_several(3)
     worker = await stage.worker()
     nonce = uuid4()
@@ -71,14 +71,14 @@ async def test_claiming_moves_a_job_from_ready_into_a_claim_in_one_statement(sta
     ]
 
 
-async def test_an_empty_claim_writes_nothing(stage: Stage) -> None:
+async def test_claim_without_jobs_writes_nothing(stage: Stage) -> None:
     batch = await stage.claim(await stage.worker())
 
     assert batch.members == []
     assert await stage.sql("select id from rota.claims") == []
 
 
-async def test_the_arrays_of_a_claim_stay_side_by_side(stage: Stage) -> None:
+async def test_claim_arrays_stay_aligned(stage: Stage) -> None:
     ids = await stage.start_several(4)
     await stage.sql("update rota.queued set attempt = job * 2, lost = job * 3, seq = job * 5 + 100")
 
@@ -93,7 +93,7 @@ async def test_the_arrays_of_a_claim_stay_side_by_side(stage: Stage) -> None:
     ]
 
 
-async def test_the_limit_holds_over_all_places_together(stage: Stage) -> None:
+async def test_claim_limit_applies_across_all_lanes(stage: Stage) -> None:
     await stage.start_several(5)
     await stage.start_several(5, priority=3)
     worker = await stage.worker()
@@ -102,7 +102,7 @@ async def test_the_limit_holds_over_all_places_together(stage: Stage) -> None:
     assert len((await stage.claim(worker, 7)).jobs) == 3
 
 
-async def test_the_limit_holds_when_the_planner_has_only_nested_loops_left(stage: Stage) -> None:
+async def test_claim_limit_holds_with_nested_loop_plan(stage: Stage) -> None:
     """Finding B40: a limiting sub-select that is run again for each row claims more than its limit."""
     await stage.start_several(10)
     for setting in ("hashjoin", "mergejoin", "material", "hashagg", "sort", "memoize"):
@@ -114,7 +114,7 @@ async def test_the_limit_holds_when_the_planner_has_only_nested_loops_left(stage
     assert len(await stage.sql("select job from rota.queued")) == 7
 
 
-async def test_a_floor_hides_what_lies_below_it(stage: Stage) -> None:
+async def test_claim_cursor_hides_older_jobs(stage: Stage) -> None:
     ids = await stage.start_several(5)
     worker = await stage.worker()
 
@@ -122,7 +122,7 @@ async def test_a_floor_hides_what_lies_below_it(stage: Stage) -> None:
     assert (await stage.claim(worker, floor=0)).jobs == ids[:3]
 
 
-async def test_a_job_whose_time_to_start_is_over_is_claimed_and_marked_so(stage: Stage) -> None:
+async def test_claim_expired_job_is_marked_expired(stage: Stage) -> None:
     await stage.start()
     await stage.sql("update rota.jobs set expires = rota.clock() - interval '1 s'")
 
@@ -131,7 +131,7 @@ async def test_a_job_whose_time_to_start_is_over_is_claimed_and_marked_so(stage:
     assert found.expired is True
 
 
-async def test_what_another_session_is_taking_is_skipped_and_not_waited_for(stage: Stage) -> None:
+async def test_claim_skips_jobs_locked_by_another_session(stage: Stage) -> None:
     ids = await stage.start_several(4)
     one, two = await stage.worker(), await stage.worker()
     slow, quick = await stage.connect(engine=True), await stage.connect(engine=True)
@@ -145,7 +145,7 @@ async def test_what_another_session_is_taking_is_skipped_and_not_waited_for(stag
         assert (await stage.claim(two, on=quick)).jobs == []
 
 
-async def test_a_claim_that_is_rolled_back_leaves_its_jobs_to_others(stage: Stage) -> None:
+async def test_claim_rolled_back_leaves_jobs_claimable(stage: Stage) -> None:
     ids = await stage.start_several(2)
     one, two = await stage.worker(), await stage.worker()
     broken = await stage.connect(engine=True)
@@ -156,7 +156,7 @@ async def test_a_claim_that_is_rolled_back_leaves_its_jobs_to_others(stage: Stag
     assert (await stage.claim(two)).jobs == ids
 
 
-async def test_no_two_of_many_sessions_get_the_same_job(stage: Stage) -> None:
+async def test_claim_by_many_sessions_never_shares_a_job(stage: Stage) -> None:
     """Each session keeps its transaction open for a moment before it commits, to widen the race."""
     ids = await stage.start_several(120)
     sessions = [await stage.connect(engine=True) for _ in range(6)]
@@ -178,7 +178,7 @@ async def test_no_two_of_many_sessions_get_the_same_job(stage: Stage) -> None:
     assert sorted(job for batch in taken for job in batch) == ids
 
 
-async def test_a_worker_can_ask_what_it_holds(stage: Stage) -> None:
+async def test_claims_by_worker_lists_ids_nonces_and_jobs(stage: Stage) -> None:
     await stage.start_several(3)
     worker, other = await stage.worker(), await stage.worker()
     nonces = [uuid4(), uuid4()]

@@ -27,7 +27,7 @@ async def refused(
     return moved.jobs
 
 
-async def test_completing_records_outcomes_and_empties_the_claim(stage: Stage) -> None:
+async def test_complete_records_outcomes_and_deletes_the_claim(stage: Stage) -> None:
     batch = await stage.held(3)
 
     [moved] = await stage.run(complete(batch))
@@ -42,7 +42,7 @@ async def test_completing_records_outcomes_and_empties_the_claim(stage: Stage) -
     ]
 
 
-async def test_the_outcome_tells_which_attempt_it_was(stage: Stage) -> None:
+async def test_complete_outcome_has_the_attempt_number(stage: Stage) -> None:
     await stage.start_several(2)
     await stage.sql("update rota.queued set attempt = job + 4")
     batch = await stage.claim(await stage.worker())
@@ -54,7 +54,7 @@ async def test_the_outcome_tells_which_attempt_it_was(stage: Stage) -> None:
     ]
 
 
-async def test_no_result_is_stored_as_no_result(stage: Stage) -> None:
+async def test_complete_none_result_differs_from_json_null(stage: Stage) -> None:
     batch = await stage.held(2)
 
     await stage.run(jobs.complete(batch.worker, [batch.id] * 2, batch.jobs, [None, "null"], [0, 0]))
@@ -64,7 +64,7 @@ async def test_no_result_is_stored_as_no_result(stage: Stage) -> None:
     ) == [(True, None), (False, "null")]
 
 
-async def test_completing_some_leaves_the_rest_side_by_side(stage: Stage) -> None:
+async def test_complete_some_jobs_keeps_claim_arrays_aligned(stage: Stage) -> None:
     await stage.start_several(6)
     await stage.sql("update rota.queued set attempt = job * 2, lost = job * 3, seq = job * 5")
     batch = await stage.claim(await stage.worker())
@@ -76,7 +76,7 @@ async def test_completing_some_leaves_the_rest_side_by_side(stage: Stage) -> Non
     ]
 
 
-async def test_a_job_counts_only_under_its_own_claim(stage: Stage) -> None:
+async def test_complete_under_wrong_claim_of_same_worker_is_refused(stage: Stage) -> None:
     """Both claims belong to the worker and both are named, but each for the other claim's job."""
     await stage.start_several(2)
     worker = await stage.worker()
@@ -89,7 +89,7 @@ async def test_a_job_counts_only_under_its_own_claim(stage: Stage) -> None:
     assert await stage.sql("select job from rota.outcomes") == []
 
 
-async def test_one_statement_completes_jobs_of_several_claims(stage: Stage) -> None:
+async def test_complete_accepts_jobs_of_several_claims(stage: Stage) -> None:
     await stage.start_several(6)
     worker = await stage.worker()
     batches = [await stage.claim(worker, 2) for _ in range(3)]
@@ -105,7 +105,7 @@ async def test_one_statement_completes_jobs_of_several_claims(stage: Stage) -> N
     ]
 
 
-async def test_a_job_the_claim_does_not_hold_is_refused_and_the_others_are_not(
+async def test_complete_refuses_only_jobs_not_in_the_claim(
     stage: Stage,
 ) -> None:
     batch = await stage.held(2)
@@ -118,7 +118,7 @@ async def test_a_job_the_claim_does_not_hold_is_refused_and_the_others_are_not(
     assert await stage.held_by(others.id) == others.jobs
 
 
-async def test_completing_twice_is_refused_and_the_first_outcome_stands(stage: Stage) -> None:
+async def test_complete_twice_is_refused_and_keeps_first_outcome(stage: Stage) -> None:
     batch = await stage.held(2)
     await stage.run(complete(batch))
     before = await stage.everything()
@@ -131,7 +131,7 @@ async def test_completing_twice_is_refused_and_the_first_outcome_stands(stage: S
     assert await stage.everything() == before
 
 
-async def test_what_was_recorded_under_a_claim_can_be_asked_afterwards(stage: Stage) -> None:
+async def test_recorded_lists_jobs_written_under_the_claim(stage: Stage) -> None:
     """A completion with a lost answer is sent again; a refusal then means that it was accepted before."""
     batch = await stage.held(3)
     done, failed, open_ = batch.jobs
@@ -146,7 +146,7 @@ async def test_what_was_recorded_under_a_claim_can_be_asked_afterwards(stage: St
     assert await stage.place(open_) == "running"
 
 
-async def test_the_old_holder_of_a_job_handed_back_is_refused_and_the_new_one_is_not(
+async def test_complete_returned_job_accepts_only_the_new_holder(
     stage: Stage,
 ) -> None:
     """Finding 2: a claim that only counts its open jobs would do the opposite."""
@@ -164,7 +164,7 @@ async def test_the_old_holder_of_a_job_handed_back_is_refused_and_the_new_one_is
     ]
 
 
-async def test_a_completion_that_waited_for_a_hand_back_sees_the_claim_as_it_is_then(
+async def test_complete_after_waiting_for_return_uses_current_claim(
     stage: Stage,
 ) -> None:
     """Findings 1 and 3: the completion's snapshot is older than the lock it waited for."""
@@ -183,7 +183,7 @@ async def test_a_completion_that_waited_for_a_hand_back_sees_the_claim_as_it_is_
     assert await stage.place(kept) == "succeeded"
 
 
-async def test_a_claim_emptied_while_a_completion_waited_is_gone_for_it(stage: Stage) -> None:
+async def test_complete_after_waiting_for_emptied_claim_is_refused(stage: Stage) -> None:
     batch = await stage.held(2)
     other = await stage.connect(engine=True)
 
@@ -196,7 +196,7 @@ async def test_a_claim_emptied_while_a_completion_waited_is_gone_for_it(stage: S
     assert await stage.sql("select job from rota.outcomes") == []
 
 
-async def test_two_completions_of_one_claim_that_meet_both_count(stage: Stage) -> None:
+async def test_two_concurrent_completes_of_one_claim_both_count(stage: Stage) -> None:
     """Finding 3: the remaining jobs of the claim are computed from the locked row."""
     batch = await stage.held(4)
     other = await stage.connect(engine=True)
@@ -211,7 +211,7 @@ async def test_two_completions_of_one_claim_that_meet_both_count(stage: Stage) -
     assert await stage.sql("select job from rota.outcomes order by job") == batch.jobs
 
 
-async def test_a_hand_back_that_waited_for_a_completion_puts_nothing_finished_back(
+async def test_return_to_queue_after_waiting_skips_completed_jobs(
     stage: Stage,
 ) -> None:
     """Finding 1: 2,337 of 10,356 returned jobs were already done when `outcomes` was read instead."""
@@ -228,7 +228,7 @@ async def test_a_hand_back_that_waited_for_a_completion_puts_nothing_finished_ba
     assert await stage.sql("select id from rota.claims") == []
 
 
-async def test_completions_naming_the_same_claims_in_any_order_do_not_deadlock(
+async def test_complete_same_claims_in_any_order_does_not_deadlock(
     stage: Stage,
 ) -> None:
     await stage.start_several(4)

@@ -33,11 +33,11 @@ async def pid(database: Database) -> int:
         return connection.info.backend_pid
 
 
-async def test_a_connection_is_used_again(database: Database) -> None:
+async def test_pool_reuses_a_released_connection(database: Database) -> None:
     assert await pid(database) == await pid(database)
 
 
-async def test_no_more_are_open_than_allowed_and_who_waits_too_long_is_told(
+async def test_pool_exhausted_raises_after_outage_timeout(
     database: Database,
 ) -> None:
     async with database.connection(), database.connection(), database.connection():
@@ -47,7 +47,7 @@ async def test_no_more_are_open_than_allowed_and_who_waits_too_long_is_told(
     assert await database.run(runs.state_counts())
 
 
-async def test_who_waits_for_a_place_gets_the_one_that_becomes_free(database: Database) -> None:
+async def test_pool_waiting_caller_gets_the_next_free_connection(database: Database) -> None:
     async with database.connection(), database.connection():
         async with database.connection() as third:
             waiting = asyncio.create_task(pid(database))
@@ -55,7 +55,7 @@ async def test_who_waits_for_a_place_gets_the_one_that_becomes_free(database: Da
         assert await waiting == third.info.backend_pid
 
 
-async def test_a_connection_the_server_has_closed_is_not_lent_again(
+async def test_pool_discards_connection_closed_by_server(
     database: Database, store_dsn: str
 ) -> None:
     before = await pid(database)
@@ -65,7 +65,7 @@ async def test_a_connection_the_server_has_closed_is_not_lent_again(
     assert await pid(database) != before
 
 
-async def test_a_connection_left_in_a_transaction_is_closed(database: Database) -> None:
+async def test_pool_closes_connection_left_in_transaction(database: Database) -> None:
     async with database.connection() as connection:
         before = connection.info.backend_pid
         await connection.execute("begin")
@@ -73,7 +73,7 @@ async def test_a_connection_left_in_a_transaction_is_closed(database: Database) 
     assert await pid(database) != before
 
 
-async def test_a_program_with_many_files_open_can_use_its_connections_again(
+async def test_pool_reuses_connection_with_high_descriptor_number(
     database: Database,
 ) -> None:
     """A busy web server has thousands of sockets."""
@@ -88,7 +88,7 @@ async def test_a_program_with_many_files_open_can_use_its_connections_again(
         assert await pid(database) == connection.info.backend_pid
 
 
-async def test_a_failed_query_costs_no_place(database: Database) -> None:
+async def test_pool_failed_query_frees_its_connection(database: Database) -> None:
     missing = Database(database.dsn, Settings(schema="nowhere", connections=1, outage_timeout=0.3))
     try:
         for _ in range(3):
@@ -98,7 +98,7 @@ async def test_a_failed_query_costs_no_place(database: Database) -> None:
         await missing.close()
 
 
-async def test_a_database_that_is_not_there_is_said_at_once(rota_server: DatabaseServer) -> None:
+async def test_connect_missing_database_raises_at_once(rota_server: DatabaseServer) -> None:
     """A retry would fail with the same error, only later."""
     nowhere = Database(
         with_database(rota_server.dsn, "rota_test_nowhere"), Settings(outage_timeout=30)
@@ -109,7 +109,7 @@ async def test_a_database_that_is_not_there_is_said_at_once(rota_server: Databas
             await nowhere.run_with_retry(runs.state_counts())
 
 
-async def test_a_server_that_is_away_is_insisted_on_for_a_while(tmp_path: object) -> None:
+async def test_run_with_retry_unreachable_server_raises_after_timeout(tmp_path: object) -> None:
     away = Database(f"postgresql:///x?host={tmp_path}", Settings(outage_timeout=0.3))
 
     with pytest.raises(DatabaseUnavailable, match="did not answer in time: cannot reach"):
@@ -119,7 +119,7 @@ async def test_a_server_that_is_away_is_insisted_on_for_a_while(tmp_path: object
 # Broken connections
 
 
-async def test_a_silent_server_is_given_up_and_the_next_call_goes_through(
+async def test_query_silent_server_times_out_and_next_call_succeeds(
     store_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A silently lost connection gives no error; the kernel would wait for minutes."""
@@ -138,7 +138,7 @@ async def test_a_silent_server_is_given_up_and_the_next_call_goes_through(
             await database.close()
 
 
-async def test_a_server_that_says_nothing_from_the_start_is_given_up(store_dsn: str) -> None:
+async def test_connect_silent_server_times_out(store_dsn: str) -> None:
     with Proxy(store_dsn) as proxy:
         proxy.hold()
         database = Database(f"{proxy.dsn} connect_timeout=2", Settings())
@@ -147,7 +147,7 @@ async def test_a_server_that_says_nothing_from_the_start_is_given_up(store_dsn: 
                 await database.run(runs.state_counts())
 
 
-async def test_a_connection_whose_user_was_interrupted_is_closed(
+async def test_pool_closes_connection_of_cancelled_query(
     database: Database, store_dsn: str
 ) -> None:
     """The answer to the interrupted statement may still arrive on it."""
@@ -169,7 +169,7 @@ async def test_a_connection_whose_user_was_interrupted_is_closed(
     assert await pid(database) != before
 
 
-async def test_when_one_finds_its_server_read_only_all_are_made_anew(database: Database) -> None:
+async def test_pool_read_only_server_replaces_all_connections(database: Database) -> None:
     """After a failover the old primary may still be there, as a standby."""
     async with database.connection() as one, database.connection() as two:
         before = {one.info.backend_pid, two.info.backend_pid}
@@ -181,13 +181,13 @@ async def test_when_one_finds_its_server_read_only_all_are_made_anew(database: D
         assert not before & {one.info.backend_pid, two.info.backend_pid}
 
 
-async def test_an_answer_that_was_lost_is_said_in_our_words(database: Database) -> None:
+async def test_query_lost_answer_raises_database_unavailable(database: Database) -> None:
     with pytest.raises(DatabaseUnavailable, match="lost before the answer came: terminating"):
         async with database.connection() as connection:
             await connection.execute("select pg_terminate_backend(pg_backend_pid())")
 
 
-async def test_who_found_no_place_does_not_wait_a_second_time(database: Database) -> None:
+async def test_pool_exhausted_query_does_not_wait_a_second_time(database: Database) -> None:
     async with database.connection(), database.connection(), database.connection():
         with pytest.raises(DatabaseUnavailable, match="all 3 connections were busy"):
             async with asyncio.timeout(2):

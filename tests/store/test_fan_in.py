@@ -94,7 +94,7 @@ async def race(stage: Stage, many: int) -> list[Batch]:
     return [each for some in claimed for each in some if each.jobs] + [late]
 
 
-async def test_parents_that_end_together_strand_nobody_and_start_each_child_once(
+async def test_fan_in_concurrent_ends_release_each_successor_once(
     own_stage: Stage,
 ) -> None:
     stage, many = own_stage, 240
@@ -115,7 +115,7 @@ async def test_parents_that_end_together_strand_nobody_and_start_each_child_once
 
 
 @pytest.mark.parametrize("mutant", ["without the lock", "asks the parents"])
-async def test_the_race_is_one_that_a_wrong_pass_on_loses(rota_dsn: str, mutant: str) -> None:
+async def test_fan_in_race_detects_wrong_release_successors(rota_dsn: str, mutant: str) -> None:
     """Shows that the test above detects the race."""
     stage, many = Stage(rota_dsn), 30
     await stage.open()

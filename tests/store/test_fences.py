@@ -19,7 +19,7 @@ from rota.store.jobs import ClaimedJob, MoveResult
 from rota.store.query import Query
 from rota.store.steps import UnwrittenEntry
 
-from .durably import sleep, step
+from .journals import sleep, step
 from .stage import Batch, Stage
 
 Make = Callable[[int, int, list[int]], Query[Any]]
@@ -113,7 +113,7 @@ def refused(statement: str, answer: list[Any], given: list[int]) -> bool:
             return answer == []
 
 
-def test_the_list_of_fenced_statements_is_complete() -> None:
+def test_fenced_statements_list_is_complete() -> None:
     folder = Path(rota.store.__file__).parent / "sql"
     named = {
         str(file.relative_to(folder).with_suffix(""))
@@ -125,7 +125,7 @@ def test_the_list_of_fenced_statements_is_complete() -> None:
 
 
 @pytest.mark.parametrize("statement", FENCED)
-async def test_another_workers_number_is_refused(stage: Stage, statement: str) -> None:
+async def test_fence_with_another_worker_is_refused(stage: Stage, statement: str) -> None:
     batch = await stage.held(2)
     thief = await stage.worker()
 
@@ -133,14 +133,14 @@ async def test_another_workers_number_is_refused(stage: Stage, statement: str) -
 
 
 @pytest.mark.parametrize("statement", FENCED)
-async def test_a_claim_that_never_was_is_refused(stage: Stage, statement: str) -> None:
+async def test_fence_with_unknown_claim_is_refused(stage: Stage, statement: str) -> None:
     batch = await stage.held(2)
 
     await expect_refusal(stage, statement, batch.worker, batch.id + 1, batch.jobs)
 
 
 @pytest.mark.parametrize("statement", FENCED)
-async def test_a_claim_that_was_handed_back_is_refused(stage: Stage, statement: str) -> None:
+async def test_fence_with_returned_claim_is_refused(stage: Stage, statement: str) -> None:
     batch = await stage.held(2)
     await stage.give_back(batch)
 
@@ -148,7 +148,7 @@ async def test_a_claim_that_was_handed_back_is_refused(stage: Stage, statement: 
 
 
 @pytest.mark.parametrize("statement", FENCED)
-async def test_the_claim_before_last_is_refused_even_from_the_same_worker(
+async def test_fence_with_previous_claim_of_same_worker_is_refused(
     stage: Stage, statement: str
 ) -> None:
     old = await stage.held(2)
@@ -162,14 +162,14 @@ async def test_the_claim_before_last_is_refused_even_from_the_same_worker(
 @pytest.mark.parametrize(
     "statement", sorted(FENCED.keys() - {"claim/lock", "claim/lock_exclusive"})
 )
-async def test_a_job_in_somebody_elses_claim_is_refused(stage: Stage, statement: str) -> None:
+async def test_fence_with_job_of_another_claim_is_refused(stage: Stage, statement: str) -> None:
     mine, theirs = await stage.held(1), await stage.held(1)
 
     await expect_refusal(stage, statement, mine.worker, mine.id, theirs.jobs)
 
 
 @pytest.mark.parametrize("statement", FENCED)
-async def test_the_right_fence_is_accepted(stage: Stage, statement: str) -> None:
+async def test_fence_with_current_claim_is_accepted(stage: Stage, statement: str) -> None:
     """Otherwise the refusal tests would also pass if every statement were always refused."""
     batch = await stage.held(2)
     before = await stage.everything()
@@ -195,7 +195,7 @@ async def expect_refusal(
     assert await stage.everything() == before
 
 
-async def test_a_fence_only_rises(stage: Stage) -> None:
+async def test_fence_of_successive_claims_only_rises(stage: Stage) -> None:
     fences = []
     worker = await stage.worker()
     await stage.start()

@@ -15,7 +15,7 @@ from .stage import Stage
 # Jobs in any place
 
 
-async def test_a_run_nobody_has_begun_is_over_at_once(stage: Stage) -> None:
+async def test_cancel_run_not_begun_ends_at_once(stage: Stage) -> None:
     run = await start(stage, DIAMOND)
 
     assert await cancel(stage, run.run) == "cancelled"
@@ -25,7 +25,7 @@ async def test_a_run_nobody_has_begun_is_over_at_once(stage: Stage) -> None:
     assert await cancel(stage, run.run) == "cancelled"
 
 
-async def test_jobs_that_sleep_and_wait_are_cancelled_with_their_run(stage: Stage) -> None:
+async def test_cancel_run_cancels_sleeping_and_waiting_jobs(stage: Stage) -> None:
     run, worker = await start(stage, {"a": [], "b": [], "c": ["a", "b"]}), await stage.worker()
     await stage.retry(await claim_only(stage, worker, "a"))
 
@@ -33,7 +33,7 @@ async def test_jobs_that_sleep_and_wait_are_cancelled_with_their_run(stage: Stag
     assert await outcomes(stage, run) == dict.fromkeys(["a", "b", "c", "run"], "cancelled")
 
 
-async def test_what_ended_before_keeps_its_outcome(stage: Stage) -> None:
+async def test_cancel_run_keeps_outcomes_of_finished_jobs(stage: Stage) -> None:
     run, worker = await start(stage, DIAMOND), await stage.worker()
     await run_one(stage, worker, "a")
 
@@ -44,7 +44,7 @@ async def test_what_ended_before_keeps_its_outcome(stage: Stage) -> None:
     }
 
 
-async def test_a_job_that_runs_is_asked_and_its_run_is_over_when_it_has_stopped(
+async def test_cancel_run_with_running_job_ends_with_that_job(
     stage: Stage,
 ) -> None:
     run, worker = await start(stage, {"a": [], "b": ["a"]}), await stage.worker()
@@ -60,7 +60,7 @@ async def test_a_job_that_runs_is_asked_and_its_run_is_over_when_it_has_stopped(
 @pytest.mark.parametrize(
     ("end_of_a", "end_of_run"), [("succeeded", "cancelled"), ("failed", "cancelled")]
 )
-async def test_a_run_somebody_cancelled_is_cancelled_however_its_last_job_ends(
+async def test_cancel_requested_run_with_cancelled_job_is_cancelled(
     stage: Stage, end_of_a: str, end_of_run: str
 ) -> None:
     run, worker = await start(stage, {"a": [], "b": []}), await stage.worker()
@@ -72,7 +72,7 @@ async def test_a_run_somebody_cancelled_is_cancelled_however_its_last_job_ends(
     assert await outcomes(stage, run) == {"a": end_of_a, "b": "cancelled", "run": end_of_run}
 
 
-async def test_a_run_whose_jobs_all_succeed_all_the_same_has_succeeded(stage: Stage) -> None:
+async def test_cancel_requested_run_succeeds_if_all_jobs_succeed(stage: Stage) -> None:
     run, worker = await start(stage, {"a": []}), await stage.worker()
     batch = await claim_only(stage, worker, "a")
     assert await cancel(stage, run.run) == "requested"
@@ -83,7 +83,7 @@ async def test_a_run_whose_jobs_all_succeed_all_the_same_has_succeeded(stage: St
 
 
 @pytest.mark.parametrize("place", ["queued", "waiting", "sleeping", "running"])
-async def test_one_job_of_a_run_can_be_cancelled_wherever_it_is(stage: Stage, place: str) -> None:
+async def test_cancel_flow_job_in_any_place_cancels_only_that_job(stage: Stage, place: str) -> None:
     run = await start(stage, {"a": [], "b": ["a"], "c": ["b"], "d": []}, {"c": "all_done"})
     worker = await stage.worker()
     batch = None
@@ -112,7 +112,7 @@ async def test_one_job_of_a_run_can_be_cancelled_wherever_it_is(stage: Stage, pl
     }
 
 
-async def test_those_who_wait_for_a_cancelled_job_are_skipped_because_of_it(stage: Stage) -> None:
+async def test_cancel_flow_job_skips_its_successors_by_rule(stage: Stage) -> None:
     run = await start(
         stage,
         {"a": [], "all": ["a"], "none": ["a"], "any": ["a"], "done": ["a"]},
@@ -133,7 +133,7 @@ async def test_those_who_wait_for_a_cancelled_job_are_skipped_because_of_it(stag
     ) == ["a job it waits for was cancelled"]
 
 
-async def test_cancelling_a_run_that_is_over_changes_nothing(stage: Stage) -> None:
+async def test_cancel_finished_run_changes_nothing(stage: Stage) -> None:
     run, worker = await start(stage, {"a": []}), await stage.worker()
     await run_one(stage, worker, "a", "failed")
     before = await stage.everything()
@@ -143,15 +143,17 @@ async def test_cancelling_a_run_that_is_over_changes_nothing(stage: Stage) -> No
     assert await stage.everything() == before
 
 
-async def test_cancelling_a_job_cancels_all_that_it_has_called(stage: Stage) -> None:
+async def test_cancel_job_cancels_its_child_runs(stage: Stage) -> None:
     """Calls are nested two levels deep, tasks and flows: waiting jobs end at once, running ones are
     requested to."""
     job, worker = await stage.start(), await stage.worker()
     held = await stage.claim(worker)
-    started = await flows.call(stage, held, 2, [flows.run_of({"x": [], "y": ["x"]}, part_of=1)])
+    started = await flows.start_child_runs(
+        stage, held, 2, [flows.run_of({"x": [], "y": ["x"]}, part_of=1)]
+    )
     whole, part = (each.run for each in started)
     inner = await claim_only(stage, worker, "call0")
-    [deeper] = await flows.call(stage, inner, 3)
+    [deeper] = await flows.start_child_runs(stage, inner, 3)
     running = await claim_only(stage, worker, "x")
 
     assert await cancel(stage, job) == "requested"
@@ -164,7 +166,7 @@ async def test_cancelling_a_job_cancels_all_that_it_has_called(stage: Stage) -> 
     ) == [3]
     await end(stage, running, "cancelled")
     await end(stage, inner, "cancelled")
-    await flows.settle(stage)
+    await flows.release_all_pending(stage)
     assert await stage.sql(
         "select job, state::text from rota.outcomes where job = any(%s) order by 1",
         [whole, part, deeper.run],
@@ -174,7 +176,7 @@ async def test_cancelling_a_job_cancels_all_that_it_has_called(stage: Stage) -> 
 # Two sessions that meet
 
 
-async def test_two_cancels_of_a_run_at_once_both_get_an_answer(stage: Stage) -> None:
+async def test_cancel_run_twice_concurrently_both_return_cancelled(stage: Stage) -> None:
     run = await start(stage, DIAMOND)
     first, second = await stage.connect(), await stage.connect()
 
@@ -187,7 +189,7 @@ async def test_two_cancels_of_a_run_at_once_both_get_an_answer(stage: Stage) -> 
     assert await stage.sql("select job from rota.cancels") == []
 
 
-async def test_a_run_and_a_job_of_it_cancelled_at_once_both_get_an_answer(stage: Stage) -> None:
+async def test_cancel_run_and_its_job_concurrently_both_return_cancelled(stage: Stage) -> None:
     for mine, theirs in (("run", "a"), ("a", "run")):
         run = await start(stage, DIAMOND)
         ids = {"run": run.run, **run.jobs}
@@ -203,9 +205,7 @@ async def test_a_run_and_a_job_of_it_cancelled_at_once_both_get_an_answer(stage:
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled"])
-async def test_a_cancel_that_meets_the_end_of_a_job_finds_what_came_of_it(
-    stage: Stage, state: str
-) -> None:
+async def test_cancel_run_while_job_ends_keeps_the_job_outcome(stage: Stage, state: str) -> None:
     run, worker = await start(stage, DIAMOND), await stage.worker()
     batch = await claim_only(stage, worker, "a")
     canceller = await stage.connect()
@@ -216,7 +216,7 @@ async def test_a_cancel_that_meets_the_end_of_a_job_finds_what_came_of_it(
         await stage.waits(canceller, stage.engine)
 
     answer = await cancelling
-    await flows.settle(stage)
+    await flows.release_all_pending(stage)
     found = await outcomes(stage, run)
     assert found["a"] == state
     assert found["run"] == ("failed" if state == "failed" else "cancelled")
@@ -224,9 +224,7 @@ async def test_a_cancel_that_meets_the_end_of_a_job_finds_what_came_of_it(
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled"])
-async def test_the_end_of_a_job_that_meets_a_cancel_waits_and_strands_nobody(
-    stage: Stage, state: str
-) -> None:
+async def test_job_end_during_cancel_waits_and_strands_no_job(stage: Stage, state: str) -> None:
     run, worker = await start(stage, DIAMOND), await stage.worker()
     batch = await claim_only(stage, worker, "a")
     canceller = await stage.connect()
@@ -236,7 +234,7 @@ async def test_the_end_of_a_job_that_meets_a_cancel_waits_and_strands_nobody(
         ending = stage.meanwhile(end(stage, batch, state))
         await stage.waits(stage.engine, canceller)
     await ending
-    await flows.settle(stage)
+    await flows.release_all_pending(stage)
 
     assert await outcomes(stage, run) == {
         "a": state,
@@ -244,7 +242,7 @@ async def test_the_end_of_a_job_that_meets_a_cancel_waits_and_strands_nobody(
     }
 
 
-async def test_a_wish_for_a_job_that_waits_is_seen_by_whoever_moves_it(stage: Stage) -> None:
+async def test_cancel_waiting_job_is_applied_when_predecessor_ends(stage: Stage) -> None:
     run, worker = await start(stage, {"a": [], "b": ["a"]}), await stage.worker()
     batch = await claim_only(stage, worker, "a")
     canceller = await stage.connect()
@@ -259,7 +257,7 @@ async def test_a_wish_for_a_job_that_waits_is_seen_by_whoever_moves_it(stage: St
     assert await stage.sql("select job from rota.cancels") == []
 
 
-async def test_a_job_that_is_just_let_go_is_found_by_its_cancel(stage: Stage) -> None:
+async def test_cancel_job_being_released_is_cancelled(stage: Stage) -> None:
     run, worker = await start(stage, {"a": [], "b": ["a"]}), await stage.worker()
     batch = await claim_only(stage, worker, "a")
     canceller = await stage.connect()
@@ -288,7 +286,7 @@ STOP_AT_THE_SECOND_LOOK = [
 ]
 
 
-async def test_a_cancel_that_has_locked_what_waits_does_not_wait_for_a_claim(
+async def test_cancel_holding_waiting_rows_does_not_wait_for_claim(
     own_stage: Stage,
 ) -> None:
     """Between two searches the job is woken, claimed, and about to fail. The session that ends it waits
@@ -317,7 +315,7 @@ async def test_a_cancel_that_has_locked_what_waits_does_not_wait_for_a_claim(
     assert await cancel(stage, run.run) == "failed"
 
 
-async def test_a_cancel_looks_for_claims_before_it_locks_what_waits(stage: Stage) -> None:
+async def test_cancel_locks_claims_before_waiting_rows(stage: Stage) -> None:
     run, worker = await start(stage, {"a": [], "b": ["a"]}), await stage.worker()
     batch = await claim_only(stage, worker, "a")
     holder, canceller = await stage.connect(engine=True), await stage.connect()
@@ -332,7 +330,7 @@ async def test_a_cancel_looks_for_claims_before_it_locks_what_waits(stage: Stage
     assert await cancelling == "requested"
 
 
-async def test_a_cancel_locks_what_waits_from_the_lowest_id_up(stage: Stage) -> None:
+async def test_cancel_locks_waiting_rows_by_rising_id(stage: Stage) -> None:
     run = await start(stage, {"a": [], "b": ["a"], "c": ["a"], "d": ["a"]})
     holder, canceller = await stage.connect(), await stage.connect()
 
@@ -347,27 +345,27 @@ async def test_a_cancel_locks_what_waits_from_the_lowest_id_up(stage: Stage) -> 
     assert await cancelling == "cancelled"
 
 
-async def test_calls_of_a_job_that_is_being_cancelled_are_not_started(stage: Stage) -> None:
+async def test_child_run_start_during_cancel_is_refused(stage: Stage) -> None:
     job, worker = await stage.start(), await stage.worker()
     held = await stage.claim(worker)
     canceller = await stage.connect()
 
     async with canceller.transaction():
         assert await cancel(stage, job, canceller) == "requested"
-        calling = stage.meanwhile(flows.call(stage, held, 2))
+        calling = stage.meanwhile(flows.start_child_runs(stage, held, 2))
         await stage.waits(stage.engine, canceller)
 
     assert await calling == []
     assert await stage.sql("select id from rota.runs") == []
 
 
-async def test_calls_that_are_being_started_are_cancelled_with_their_job(stage: Stage) -> None:
+async def test_cancel_during_child_run_start_cancels_the_child_run(stage: Stage) -> None:
     job, worker = await stage.start(), await stage.worker()
     held = await stage.claim(worker)
     canceller = await stage.connect()
 
     async with stage.engine.transaction():
-        [started] = await flows.call(stage, held, 2)
+        [started] = await flows.start_child_runs(stage, held, 2)
         cancelling = stage.meanwhile(cancel(stage, job, canceller))
         await stage.waits(canceller, stage.engine)
 
@@ -377,7 +375,7 @@ async def test_calls_that_are_being_started_are_cancelled_with_their_job(stage: 
     )
 
 
-async def test_a_cancel_while_a_run_is_retried_cancels_it_or_comes_too_early(stage: Stage) -> None:
+async def test_cancel_during_retry_is_too_early_and_leaves_no_request(stage: Stage) -> None:
     """The cancel must neither report an unknown run nor leave a request behind."""
     run, worker = await start(stage, {"a": [], "b": ["a"]}), await stage.worker()
     await run_one(stage, worker, "a", "failed")

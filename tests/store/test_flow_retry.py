@@ -14,7 +14,7 @@ from .stage import Stage
 # Retry
 
 
-async def test_what_failed_and_what_came_of_it_runs_again_and_the_rest_keeps_its_result(
+async def test_retry_run_reruns_failed_jobs_and_their_successors(
     stage: Stage,
 ) -> None:
     run, worker = await start(stage, DIAMOND), await stage.worker()
@@ -42,7 +42,7 @@ async def test_what_failed_and_what_came_of_it_runs_again_and_the_rest_keeps_its
     assert await stage.one("select attempt from rota.outcomes where job = %s", run["b"]) == 2
 
 
-async def test_what_ran_because_of_a_failure_or_in_spite_of_it_waits_again(stage: Stage) -> None:
+async def test_retry_run_resets_successors_that_ran_after_the_failure(stage: Stage) -> None:
     run = await start(
         stage,
         {"a": [], "spite": ["a"], "because": ["a"], "after": ["spite"]},
@@ -69,7 +69,7 @@ async def test_what_ran_because_of_a_failure_or_in_spite_of_it_waits_again(stage
     }
 
 
-async def test_a_skip_on_purpose_stays_one_and_is_counted_as_such(stage: Stage) -> None:
+async def test_retry_run_keeps_intentional_skips(stage: Stage) -> None:
     run = await start(
         stage, {"a": [], "b": [], "c": ["a", "b"], "d": ["a", "b"]}, {"c": "none_failed"}
     )
@@ -91,7 +91,7 @@ async def test_a_skip_on_purpose_stays_one_and_is_counted_as_such(stage: Stage) 
     }
 
 
-async def test_a_cancelled_run_can_be_tried_again_and_is_no_longer_cancelled(stage: Stage) -> None:
+async def test_retry_cancelled_run_clears_the_cancel_request(stage: Stage) -> None:
     run, worker = await start(stage, DIAMOND), await stage.worker()
     batch = await claim_only(stage, worker, "a")
     await stage.run(runs.cancel(run.run), stage.watch)
@@ -104,7 +104,7 @@ async def test_a_cancelled_run_can_be_tried_again_and_is_no_longer_cancelled(sta
     assert await stage.sql("select job from rota.cancels") == []
 
 
-async def test_a_wish_that_came_too_late_the_last_time_does_not_count_the_next(
+async def test_retry_ignores_late_cancel_request_of_earlier_attempt(
     stage: Stage,
 ) -> None:
     """The job succeeded in spite of a cancel request, and the request is not deleted yet."""
@@ -121,7 +121,7 @@ async def test_a_wish_that_came_too_late_the_last_time_does_not_count_the_next(
     assert await outcomes(stage, run) == {"a": "succeeded", "b": "queued", "run": "running"}
 
 
-async def test_a_run_is_not_tried_again_while_one_of_its_jobs_still_runs(stage: Stage) -> None:
+async def test_retry_run_with_running_job_is_refused(stage: Stage) -> None:
     """No job starts before its predecessors have ended."""
     run, worker = await start(stage, {"a": [], "b": ["a"]}), await stage.worker()
     batch = await claim_only(stage, worker, "a")
@@ -135,7 +135,7 @@ async def test_a_run_is_not_tried_again_while_one_of_its_jobs_still_runs(stage: 
     assert await outcomes(stage, run) == {"a": "succeeded", "b": "queued", "run": "running"}
 
 
-async def test_there_is_nothing_to_try_again_of_what_is_open_or_went_well(stage: Stage) -> None:
+async def test_retry_open_succeeded_or_unknown_run_changes_nothing(stage: Stage) -> None:
     run, worker = await start(stage, {"a": []}), await stage.worker()
 
     assert await retry(stage, run.run) is None
@@ -146,7 +146,7 @@ async def test_there_is_nothing_to_try_again_of_what_is_open_or_went_well(stage:
     assert await stage.everything() == before
 
 
-async def test_a_job_of_a_run_is_not_tried_again_by_itself(stage: Stage) -> None:
+async def test_retry_single_job_of_a_flow_raises(stage: Stage) -> None:
     run, worker = await start(stage, {"a": []}), await stage.worker()
     await run_one(stage, worker, "a", "failed")
 
@@ -154,7 +154,7 @@ async def test_a_job_of_a_run_is_not_tried_again_by_itself(stage: Stage) -> None
         await retry(stage, run["a"])
 
 
-async def test_a_flow_among_a_jobs_calls_is_not_tried_again_while_the_others_are_open(
+async def test_retry_child_flow_with_open_siblings_raises(
     stage: Stage,
 ) -> None:
     """Otherwise the run of the calls would count this flow twice."""
@@ -162,7 +162,7 @@ async def test_a_flow_among_a_jobs_calls_is_not_tried_again_while_the_others_are
     worker = await stage.worker()
     held = await stage.claim(worker)
     parts = [flows.run_of({"x": []}, part_of=1) for _ in range(2)]
-    whole, one, _ = await flows.call(stage, held, 0, parts)
+    whole, one, _ = await flows.start_child_runs(stage, held, 0, parts)
     await end(stage, await flows.claim(stage, worker, 1, names=["x"]), "failed")
 
     with pytest.raises(DatabaseError, match="still open"):
@@ -171,11 +171,13 @@ async def test_a_flow_among_a_jobs_calls_is_not_tried_again_while_the_others_are
     assert (await flows.waiting(stage))[whole.run] == (1, 1, 0, 0)
 
 
-async def test_of_a_jobs_calls_only_those_that_failed_run_again(stage: Stage) -> None:
+async def test_retry_child_runs_reruns_only_failed_ones(stage: Stage) -> None:
     await stage.start()
     worker = await stage.worker()
     held = await stage.claim(worker)
-    whole, part = await flows.call(stage, held, 3, [flows.run_of({"x": [], "y": ["x"]}, part_of=1)])
+    whole, part = await flows.start_child_runs(
+        stage, held, 3, [flows.run_of({"x": [], "y": ["x"]}, part_of=1)]
+    )
     await run_one(stage, worker, "call0")
     await run_one(stage, worker, "call1", "failed")
     await run_one(stage, worker, "call2")
@@ -193,7 +195,7 @@ async def test_of_a_jobs_calls_only_those_that_failed_run_again(stage: Stage) ->
     ) == ["succeeded", "succeeded"]
 
 
-async def test_of_two_who_try_again_at_once_one_does(stage: Stage) -> None:
+async def test_retry_run_twice_concurrently_retries_once(stage: Stage) -> None:
     run, worker = await start(stage, DIAMOND), await stage.worker()
     await run_one(stage, worker, "a", "failed")
     other = await stage.connect()
@@ -210,7 +212,7 @@ async def test_of_two_who_try_again_at_once_one_does(stage: Stage) -> None:
 # Fork
 
 
-async def test_a_fork_runs_a_task_and_all_behind_it_anew_and_copies_the_rest(stage: Stage) -> None:
+async def test_fork_reruns_task_and_successors_and_copies_the_rest(stage: Stage) -> None:
     run, worker = await start(stage, DIAMOND), await stage.worker()
     for name in DIAMOND:
         await run_one(stage, worker, name)
@@ -219,7 +221,7 @@ async def test_a_fork_runs_a_task_and_all_behind_it_anew_and_copies_the_rest(sta
     [(forked, queues)] = await stage.run(runs.fork(run.run, "f.b"))
 
     assert forked is not None
-    copy = await flows.laid(stage, forked, DIAMOND)
+    copy = await flows.load_run(stage, forked, DIAMOND)
     assert queues == ["default"]
     assert await outcomes(stage, copy) == {
         "a": "succeeded",
@@ -235,14 +237,14 @@ async def test_a_fork_runs_a_task_and_all_behind_it_anew_and_copies_the_rest(sta
     assert await stage.one("select forked_from from rota.runs where id = %s", forked) == run.run
 
 
-async def test_a_fork_of_a_run_under_way_runs_anew_what_has_not_succeeded(stage: Stage) -> None:
+async def test_fork_open_run_reruns_unfinished_jobs(stage: Stage) -> None:
     run, worker = await start(stage, DIAMOND), await stage.worker()
     await run_one(stage, worker, "a")
     held = await claim_only(stage, worker, "b")
 
     [(forked, _)] = await stage.run(runs.fork(run.run, "f.c"))
     assert forked is not None
-    copy = await flows.laid(stage, forked, DIAMOND)
+    copy = await flows.load_run(stage, forked, DIAMOND)
 
     assert await outcomes(stage, copy) == {
         "a": "succeeded",
@@ -255,7 +257,7 @@ async def test_a_fork_of_a_run_under_way_runs_anew_what_has_not_succeeded(stage:
     assert (await outcomes(stage, copy))["b"] == "queued"
 
 
-async def test_a_fork_needs_a_run_and_a_task_there_are(stage: Stage) -> None:
+async def test_fork_unknown_run_or_task_changes_nothing(stage: Stage) -> None:
     run = await start(stage, DIAMOND)
     before = await stage.everything()
 

@@ -32,7 +32,7 @@ async def start_all(
 # Places
 
 
-async def test_jobs_that_wait_for_nobody_are_ready_and_the_others_wait(stage: Stage) -> None:
+async def test_flow_start_root_jobs_are_queued_and_successors_wait(stage: Stage) -> None:
     run = await start(stage, DIAMOND, {"d": "all_done"})
 
     assert await outcomes(stage, run) == {
@@ -54,7 +54,7 @@ async def test_jobs_that_wait_for_nobody_are_ready_and_the_others_wait(stage: St
     ]
 
 
-async def test_ids_rise_from_the_run_to_those_who_wait(stage: Stage) -> None:
+async def test_flow_start_ids_rise_from_run_to_successors(stage: Stage) -> None:
     """Locks are acquired in the order of ids, and queued jobs use their id as position."""
     first, second = await start(stage, DIAMOND), await start(stage, DIAMOND)
 
@@ -66,14 +66,14 @@ async def test_ids_rise_from_the_run_to_those_who_wait(stage: Stage) -> None:
     ]
 
 
-async def test_several_runs_in_one_statement_keep_to_themselves(stage: Stage) -> None:
+async def test_flow_start_several_runs_in_one_statement_stay_separate(stage: Stage) -> None:
     shapes = [DIAMOND, {"a": []}, {"a": [], "b": ["a"]}]
 
     started = await start_all(stage, [run_of(shape) for shape in shapes])
 
     worker = await stage.worker()
     laid = [
-        await flows.laid(stage, each.run, shape)
+        await flows.load_run(stage, each.run, shape)
         for each, shape in zip(started, shapes, strict=True)
     ]
     assert all(each.created for each in started)
@@ -83,7 +83,7 @@ async def test_several_runs_in_one_statement_keep_to_themselves(stage: Stage) ->
         assert await outcomes(stage, each) == dict.fromkeys([*shape, "run"], "succeeded")
 
 
-async def test_a_run_for_later_sleeps_and_one_whose_time_has_come_does_not(stage: Stage) -> None:
+async def test_flow_start_in_the_future_sleeps_and_past_is_queued(stage: Stage) -> None:
     later = await start(stage, DIAMOND, at=FUTURE)
     delayed = await start(stage, DIAMOND, delay=timedelta(minutes=5))
     past = await start(stage, DIAMOND, at=datetime(2001, 1, 1, tzinfo=UTC))
@@ -100,7 +100,7 @@ async def test_a_run_for_later_sleeps_and_one_whose_time_has_come_does_not(stage
     )
 
 
-async def test_an_expiry_goes_for_all_jobs_of_a_run(stage: Stage) -> None:
+async def test_flow_start_expiry_applies_to_all_jobs(stage: Stage) -> None:
     run = await start(stage, {"a": [], "b": ["a"]}, expires_in=timedelta(0))
     worker = await stage.worker()
 
@@ -111,7 +111,7 @@ async def test_an_expiry_goes_for_all_jobs_of_a_run(stage: Stage) -> None:
     assert await outcomes(stage, run) == {"a": "expired", "b": "skipped", "run": "failed"}
 
 
-async def test_inputs_name_jobs_of_the_same_run(stage: Stage) -> None:
+async def test_flow_start_inputs_refer_to_jobs_of_same_run(stage: Stage) -> None:
     """In the second of two runs in one statement, numbers count from that run's own first job."""
     given = run_of({"a": [], "b": ["a"]})
     given = msgspec.structs.replace(
@@ -121,7 +121,7 @@ async def test_inputs_name_jobs_of_the_same_run(stage: Stage) -> None:
     started = await start_all(stage, [given, given])
 
     for each in started:
-        run = await flows.laid(stage, each.run, {"a": [], "b": ["a"]})
+        run = await flows.load_run(stage, each.run, {"a": [], "b": ["a"]})
         assert (
             await stage.one(
                 "select (inputs ->> 'x')::bigint from rota.jobs where id = %s", run["b"]
@@ -130,7 +130,7 @@ async def test_inputs_name_jobs_of_the_same_run(stage: Stage) -> None:
         )
 
 
-async def test_results_are_answered_for_those_who_succeeded(stage: Stage) -> None:
+async def test_job_results_are_returned_for_succeeded_jobs_only(stage: Stage) -> None:
     run, worker = await start(stage, {"a": [], "b": [], "c": []}), await stage.worker()
     batch = await claim_only(stage, worker, "a")
     await stage.run(jobs.complete(worker, [batch.id], batch.jobs, ['{"x": 1}'], [0.1], [True]))
@@ -143,7 +143,7 @@ async def test_results_are_answered_for_those_who_succeeded(stage: Stage) -> Non
 
 
 @pytest.mark.parametrize("many", [10_000])
-async def test_ten_thousand_jobs_are_started_in_one_statement(stage: Stage, many: int) -> None:
+async def test_flow_start_ten_thousand_jobs_takes_one_statement(stage: Stage, many: int) -> None:
     names = [f"n{number}" for number in range(many - 1)]
     began = time.perf_counter()
 
@@ -157,7 +157,7 @@ async def test_ten_thousand_jobs_are_started_in_one_statement(stage: Stage, many
 # Keys
 
 
-async def test_a_key_that_is_taken_starts_nothing_and_answers_who_has_it(stage: Stage) -> None:
+async def test_flow_start_taken_key_returns_the_existing_run(stage: Stage) -> None:
     first = await start(stage, DIAMOND, key="k")
     before = await stage.everything()
 
@@ -167,7 +167,7 @@ async def test_a_key_that_is_taken_starts_nothing_and_answers_who_has_it(stage: 
     assert await stage.everything() == before
 
 
-async def test_only_the_runs_that_are_new_among_several_are_written(stage: Stage) -> None:
+async def test_flow_start_batch_writes_only_runs_with_new_keys(stage: Stage) -> None:
     taken = await start(stage, DIAMOND, key="k1")
 
     started = await start_all(
@@ -179,7 +179,7 @@ async def test_only_the_runs_that_are_new_among_several_are_written(stage: Stage
     assert await stage.one("select count(*) from rota.jobs") == 16
 
 
-async def test_a_key_for_open_runs_is_free_when_the_run_is_over(stage: Stage) -> None:
+async def test_flow_start_unique_open_key_is_free_after_run_end(stage: Stage) -> None:
     how: dict[str, Any] = {"key": "k", "unique_open": True}
     run, worker = await start(stage, {"a": []}, **how), await stage.worker()
     assert await start_all(stage, [run_of({"a": []}, **how)]) == [StartedJob(run.run, False)]
@@ -190,7 +190,7 @@ async def test_a_key_for_open_runs_is_free_when_the_run_is_over(stage: Stage) ->
     assert again.created
 
 
-async def test_of_two_starts_with_one_key_the_second_waits_and_gets_the_firsts_run(
+async def test_flow_start_concurrent_same_key_second_gets_first_run(
     stage: Stage,
 ) -> None:
     other = await stage.connect()
@@ -207,12 +207,12 @@ async def test_of_two_starts_with_one_key_the_second_waits_and_gets_the_firsts_r
 # Calls of a job
 
 
-async def test_calls_are_started_once_for_each_number(stage: Stage) -> None:
+async def test_child_runs_are_started_once_per_call_number(stage: Stage) -> None:
     held = await stage.held(1)
 
-    [one] = await flows.call(stage, held, 3)
-    assert await flows.call(stage, held, 3) == []
-    [two] = await flows.call(stage, held, 2, number=1)
+    [one] = await flows.start_child_runs(stage, held, 3)
+    assert await flows.start_child_runs(stage, held, 3) == []
+    [two] = await flows.start_child_runs(stage, held, 2, number=1)
 
     assert await stage.sql("select id, parent, number from rota.runs order by id") == [
         (one.run, held.jobs[0], 0),
@@ -225,7 +225,7 @@ async def test_calls_are_started_once_for_each_number(stage: Stage) -> None:
 @pytest.mark.parametrize(
     "why", ["given back", "another worker", "another claim", "cancelled", "over"]
 )
-async def test_who_does_not_hold_the_job_starts_nothing(stage: Stage, why: str) -> None:
+async def test_child_run_start_by_non_holder_starts_nothing(stage: Stage, why: str) -> None:
     held = await stage.held(1)
     match why:
         case "given back":
@@ -241,26 +241,26 @@ async def test_who_does_not_hold_the_job_starts_nothing(stage: Stage, why: str) 
             await stage.complete(held)
     before = await stage.everything()
 
-    assert await flows.call(stage, held, 3) == []
+    assert await flows.start_child_runs(stage, held, 3) == []
     assert await stage.everything() == before
 
 
-async def test_who_holds_only_other_jobs_of_the_claim_starts_nothing(stage: Stage) -> None:
+async def test_child_run_start_after_leaving_the_claim_starts_nothing(stage: Stage) -> None:
     held = await stage.held(2)
     await stage.give_back(held, held.jobs[:1])
     assert await stage.held_by(held.id) == held.jobs[1:]
 
-    assert await flows.call(stage, held, 3) == []
+    assert await flows.start_child_runs(stage, held, 3) == []
     assert await stage.sql("select id from rota.runs") == []
 
 
-async def test_a_start_of_calls_keeps_the_claim_until_it_is_through(stage: Stage) -> None:
+async def test_child_run_start_locks_the_claim_until_commit(stage: Stage) -> None:
     """Until then the job cannot be taken back: such a session waits, and then finds the calls."""
     held = await stage.held(1)
     other = await stage.connect(engine=True)
 
     async with stage.engine.transaction():
-        await flows.call(stage, held, 1)
+        await flows.start_child_runs(stage, held, 1)
         giving = stage.meanwhile(stage.give_back(held, on=other))
         await stage.waits(other, stage.engine)
         with pytest.raises(LockNotAvailable):
@@ -270,10 +270,12 @@ async def test_a_start_of_calls_keeps_the_claim_until_it_is_through(stage: Stage
     assert await stage.one("select count(*) from rota.runs") == 1
 
 
-async def test_flows_among_the_calls_are_parts_of_one_whole(stage: Stage) -> None:
+async def test_child_flow_is_part_of_the_run_of_all_calls(stage: Stage) -> None:
     held = await stage.held(1)
 
-    whole, part = await flows.call(stage, held, 2, [run_of({"x": [], "y": ["x"]}, part_of=1)])
+    whole, part = await flows.start_child_runs(
+        stage, held, 2, [run_of({"x": [], "y": ["x"]}, part_of=1)]
+    )
 
     assert (await flows.waiting(stage))[whole.run] == (3, 0, 0, 0)
     assert await stage.sql(

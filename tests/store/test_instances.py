@@ -8,7 +8,7 @@ import pytest
 
 from rota.store import services, workers
 
-from .losses import bury
+from .lost_workers import declare_dead
 from .stage import Stage
 
 
@@ -19,7 +19,7 @@ async def report(stage: Stage, instance: UUID, pid: int) -> dict[UUID, float]:
     return {each.instance: each.silent_seconds for each in found}
 
 
-async def test_beat_returns_every_instance_with_its_silence(stage: Stage) -> None:
+async def test_instance_beat_returns_silent_seconds_of_each_instance(stage: Stage) -> None:
     one, other = uuid4(), uuid4()
     await report(stage, other, pid=2)
     await stage.sql(
@@ -33,11 +33,11 @@ async def test_beat_returns_every_instance_with_its_silence(stage: Stage) -> Non
     assert found[other] == pytest.approx(5, abs=1)
 
 
-async def test_beat_leaves_out_an_instance_whose_worker_died_since(stage: Stage) -> None:
+async def test_instance_beat_omits_instance_with_dead_worker(stage: Stage) -> None:
     one, other = uuid4(), uuid4()
     [worker] = await stage.run(workers.register("box", 2, "1", ["q"], ["t"], 1))
     await report(stage, other, pid=2)
-    await bury(stage, worker)
+    await declare_dead(stage, worker)
     assert (await report(stage, one, pid=1)).keys() == {one}
 
     # Another process may have the same pid, so a new report counts again.

@@ -13,7 +13,16 @@ from rota.app.client import Client
 from rota.model.settings import Settings
 from rota.store import claims, jobs, listeners, runs, timers, workers
 
-from .losses import bury, judge, orphans, quarantine, reap, seen, split, suspects
+from .lost_workers import (
+    declare_dead,
+    finish_as_lost,
+    observe,
+    orphans,
+    quarantine,
+    reap,
+    split,
+    suspects,
+)
 from .stage import Stage
 
 
@@ -26,7 +35,7 @@ async def large(own_stage: Stage, request: pytest.FixtureRequest) -> Stage:
     return own_stage
 
 
-async def test_a_job_goes_through_every_move(large: Stage) -> None:
+async def test_large_ids_job_passes_through_every_move(large: Stage) -> None:
     ids = await large.start_several(6)
     assert min(ids) > 2**31
 
@@ -56,7 +65,7 @@ async def test_a_job_goes_through_every_move(large: Stage) -> None:
     assert {each.run for each in await large.run(runs.outcome(ids))} == set(ids)
 
 
-async def test_ids_survive_keys_copies_floors_and_news(large: Stage) -> None:
+async def test_large_ids_work_with_keys_copies_cursors_and_notifications(large: Stage) -> None:
     run = await large.start(key="k")
     assert await large.start(key="k") == run
 
@@ -79,7 +88,7 @@ async def test_ids_survive_keys_copies_floors_and_news(large: Stage) -> None:
     assert int(heard.payload) == ended
 
 
-async def test_large_numbers_in_documents_stay_exact(large: Stage) -> None:
+async def test_large_numbers_in_arguments_and_results_stay_exact(large: Stage) -> None:
     number = 2**53 + 1
     run = await large.start(args=json.dumps({"n": number}))
     batch = await large.claim(await large.worker())
@@ -91,7 +100,7 @@ async def test_large_numbers_in_documents_stay_exact(large: Stage) -> None:
     assert ending.result == str(number).encode()
 
 
-async def test_jobs_are_lost_found_and_put_away(large: Stage) -> None:
+async def test_large_ids_lost_jobs_are_reaped_and_quarantined(large: Stage) -> None:
     ids = await large.start_several(4)
     dead = await large.worker()
     batch = await large.claim(dead)
@@ -106,7 +115,7 @@ async def test_jobs_are_lost_found_and_put_away(large: Stage) -> None:
     me = await large.worker()
     assert [each.worker for each in await large.run(workers.list_others(me))] == [dead]
     assert [
-        each.worker for each in await large.run(workers.mark_dead([await seen(large, dead)]))
+        each.worker for each in await large.run(workers.mark_dead([await observe(large, dead)]))
     ] == [dead]
     assert await orphans(large, batch.id - 1) == [batch.id, own.id]
     assert (await reap(large, batch.id, ids[:1])).jobs == ids[:1]
@@ -117,11 +126,11 @@ async def test_jobs_are_lost_found_and_put_away(large: Stage) -> None:
     assert [each.jobs[0] for each in (first, second, *rest)] == ids
     assert all(each.members[0].seq == each.jobs[0] for each in (first, second, *rest))
     assert (await quarantine(large, first)).jobs == ids[:1]
-    assert (await judge(large, second)).jobs == ids[1:2]
+    assert (await finish_as_lost(large, second)).jobs == ids[1:2]
     assert await large.run(jobs.release_quarantined(ids[0])) == [1]
     again = await large.claim(me)
     assert again.jobs == ids[:1]
-    await bury(large, me)
+    await declare_dead(large, me)
     for claim in await orphans(large):
         await reap(large, claim)
     assert await large.sql("select job from rota.queued order by job") == [ids[0], *ids[2:]]

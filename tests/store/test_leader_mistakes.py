@@ -11,78 +11,83 @@ from psycopg.errors import LockNotAvailable
 from rota.store import advisory_locks
 
 from . import test_leaders
-from .polls import Polls, mistake
-from .test_leaders import BIGINT, SEAT, put_in_its_place
+from .elections import Election, mutate_statement
+from .test_leaders import BIGINT, SEAT, replace_session_lock
 
-Check = Callable[[Polls], Awaitable[Any]]
+Check = Callable[[Election], Awaitable[Any]]
 
 MISTAKES: list[tuple[str, str, str, Check]] = [
     (
         "leader/elect",
         "and (select session_lock.acquired from session_lock)\n       and (leaders",
         "and (leaders",
-        test_leaders.test_without_a_seat_nobody_is_elected_to_one,
+        test_leaders.test_leader_election_without_session_lock_is_refused,
     ),
     (
         "leader/elect",
         "then pg_try_advisory_xact_lock(%(namespace)s::int, %(session_lock)s::int)",
         "then true",
-        test_leaders.test_a_seat_keeps_seats_and_leases_away,
+        test_leaders.test_leader_session_lock_excludes_session_locks_and_leases,
     ),
     (
         "leader/elect",
         "or leaders.expires <= rota.clock())",
         "or leaders.expires is not null)",
-        test_leaders.test_a_lease_keeps_seats_and_leases_away,
+        test_leaders.test_leader_lease_excludes_session_locks_and_leases,
     ),
     (
         "leader/elect",
         "for update skip locked",
         "",
-        test_leaders.test_a_term_that_a_transaction_relies_on_keeps_elections_away,
+        test_leaders.test_leader_asserted_term_blocks_elections,
     ),
     (
         "leader/elect",
         "term = leaders.term + 1",
         "term = leaders.term",
-        test_leaders.test_terms_only_rise_whoever_wins_them_and_however_they_end,
+        test_leaders.test_leader_terms_only_rise_for_any_winner_and_end,
     ),
     (
         "leader/elect",
         "[greatest(cardinality(leaders.elections) - 8, 1):]",
         "",
-        test_leaders.test_elections_are_remembered_but_not_for_ever,
+        test_leaders.test_leader_recent_elections_are_counted_and_bounded,
     ),
     (
         "leader/renew",
         "       and leaders.expires > rota.clock()\n",
         "",
-        test_leaders.test_a_lease_that_has_run_out_is_not_revived,
+        test_leaders.test_leader_expired_lease_is_not_renewed,
     ),
     (
         "leader/renew",
         "skip locked",
         "",
-        test_leaders.test_a_row_that_somebody_keeps_locked_stops_nobody,
+        test_leaders.test_leader_locked_row_does_not_block_renew_or_resign,
     ),
-    ("leader/probe", "and leaders.term = given.term", "", test_leaders.test_the_seat_is_not_enough),
+    (
+        "leader/probe",
+        "and leaders.term = given.term",
+        "",
+        test_leaders.test_leader_probe_with_session_lock_but_wrong_term_fails,
+    ),
     (
         "leader/probe",
         "and held.pid = pg_backend_pid()",
         "",
-        test_leaders.test_somebody_elses_seat_is_not_ours,
+        test_leaders.test_leader_probe_ignores_session_lock_of_another_candidate,
     ),
     (
         "leader/resign",
         "and leaders.term = %(term)s::bigint",
         "",
-        test_leaders.test_who_resigns_names_the_term,
+        test_leaders.test_leader_resign_of_an_old_term_changes_nothing,
     ),
     (
         "leader/unlock_session",
         "pg_advisory_unlock(%(namespace)s::int, session_lock)",
         "session_lock",
-        test_leaders.test_a_resigned_term_stays_the_last_one,
+        test_leaders.test_leader_resigned_term_is_kept_and_next_is_higher,
     ),
 ]
 
@@ -92,13 +97,13 @@ MISTAKES: list[tuple[str, str, str, Check]] = [
     MISTAKES,
     ids=[f"{statement}: {right.strip()[:40]}" for statement, right, _, _ in MISTAKES],
 )
-async def test_a_known_mistake_is_found(
-    polls: Polls, statement: str, right: str, wrong: str, check: Check
+async def test_leader_statement_with_known_mistake_fails_its_test(
+    election: Election, statement: str, right: str, wrong: str, check: Check
 ) -> None:
-    with mistake(statement, right, wrong):
+    with mutate_statement(statement, right, wrong):
         # The server refuses a statement that waits for a lock after its lock timeout.
         with pytest.raises((AssertionError, TimeoutError, LockNotAvailable)):
-            await check(polls)
+            await check(election)
 
 
 @pytest.mark.parametrize(
@@ -118,9 +123,9 @@ async def test_a_known_mistake_is_found(
         ),
     ],
 )
-async def test_half_a_look_at_the_seat_is_found(
-    polls: Polls, statement: str, wrong: str, lock: str
+async def test_leader_statement_with_partial_lock_match_is_detected(
+    election: Election, statement: str, wrong: str, lock: str
 ) -> None:
     column, _, _ = wrong.partition(" = ")
-    with mistake(statement, wrong, f"{column} is not null"):
-        assert True in await put_in_its_place(polls, lock)
+    with mutate_statement(statement, wrong, f"{column} is not null"):
+        assert True in await replace_session_lock(election, lock)

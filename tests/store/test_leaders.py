@@ -10,7 +10,7 @@ import pytest
 from rota.store import advisory_locks, leaders
 from rota.testing.server import DatabaseServer
 
-from .polls import LEASE, NAME, Polls, polls_at
+from .elections import LEASE, NAME, Election, open_election
 
 LEADER = advisory_locks.LEADER
 
@@ -18,8 +18,8 @@ LEADER = advisory_locks.LEADER
 # Session locks and leases
 
 
-async def test_a_seat_keeps_seats_and_leases_away(polls: Polls) -> None:
-    first, second, pooled = [await polls.voter() for _ in range(3)]
+async def test_leader_session_lock_excludes_session_locks_and_leases(election: Election) -> None:
+    first, second, pooled = [await election.voter() for _ in range(3)]
     term = await first.wins()
 
     assert not await second.sits()
@@ -28,8 +28,8 @@ async def test_a_seat_keeps_seats_and_leases_away(polls: Polls) -> None:
     assert await first.stands(term)
 
 
-async def test_a_lease_keeps_seats_and_leases_away(polls: Polls) -> None:
-    first, second, direct = [await polls.voter() for _ in range(3)]
+async def test_leader_lease_excludes_session_locks_and_leases(election: Election) -> None:
+    first, second, direct = [await election.voter() for _ in range(3)]
     term = await first.wins(LEASE)
 
     assert await second.loses(LEASE)
@@ -40,15 +40,15 @@ async def test_a_lease_keeps_seats_and_leases_away(polls: Polls) -> None:
     assert await first.renews(term)
 
 
-async def test_who_has_sat_down_and_is_not_elected_yet_keeps_leases_away(polls: Polls) -> None:
-    direct, pooled = await polls.voter(), await polls.voter()
+async def test_leader_session_lock_before_election_excludes_leases(election: Election) -> None:
+    direct, pooled = await election.voter(), await election.voter()
     assert await direct.sits()
     assert await pooled.loses(LEASE)
     assert await direct.elect() is not None
 
 
-async def test_nobody_sits_down_while_a_lease_is_being_given(polls: Polls) -> None:
-    direct, pooled, other = [await polls.voter() for _ in range(3)]
+async def test_leader_session_lock_is_refused_during_a_lease_grant(election: Election) -> None:
+    direct, pooled, other = [await election.voter() for _ in range(3)]
     async with pooled.connection.transaction():
         await pooled.wins(LEASE)
         async with asyncio.timeout(60):
@@ -58,8 +58,8 @@ async def test_nobody_sits_down_while_a_lease_is_being_given(polls: Polls) -> No
     assert await direct.loses()
 
 
-async def test_without_a_seat_nobody_is_elected_to_one(polls: Polls) -> None:
-    first, second = await polls.voter(), await polls.voter()
+async def test_leader_election_without_session_lock_is_refused(election: Election) -> None:
+    first, second = await election.voter(), await election.voter()
     assert await first.loses()
     await first.wins()
     assert await second.loses()
@@ -68,27 +68,27 @@ async def test_without_a_seat_nobody_is_elected_to_one(polls: Polls) -> None:
     assert await second.loses()
 
 
-async def test_what_a_lease_was_passes_to_a_seat_when_it_has_run_out(polls: Polls) -> None:
-    direct, pooled = await polls.voter(), await polls.voter()
+async def test_leader_expired_lease_passes_to_a_session_lock(election: Election) -> None:
+    direct, pooled = await election.voter(), await election.voter()
     term = await pooled.wins(LEASE)
-    await polls.run_out()
+    await election.run_out()
     assert await pooled.sees_it_vacant()
     assert await direct.wins() > term
     assert await pooled.renews(term) is False
 
 
-async def test_what_a_seat_was_passes_to_a_lease_when_its_session_has_ended(polls: Polls) -> None:
-    direct, pooled = await polls.voter(), await polls.voter()
+async def test_leader_ended_session_passes_to_a_lease(election: Election) -> None:
+    direct, pooled = await election.voter(), await election.voter()
     term = await direct.wins()
-    await polls.sql("select pg_terminate_backend(%s)", direct.connection.info.backend_pid)
+    await election.sql("select pg_terminate_backend(%s)", direct.connection.info.backend_pid)
     async with asyncio.timeout(60):
         while not await pooled.sees_it_vacant():
             await asyncio.sleep(0.01)
     assert await pooled.wins(LEASE) == term + 1
 
 
-async def test_of_two_who_ask_for_the_first_lease_at_once_one_gets_it(polls: Polls) -> None:
-    first, second = await polls.voter(), await polls.voter()
+async def test_leader_concurrent_first_leases_elect_one_candidate(election: Election) -> None:
+    first, second = await election.voter(), await election.voter()
     async with first.connection.transaction():
         await first.wins(LEASE)
         async with asyncio.timeout(60):
@@ -96,8 +96,8 @@ async def test_of_two_who_ask_for_the_first_lease_at_once_one_gets_it(polls: Pol
     assert await second.loses(LEASE)
 
 
-async def test_the_server_ends_a_session_that_has_been_silent(polls: Polls) -> None:
-    first, second = await polls.voter(), await polls.voter()
+async def test_leader_idle_session_is_ended_by_the_server(election: Election) -> None:
+    first, second = await election.voter(), await election.voter()
     await first.ask(leaders.set_idle_timeout(0.2))
     await first.wins()
     for _ in range(4):  # an active session is not ended
@@ -113,10 +113,10 @@ async def test_the_server_ends_a_session_that_has_been_silent(polls: Polls) -> N
 # Terms
 
 
-async def test_terms_only_rise_whoever_wins_them_and_however_they_end(polls: Polls) -> None:
+async def test_leader_terms_only_rise_for_any_winner_and_end(election: Election) -> None:
     terms = []
     for number in range(12):
-        voter = await polls.voter()
+        voter = await election.voter()
         lease = LEASE if number % 3 == 1 else None
         terms.append(await voter.wins(lease))
         if number % 3 == 2:
@@ -124,48 +124,48 @@ async def test_terms_only_rise_whoever_wins_them_and_however_they_end(polls: Pol
             await asyncio.sleep(0.05)  # until the server has noticed
             continue
         if number % 2:
-            await polls.run_out()
+            await election.run_out()
         else:
             await voter.resigns(terms[-1])
         await voter.rises()
     assert terms == list(range(1, 13))
 
 
-async def test_a_resigned_term_stays_the_last_one(polls: Polls) -> None:
-    first, second = await polls.voter(), await polls.voter()
+async def test_leader_resigned_term_is_kept_and_next_is_higher(election: Election) -> None:
+    first, second = await election.voter(), await election.voter()
     term = await first.wins()
     await first.resigns(term)
     await first.rises()
 
-    assert await polls.row() == (term, None, None)
+    assert await election.row() == (term, None, None)
     assert await second.sees_it_vacant()
     assert await second.wins() == term + 1
 
 
-async def test_who_resigns_names_the_term(polls: Polls) -> None:
-    voter = await polls.voter()
+async def test_leader_resign_of_an_old_term_changes_nothing(election: Election) -> None:
+    voter = await election.voter()
     old = await voter.wins(LEASE)
-    await polls.run_out()
+    await election.run_out()
     new = await voter.wins(LEASE)
     await voter.resigns(old)
-    assert (await polls.row())[:2] == (new, voter.instance)
+    assert (await election.row())[:2] == (new, voter.instance)
 
 
-async def test_a_lease_that_has_run_out_is_not_revived(polls: Polls) -> None:
-    voter = await polls.voter()
+async def test_leader_expired_lease_is_not_renewed(election: Election) -> None:
+    voter = await election.voter()
     term = await voter.wins(LEASE)
     assert await voter.renews(term)
-    await polls.run_out()
-    before = await polls.row()
+    await election.run_out()
+    before = await election.row()
     assert await voter.renews(term) is False
-    assert await polls.row() == before
+    assert await election.row() == before
 
 
-async def test_nothing_but_a_lease_of_ones_own_is_renewed(polls: Polls) -> None:
-    first, second = await polls.voter(), await polls.voter()
+async def test_leader_renew_accepts_only_own_current_lease(election: Election) -> None:
+    first, second = await election.voter(), await election.voter()
     term = await first.wins()
     assert await first.renews(term) is False
-    assert (await polls.row())[2] is None
+    assert (await election.row())[2] is None
     await first.resigns(term)
     await first.rises()
     term = await second.wins(LEASE)
@@ -174,8 +174,8 @@ async def test_nothing_but_a_lease_of_ones_own_is_renewed(polls: Polls) -> None:
     assert await second.renews(term) is True
 
 
-async def test_a_row_that_somebody_keeps_locked_stops_nobody(polls: Polls) -> None:
-    first, second = await polls.voter(), await polls.voter()
+async def test_leader_locked_row_does_not_block_renew_or_resign(election: Election) -> None:
+    first, second = await election.voter(), await election.voter()
     term = await first.wins(LEASE)
     async with second.connection.transaction():
         await second.sql("select from rota.leaders for update")
@@ -185,27 +185,27 @@ async def test_a_row_that_somebody_keeps_locked_stops_nobody(polls: Polls) -> No
     assert await first.renews(term) is True
 
 
-async def test_elections_are_remembered_but_not_for_ever(polls: Polls) -> None:
-    voter = await polls.voter()
+async def test_leader_recent_elections_are_counted_and_bounded(election: Election) -> None:
+    voter = await election.voter()
     assert await voter.sits()
     counts = []
     for number in range(15):
         if number == 5:
-            await polls.sql(
+            await election.sql(
                 "update rota.leaders set elections = array(select unnest(elections) - interval '1 hour')"
             )
         won = await voter.elect()
         assert won is not None
         counts.append(won.elections_last_minute)
     assert counts == [1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
-    assert await polls.sql("select cardinality(elections) from rota.leaders") == [(10,)]
+    assert await election.sql("select cardinality(elections) from rota.leaders") == [(10,)]
 
 
 # Asserted terms
 
 
-async def test_a_term_that_a_transaction_relies_on_keeps_elections_away(polls: Polls) -> None:
-    leading, waiting, user = [await polls.voter() for _ in range(3)]
+async def test_leader_asserted_term_blocks_elections(election: Election) -> None:
+    leading, waiting, user = [await election.voter() for _ in range(3)]
     term = await leading.wins()
     async with user.connection.transaction():
         await user.ask(leaders.assert_term(NAME, term))
@@ -223,10 +223,10 @@ async def test_a_term_that_a_transaction_relies_on_keeps_elections_away(polls: P
 
 
 @pytest.mark.parametrize("lease", [None, LEASE])
-async def test_who_leads_is_not_stopped_by_what_relies_on_it(
-    polls: Polls, lease: float | None
+async def test_leader_asserted_term_does_not_block_renew_or_resign(
+    election: Election, lease: float | None
 ) -> None:
-    leading, user = await polls.voter(), await polls.voter()
+    leading, user = await election.voter(), await election.voter()
     term = await leading.wins(lease)
     async with user.connection.transaction():
         await user.ask(leaders.assert_term(NAME, term))
@@ -238,10 +238,10 @@ async def test_who_leads_is_not_stopped_by_what_relies_on_it(
     assert await leading.wins(lease) == term + 1
 
 
-async def test_an_assertion_waits_for_an_election_and_is_refused(polls: Polls) -> None:
-    old, new, user = [await polls.voter() for _ in range(3)]
+async def test_assert_term_during_election_waits_and_is_refused(election: Election) -> None:
+    old, new, user = [await election.voter() for _ in range(3)]
     term = await old.wins(LEASE)
-    await polls.run_out()
+    await election.run_out()
     async with new.connection.transaction():
         await new.wins(LEASE)
         asserting = asyncio.create_task(user.ask(leaders.assert_term(NAME, term)))
@@ -252,8 +252,8 @@ async def test_an_assertion_waits_for_an_election_and_is_refused(polls: Polls) -
     await user.ask(leaders.assert_term(NAME, term + 1))
 
 
-async def test_an_assertion_is_refused_when_the_term_is_over(polls: Polls) -> None:
-    voter = await polls.voter()
+async def test_assert_term_that_is_over_is_refused(election: Election) -> None:
+    voter = await election.voter()
 
     async def holds(term: int) -> bool:
         try:
@@ -265,7 +265,7 @@ async def test_an_assertion_is_refused_when_the_term_is_over(polls: Polls) -> No
     assert not await holds(1)
     term = await voter.wins(LEASE)
     assert [await holds(each) for each in (term - 1, term, term + 1)] == [False, True, False]
-    await polls.run_out()
+    await election.run_out()
     assert not await holds(term)
     term = await voter.wins()
     assert await holds(term)
@@ -276,7 +276,7 @@ async def test_an_assertion_is_refused_when_the_term_is_over(polls: Polls) -> No
 # Checks of the session lock
 
 
-async def put_in_its_place(polls: Polls, lock: str) -> tuple[bool | None, bool]:
+async def replace_session_lock(polls: Election, lock: str) -> tuple[bool | None, bool]:
     """Replace the session lock of an elected candidate by another lock.
 
     Return if the candidate's own probe, and another candidate's check, take it for the session lock.
@@ -307,25 +307,25 @@ SEAT = leaders.session_lock_key(NAME, "rota")
         f"pg_advisory_lock(0, {SEAT})",
     ],
 )
-async def test_a_lock_that_only_looks_like_the_seat_is_not_it(polls: Polls, lock: str) -> None:
-    assert await put_in_its_place(polls, lock) == (False, False)
+async def test_leader_probe_ignores_similar_advisory_locks(election: Election, lock: str) -> None:
+    assert await replace_session_lock(election, lock) == (False, False)
 
 
-async def test_a_lock_in_another_database_is_not_the_seat(
-    polls: Polls, rota_server: DatabaseServer
+async def test_leader_probe_ignores_lock_in_another_database(
+    election: Election, rota_server: DatabaseServer
 ) -> None:
-    voter = await polls.voter()
+    voter = await election.voter()
     term = await voter.wins()
     await voter.rises()
     with rota_server.database() as elsewhere:
-        async with polls_at(elsewhere) as others:
+        async with open_election(elsewhere) as others:
             assert await (await others.voter()).wins() == 1
             assert not await voter.stands(term)
             assert await voter.sees_it_vacant()
 
 
-async def test_somebody_elses_seat_is_not_ours(polls: Polls) -> None:
-    voter, other = await polls.voter(), await polls.voter()
+async def test_leader_probe_ignores_session_lock_of_another_candidate(election: Election) -> None:
+    voter, other = await election.voter(), await election.voter()
     term = await voter.wins()
     await voter.rises()
     assert await other.sits()
@@ -334,24 +334,24 @@ async def test_somebody_elses_seat_is_not_ours(polls: Polls) -> None:
     assert not await voter.sees_it_vacant()
 
 
-async def test_the_seat_is_not_enough(polls: Polls) -> None:
+async def test_leader_probe_with_session_lock_but_wrong_term_fails(election: Election) -> None:
     """The term must match, too: an operator may have changed the row by hand."""
-    voter = await polls.voter()
+    voter = await election.voter()
     term = await voter.wins()
     assert await voter.stands(term)
     assert not await voter.stands(term - 1)
-    await polls.sql("update rota.leaders set term = term + 1")
+    await election.sql("update rota.leaders set term = term + 1")
     assert not await voter.stands(term)
-    await polls.sql("update rota.leaders set term = term - 1, instance = gen_random_uuid()")
+    await election.sql("update rota.leaders set term = term - 1, instance = gen_random_uuid()")
     assert not await voter.stands(term)
 
 
-async def test_half_of_all_seats_are_below_zero(polls: Polls) -> None:
+async def test_leader_negative_session_lock_key_works(election: Election) -> None:
     names = [f"name {number}" for number in range(8)]
-    voters = [await polls.voter(name) for name in names]
+    voters = [await election.voter(name) for name in names]
     assert {voter.seat < 0 for voter in voters} == {True, False}
     for voter in voters:
-        other = await polls.voter(voter.name)
+        other = await election.voter(voter.name)
         term = await voter.wins()
         assert await voter.stands(term)
         assert not await other.sees_it_vacant()
@@ -359,5 +359,5 @@ async def test_half_of_all_seats_are_below_zero(polls: Polls) -> None:
         assert await other.loses(LEASE)
 
 
-async def test_another_schema_has_other_seats() -> None:
+async def test_leader_session_lock_key_depends_on_the_schema() -> None:
     assert leaders.session_lock_key("a", "rota") != leaders.session_lock_key("a", "other")

@@ -57,7 +57,7 @@ async def fill_audit(stage: Stage, rows: int) -> None:
     await stage.watch.execute(FEW.encode())
 
 
-async def test_deeds_are_found_by_who_what_and_whom(stage: Stage) -> None:
+async def test_audit_entries_filter_by_operator_action_and_subject(stage: Stage) -> None:
     await fill_audit(stage, 30)
     middle = await stage.one("select min(id) + 20 from rota.audit")
     for who, action, subject in QUESTIONS:
@@ -72,9 +72,7 @@ async def test_deeds_are_found_by_who_what_and_whom(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("analysed", [False, True])
-async def test_a_few_deeds_among_many_are_not_looked_for_through_all(
-    own_stage: Stage, analysed: bool
-) -> None:
+async def test_audit_entries_with_filter_read_few_rows(own_stage: Stage, analysed: bool) -> None:
     await fill_audit(own_stage, MANY)
     if analysed:
         await own_stage.sql("analyze rota.audit")
@@ -88,7 +86,7 @@ async def test_a_few_deeds_among_many_are_not_looked_for_through_all(
         assert read_by(found)["audit"] < 800, (who, action, subject, found)
 
 
-async def test_those_who_have_left_are_listed_the_last_first(stage: Stage) -> None:
+async def test_ended_workers_are_listed_newest_first(stage: Stage) -> None:
     there, left, died = [await stage.worker() for _ in range(3)]
     later = (
         "update rota.workers set state = %s::rota.worker_state,"
@@ -101,7 +99,7 @@ async def test_those_who_have_left_are_listed_the_last_first(stage: Stage) -> No
     assert there in [each.worker for each in await stage.run(runs.workers())]
 
 
-async def test_alerts_that_are_over_are_listed_page_by_page_and_open_ones_are_not(
+async def test_closed_alerts_are_paged_without_open_alerts(
     stage: Stage,
 ) -> None:
     await stage.sql("delete from rota.alerts")
@@ -116,7 +114,7 @@ async def test_alerts_that_are_over_are_listed_page_by_page_and_open_ones_are_no
     assert [each.subject for each in rest] == ["1"]
 
 
-async def test_calls_made_once_are_found_by_how_their_keys_begin(stage: Stage) -> None:
+async def test_once_calls_are_listed_by_key_prefix(stage: Stage) -> None:
     await stage.sql("delete from rota.once_calls")
     await stage.sql(
         "insert into rota.once_calls (key, token, instance, nonce, host, pid, label, started, expires,"
@@ -143,7 +141,7 @@ async def test_calls_made_once_are_found_by_how_their_keys_begin(stage: Stage) -
     assert len(await stage.run(coordination.once_calls())) == 7
 
 
-async def test_a_rate_says_how_much_of_it_is_used_up(stage: Stage) -> None:
+async def test_rate_limits_list_has_the_used_amount(stage: Stage) -> None:
     await stage.sql("delete from rota.rate_limits")
     await stage.sql(
         "insert into rota.rate_limits (name, refilled_at, interval_seconds, last_used)"
@@ -158,9 +156,7 @@ async def test_a_rate_says_how_much_of_it_is_used_up(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("analysed", [False, True])
-async def test_a_few_locks_that_are_held_are_found_among_many_that_are_not(
-    own_stage: Stage, analysed: bool
-) -> None:
+async def test_locks_list_finds_few_held_among_many_free(own_stage: Stage, analysed: bool) -> None:
     await own_stage.sql("set statement_timeout = 0")
     await own_stage.sql(
         "insert into rota.locks (name, slot, token, acquired, expires, instance)"

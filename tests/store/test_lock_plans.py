@@ -16,7 +16,7 @@ import pytest
 from rota.store import locks
 from rota.store.query import Query
 
-from .holding import ME, NAME, OTHER, taken, taking
+from .lock_calls import ME, NAME, OTHER, acquire_query, acquire_token
 from .stage import Connection, Stage
 
 LONG = os.environ.get("ROTA_TEST_LONG") == "1"
@@ -49,7 +49,7 @@ async def read_by(stage: Stage, query: Query[Any], on: Connection) -> tuple[int,
 
 async def excess(stage: Stage, on: Connection, keeper: Connection) -> dict[str, tuple[int, int]]:
     """Run each statement often enough for its plan to be cached; return those that read too many rows."""
-    token = await taken(stage)
+    token = await acquire_token(stage)
     held = [(f"mine {number}", number, 30.0) for number in range(HELD)]
     await stage.sql(
         "insert into rota.locks (name, slot, token, instance, expires)"
@@ -58,10 +58,10 @@ async def excess(stage: Stage, on: Connection, keeper: Connection) -> dict[str, 
         *(ME, HELD - 1),
     )
     statements: dict[str, Query[Any]] = {
-        "take": taking(),
-        "wait": taking(by=OTHER, wait=True),
-        "take one that is free": taking(name=f"new {uuid4()}"),
-        "take a permit": taking(name="permits", permits=10),
+        "take": acquire_query(),
+        "wait": acquire_query(by=OTHER, wait=True),
+        "take one that is free": acquire_query(name=f"new {uuid4()}"),
+        "take a permit": acquire_query(name="permits", permits=10),
         "renew": locks.renew(ME, held),
         "renew one": locks.renew(ME, held[:1]),
         "release": locks.release(NAME, 0, token),
@@ -92,7 +92,7 @@ async def excess(stage: Stage, on: Connection, keeper: Connection) -> dict[str, 
         if LONG or rows < MANY or analysed == "empty"
     ],
 )
-async def test_they_read_what_they_are_about(own_stage: Stage, rows: int, analysed: str) -> None:
+async def test_lock_statements_read_few_rows(own_stage: Stage, rows: int, analysed: str) -> None:
     stage, on = own_stage, await own_stage.connect()
     await stage.sql("set statement_timeout = 0")
     await stage.sql("alter table rota.locks set (autovacuum_enabled = off)")
@@ -114,12 +114,12 @@ async def test_they_read_what_they_are_about(own_stage: Stage, rows: int, analys
     assert await excess(stage, on, stage.engine) == {}
 
 
-async def test_a_thousand_renewals_are_updates_in_place(own_stage: Stage) -> None:
+async def test_lock_renewals_are_updates_in_place(own_stage: Stage) -> None:
     """No index entry is added, and the table does not grow."""
     stage = own_stage
     on = await stage.connect()
     await stage.sql("alter table rota.locks set (autovacuum_enabled = off)")
-    tokens = [await taken(stage, name=f"lock {number}") for number in range(10)]
+    tokens = [await acquire_token(stage, name=f"lock {number}") for number in range(10)]
     size = "select pg_relation_size('rota.locks'), pg_relation_size('rota.locks_pkey')"
     before = await stage.one(size)
     held = [(f"lock {number}", token, 30.0) for number, token in enumerate(tokens)]

@@ -14,7 +14,17 @@ import pytest
 from rota.store import locks
 from rota.store.locks import LockAnswer
 
-from .holding import ME, NAME, OTHER, release, renew, run_out, take, take_away, taken
+from .lock_calls import (
+    ME,
+    NAME,
+    OTHER,
+    acquire,
+    acquire_token,
+    expire_lock,
+    force_release,
+    release,
+    renew,
+)
 from .stage import Connection, Stage
 
 SESSIONS = 6
@@ -22,7 +32,7 @@ ROUNDS = 40
 
 
 @pytest.fixture(autouse=True)
-async def none_held(stage: Stage) -> None:
+async def clear_locks(stage: Stage) -> None:
     await stage.sql("delete from rota.locks")
 
 
@@ -32,17 +42,19 @@ async def sessions(stage: Stage) -> list[Connection]:
 
 
 @pytest.mark.parametrize("state", ["never taken", "given back", "run out"])
-async def test_one_of_many_has_it(stage: Stage, sessions: list[Connection], state: str) -> None:
+async def test_lock_race_has_one_winner_and_rising_tokens(
+    stage: Stage, sessions: list[Connection], state: str
+) -> None:
     winners: Counter[int] = Counter()
     last = 0
     for _ in range(ROUNDS):
         if state == "never taken":
             await stage.sql("delete from rota.locks")
         elif state == "run out":
-            await run_out(stage)
+            await expire_lock(stage)
         answers: list[LockAnswer] = await asyncio.gather(
             *(
-                take(stage, on, by=uuid4(), wait=bool(number % 2))
+                acquire(stage, on, by=uuid4(), wait=bool(number % 2))
                 for number, on in enumerate(sessions)
             )
         )
@@ -57,7 +69,7 @@ async def test_one_of_many_has_it(stage: Stage, sessions: list[Connection], stat
     assert sum(winners.values()) == ROUNDS
 
 
-async def test_it_is_renewed_or_taken_but_not_both(
+async def test_lock_race_at_expiry_renews_or_acquires_not_both(
     stage: Stage, sessions: list[Connection]
 ) -> None:
     """A renewal and several acquisitions arrive within milliseconds of the expiry."""
@@ -66,7 +78,7 @@ async def test_it_is_renewed_or_taken_but_not_both(
     met: Counter[str] = Counter()
     delay = 0.019
     while met.total() < 80 or (min(met["kept"], met["taken"]) == 0 and met.total() < 800):
-        token = await taken(stage, ttl=0.02)
+        token = await acquire_token(stage, ttl=0.02)
 
         async def late(delay: float = delay) -> None:
             await asyncio.sleep(max(0.0, delay + chance.uniform(-0.004, 0.004)))
@@ -77,7 +89,7 @@ async def test_it_is_renewed_or_taken_but_not_both(
 
         async def get(on: Connection) -> int | None:
             await late()
-            return (await take(stage, on, by=OTHER, ttl=30)).token
+            return (await acquire(stage, on, by=OTHER, ttl=30)).token
 
         kept, *others = await asyncio.gather(keep(), *(get(on) for on in taking))
         got = [other for other in others if other is not None]
@@ -90,12 +102,12 @@ async def test_it_is_renewed_or_taken_but_not_both(
     assert min(met["kept"], met["taken"]) > 0, met
 
 
-async def test_renewing_many_and_taking_away_several_do_not_deadlock(
+async def test_lock_renewals_and_forced_releases_do_not_deadlock(
     stage: Stage, sessions: list[Connection]
 ) -> None:
     """An operator releases two locks by force in one transaction, in either order; the rest are renewed."""
     names = [f"lock {number:02}" for number in range(20)]
-    tokens = {name: await taken(stage, name=name) for name in names}
+    tokens = {name: await acquire_token(stage, name=name) for name in names}
     renewing, by_hand = sessions[:2]
     chance = random.Random(2)
     done = asyncio.Event()
@@ -112,7 +124,7 @@ async def test_renewing_many_and_taking_away_several_do_not_deadlock(
     for _ in range(40):
         async with by_hand.transaction(force_rollback=True):
             for name in chance.sample(names, 2):
-                await take_away(stage, by_hand, name)
+                await force_release(stage, by_hand, name)
                 await asyncio.sleep(0.002)
     done.set()
     await keeping
@@ -122,7 +134,7 @@ async def test_renewing_many_and_taking_away_several_do_not_deadlock(
     assert kept["False"] == 0
 
 
-async def test_a_transaction_that_relies_on_it_is_alone(
+async def test_lock_asserting_transactions_never_overlap(
     stage: Stage, sessions: list[Connection]
 ) -> None:
     """The lock expires again and again; each holder asserts it in a transaction that takes a while.
@@ -147,7 +159,7 @@ async def test_a_transaction_that_relies_on_it_is_alone(
         me = uuid4()
         while not enough():
             ttl = 0.03 if refused <= 10 + 3 * relied else 0.3
-            token = (await take(stage, on, by=me, ttl=ttl)).token
+            token = (await acquire(stage, on, by=me, ttl=ttl)).token
             if token is None:
                 await asyncio.sleep(0.005)
                 continue

@@ -13,25 +13,25 @@ from psycopg.errors import LockNotAvailable
 from rota.store import locks
 from rota.store.locks import ReleasedLockRow
 
-from .holding import (
+from .lock_calls import (
     ME,
     NAME,
     OTHER,
-    pin,
+    acquire,
+    acquire_query,
+    acquire_token,
+    assert_in_open_transaction,
+    expire_lock,
+    force_release,
     release,
     renew,
     row,
-    run_out,
-    take,
-    take_away,
-    taken,
-    taking,
 )
 from .stage import Connection, Stage
 
 
 @pytest.fixture(autouse=True)
-async def none_held(stage: Stage) -> None:
+async def clear_locks(stage: Stage) -> None:
     await stage.sql("delete from rota.locks")
 
 
@@ -50,10 +50,10 @@ async def refused(stage: Stage, token: int) -> None:
 # Acquire
 
 
-async def test_a_lock_is_taken_once_and_the_second_is_told_who_has_it(stage: Stage) -> None:
-    token = await taken(stage)
+async def test_acquire_held_lock_returns_its_holder(stage: Stage) -> None:
+    token = await acquire_token(stage)
 
-    answer = await take(stage, by=OTHER)
+    answer = await acquire(stage, by=OTHER)
 
     assert answer.token is answer.permit is None
     assert (answer.instance, answer.host, answer.holder_token) == (ME, f"host of {ME}", token)
@@ -63,87 +63,91 @@ async def test_a_lock_is_taken_once_and_the_second_is_told_who_has_it(stage: Sta
     assert 25 < answer.expires_in <= 30
 
 
-async def test_what_has_run_out_is_taken_under_a_larger_token(stage: Stage) -> None:
-    first = await taken(stage)
-    await run_out(stage)
+async def test_acquire_expired_lock_gets_a_higher_token(stage: Stage) -> None:
+    first = await acquire_token(stage)
+    await expire_lock(stage)
 
-    assert await taken(stage, by=OTHER) > first
+    assert await acquire_token(stage, by=OTHER) > first
 
 
 @pytest.mark.parametrize(
     "doing", ["takes it", "renews it", "gives it back", "takes it away", "relies on it"]
 )
-async def test_to_take_one_never_waits(stage: Stage, session: Connection, doing: str) -> None:
+async def test_acquire_lock_with_uncommitted_change_does_not_wait(
+    stage: Stage, session: Connection, doing: str
+) -> None:
     """Another session changes the lock and has not committed."""
-    token = await taken(stage)
+    token = await acquire_token(stage)
     if doing == "takes it":
-        await run_out(stage)
+        await expire_lock(stage)
     await stage.sql("begin", on=session)
     match doing:
         case "takes it":
-            await taken(stage, session, by=OTHER)
+            await acquire_token(stage, session, by=OTHER)
         case "renews it":
             assert (await renew(stage, token, on=session)).renewed
         case "gives it back":
             await release(stage, token, session)
         case "takes it away":
-            await take_away(stage, session)
+            await force_release(stage, session)
         case "relies on it":
             await stage.run(locks.assert_lock(NAME, token), session)
-    await run_out(stage) if doing == "relies on it" else None
+    await expire_lock(stage) if doing == "relies on it" else None
 
     async with asyncio.timeout(60):
         for wait in (False, True):
-            assert (await take(stage, by=OTHER, wait=wait)).token is None
+            assert (await acquire(stage, by=OTHER, wait=wait)).token is None
 
     await stage.sql("rollback", on=session)
 
 
-async def test_only_who_makes_the_row_is_waited_for(stage: Stage, session: Connection) -> None:
+async def test_acquire_lock_with_uncommitted_insert_waits(
+    stage: Stage, session: Connection
+) -> None:
     await stage.sql("begin", on=session)
-    await taken(stage, session)
-    second = stage.meanwhile(take(stage, stage.engine, by=OTHER))
+    await acquire_token(stage, session)
+    second = stage.meanwhile(acquire(stage, stage.engine, by=OTHER))
     await stage.waits(stage.engine, session)
 
     await stage.sql("commit", on=session)
 
     answer = await second
     assert (answer.token, answer.lost_race) == (None, True)
-    assert (await take(stage, by=OTHER)).instance == ME
+    assert (await acquire(stage, by=OTHER)).instance == ME
 
 
-async def test_the_same_call_takes_again_what_it_had_taken_unknowingly(stage: Stage) -> None:
+async def test_acquire_retried_after_lost_answer_gets_a_new_token(stage: Stage) -> None:
     first, second = uuid4(), uuid4()
-    lost = await taken(stage, nonce=first)
+    lost = await acquire_token(stage, nonce=first)
 
-    again = await taken(stage, nonce=second, earlier=[first])
+    again = await acquire_token(stage, nonce=second, earlier=[first])
 
     assert again > lost
     assert not (await renew(stage, lost)).renewed
     assert (await renew(stage, again)).renewed
 
 
-async def test_an_ask_that_arrives_late_takes_nothing_from_the_one_that_was_answered(
+async def test_acquire_late_request_of_retried_call_gets_nothing(
     stage: Stage,
 ) -> None:
     """The request was sent on a connection that was given up, and the call has been retried since."""
     first, second = uuid4(), uuid4()
-    token = await taken(stage, nonce=second, earlier=[first])
+    token = await acquire_token(stage, nonce=second, earlier=[first])
 
-    assert (await take(stage, nonce=first)).token is None
+    assert (await acquire(stage, nonce=first)).token is None
     assert (await renew(stage, token)).renewed
 
 
-async def test_what_was_taken_for_nobody_can_be_let_go_of(stage: Stage) -> None:
+async def test_abandon_releases_only_lock_with_own_nonce(stage: Stage) -> None:
     first, second = uuid4(), uuid4()
-    await taken(stage, nonce=first)
+    await acquire_token(stage, nonce=first)
 
     await stage.run(locks.abandon(NAME, [uuid4()], ME))
     await stage.run(locks.abandon(NAME, [first, second], OTHER))
-    assert (await take(stage, by=OTHER)).token is None
+    assert (await acquire(stage, by=OTHER)).token is None
     await stage.run(locks.abandon(NAME, [second, first], ME))
 
-    await taken(stage, by=OTHER)
+    await acquire_token(stage, by=OTHER)
     before = await row(stage)
     await stage.run(locks.abandon(NAME, [first, second], ME))
     assert await row(stage) == before, "it is somebody else's by now"
@@ -152,73 +156,69 @@ async def test_what_was_taken_for_nobody_can_be_let_go_of(stage: Stage) -> None:
 # Assert
 
 
-async def test_a_transaction_that_relies_on_it_keeps_it_from_others_though_it_has_run_out(
-    stage: Stage, session: Connection
-) -> None:
-    token = await taken(stage)
-    await pin(stage, token, session)
-    await run_out(stage)
+async def test_asserted_lock_after_expiry_blocks_acquire(stage: Stage, session: Connection) -> None:
+    token = await acquire_token(stage)
+    await assert_in_open_transaction(stage, token, session)
+    await expire_lock(stage)
 
     for wait in (False, True):
-        assert (await take(stage, by=OTHER, wait=wait)).token is None
+        assert (await acquire(stage, by=OTHER, wait=wait)).token is None
     await stage.sql("commit", on=session)
 
-    assert await taken(stage, by=OTHER) > token
+    assert await acquire_token(stage, by=OTHER) > token
     await refused(stage, token)
 
 
-async def test_a_transaction_that_relies_on_it_disturbs_neither_renewing_nor_giving_back(
-    stage: Stage, session: Connection
-) -> None:
-    token = await taken(stage)
-    await pin(stage, token, session)
+async def test_asserted_lock_can_be_renewed_and_released(stage: Stage, session: Connection) -> None:
+    token = await acquire_token(stage)
+    await assert_in_open_transaction(stage, token, session)
 
     async with asyncio.timeout(60):
         assert (await renew(stage, token)).renewed
         assert await release(stage, token) == ReleasedLockRow(held=True, awaited=False)
 
-    answer = await take(stage, by=OTHER)
+    answer = await acquire(stage, by=OTHER)
     assert (answer.token, answer.host) == (None, None), "given back, and still relied on"
     await stage.sql("rollback", on=session)
-    await taken(stage, by=OTHER)
+    await acquire_token(stage, by=OTHER)
 
 
-async def test_it_is_pinned_still_when_it_was_renewed_meanwhile(
+async def test_asserted_lock_after_renewal_still_blocks_acquire(
     stage: Stage, session: Connection
 ) -> None:
     """A renewal writes a new version of the row: the pin applies to it, too."""
-    token = await taken(stage)
-    await pin(stage, token, session)
+    token = await acquire_token(stage)
+    await assert_in_open_transaction(stage, token, session)
     for _ in range(3):
         assert (await renew(stage, token)).renewed
-    await run_out(stage)
+    await expire_lock(stage)
 
-    assert (await take(stage, by=OTHER)).token is None
+    assert (await acquire(stage, by=OTHER)).token is None
     await stage.sql("commit", on=session)
-    await taken(stage, by=OTHER)
+    await acquire_token(stage, by=OTHER)
 
 
-async def test_nobody_takes_it_away_by_hand_while_a_transaction_relies_on_it(
+async def test_asserted_lock_forced_release_raises_lock_not_available(
     stage: Stage, session: Connection
 ) -> None:
-    token = await taken(stage)
-    await pin(stage, token, session)
+    token = await acquire_token(stage)
+    await assert_in_open_transaction(stage, token, session)
 
     with pytest.raises(LockNotAvailable):
-        await take_away(stage)
+        await force_release(stage)
 
     await stage.sql("commit", on=session)
-    assert (await take_away(stage))["token"] == token
+    assert (await force_release(stage))["token"] == token
 
 
-async def test_who_relies_on_it_waits_for_who_takes_it_away(
+async def test_assert_lock_during_forced_release_waits_for_its_end(
     stage: Stage, session: Connection
 ) -> None:
     """The assertion is refused only if the forced release commits."""
-    token = await taken(stage)
+    token = await acquire_token(stage)
     for end in ("rollback", "commit"):
         await stage.sql("begin", on=session)
-        await take_away(stage, session)
+        await force_release(stage, session)
         relying = stage.meanwhile(stage.run(locks.assert_lock(NAME, token), stage.engine))
         await stage.waits(stage.engine, session)
         await stage.sql(end, on=session)
@@ -229,8 +229,8 @@ async def test_who_relies_on_it_waits_for_who_takes_it_away(
 
 
 @pytest.mark.parametrize("how", ["other token", "given back", "run out", "no row", "taken away"])
-async def test_what_is_not_held_cannot_be_relied_on(stage: Stage, how: str) -> None:
-    token = await taken(stage)
+async def test_assert_lock_not_held_is_refused(stage: Stage, how: str) -> None:
+    token = await acquire_token(stage)
     await stage.run(locks.assert_lock(NAME, token))
     match how:
         case "other token":
@@ -238,11 +238,11 @@ async def test_what_is_not_held_cannot_be_relied_on(stage: Stage, how: str) -> N
         case "given back":
             await release(stage, token)
         case "run out":
-            await run_out(stage)
+            await expire_lock(stage)
         case "no row":
             await stage.sql("delete from rota.locks")
         case "taken away":
-            await take_away(stage)
+            await force_release(stage)
 
     await refused(stage, token)
 
@@ -250,12 +250,12 @@ async def test_what_is_not_held_cannot_be_relied_on(stage: Stage, how: str) -> N
 # Renew
 
 
-async def test_what_has_run_out_is_not_revived(stage: Stage) -> None:
-    token = await taken(stage)
+async def test_renew_expired_lock_is_refused(stage: Stage) -> None:
+    token = await acquire_token(stage)
     assert (await renew(stage, token, ttl=60.0)).renewed
     [left] = await stage.sql("select extract(epoch from expires - rota.clock()) from rota.locks")
     assert 50 < left <= 60
-    await run_out(stage)
+    await expire_lock(stage)
     before = await row(stage)
 
     answer = await renew(stage, token)
@@ -265,8 +265,8 @@ async def test_what_has_run_out_is_not_revived(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["token", "instance", "given back", "taken over"])
-async def test_only_the_holder_renews(stage: Stage, wrong: str) -> None:
-    token, by = await taken(stage), ME
+async def test_renew_by_non_holder_is_refused(stage: Stage, wrong: str) -> None:
+    token, by = await acquire_token(stage), ME
     match wrong:
         case "token":
             token += 1
@@ -275,8 +275,8 @@ async def test_only_the_holder_renews(stage: Stage, wrong: str) -> None:
         case "given back":
             await release(stage, token)
         case "taken over":
-            await run_out(stage)
-            await taken(stage, by=OTHER)
+            await expire_lock(stage)
+            await acquire_token(stage, by=OTHER)
     before = await row(stage)
 
     answer = await renew(stage, token, by)
@@ -286,15 +286,13 @@ async def test_only_the_holder_renews(stage: Stage, wrong: str) -> None:
     assert await row(stage) == before
 
 
-async def test_a_row_that_somebody_keeps_locked_costs_only_itself(
-    stage: Stage, session: Connection
-) -> None:
+async def test_renew_with_one_locked_row_renews_the_rest(stage: Stage, session: Connection) -> None:
     """An operator locks one row for a long time. That lock is not lost, and the rest are renewed at
     once."""
     names = [f"lock {number}" for number in range(5)]
-    tokens = [await taken(stage, name=name) for name in names]
+    tokens = [await acquire_token(stage, name=name) for name in names]
     await stage.sql("begin", on=session)
-    await take_away(stage, session, names[2])
+    await force_release(stage, session, names[2])
     held = [(name, token, 30.0) for name, token in zip(names, tokens, strict=True)]
 
     async with asyncio.timeout(60):
@@ -310,35 +308,35 @@ async def test_a_row_that_somebody_keeps_locked_costs_only_itself(
 # Release
 
 
-async def test_giving_back_twice_is_no_mistake(stage: Stage) -> None:
-    token = await taken(stage)
+async def test_release_twice_is_accepted_until_the_next_holder(stage: Stage) -> None:
+    token = await acquire_token(stage)
 
     assert await release(stage, token) == ReleasedLockRow(held=True, awaited=False)
     assert await release(stage, token) == ReleasedLockRow(held=True, awaited=False)
 
-    following = await taken(stage, by=OTHER)
+    following = await acquire_token(stage, by=OTHER)
     before = await row(stage)
     assert await release(stage, token) is None, "it has passed to somebody else"
     assert await row(stage) == before
     assert await release(stage, following) is not None
 
 
-async def test_what_has_run_out_was_not_held_until_it_was_given_back(stage: Stage) -> None:
-    token = await taken(stage)
-    await run_out(stage)
+async def test_release_expired_lock_returns_not_held(stage: Stage) -> None:
+    token = await acquire_token(stage)
+    await expire_lock(stage)
 
     assert await release(stage, token) == ReleasedLockRow(held=False, awaited=False)
-    await taken(stage, by=OTHER)
+    await acquire_token(stage, by=OTHER)
 
 
-async def test_who_gives_it_back_hears_that_somebody_waits(stage: Stage) -> None:
-    token = await taken(stage)
-    assert not (await take(stage, by=OTHER)).wait_flag_set
-    assert (await take(stage, by=OTHER, wait=True)).wait_flag_set
-    assert (await take(stage, by=OTHER, wait=True)).wait_flag_set
+async def test_release_with_waiting_acquirer_returns_awaited(stage: Stage) -> None:
+    token = await acquire_token(stage)
+    assert not (await acquire(stage, by=OTHER)).wait_flag_set
+    assert (await acquire(stage, by=OTHER, wait=True)).wait_flag_set
+    assert (await acquire(stage, by=OTHER, wait=True)).wait_flag_set
 
     assert await release(stage, token) == ReleasedLockRow(held=True, awaited=True)
-    token = await taken(stage, by=OTHER)
+    token = await acquire_token(stage, by=OTHER)
     assert await release(stage, token) == ReleasedLockRow(held=True, awaited=False)
 
 
@@ -349,15 +347,15 @@ async def waiting(stage: Stage) -> AsyncIterator[Connection]:
     await stage.sql("rollback", on=connection)
 
 
-async def test_many_waiters_lock_nothing_once_the_holder_knows(
+async def test_acquire_waiting_after_wait_flag_is_set_writes_nothing(
     stage: Stage, waiting: Connection
 ) -> None:
     """Row locks of waiters would block renewals, and each poll would be written to disk."""
-    token = await taken(stage)
-    assert (await take(stage, by=OTHER, wait=True)).wait_flag_set
+    token = await acquire_token(stage)
+    assert (await acquire(stage, by=OTHER, wait=True)).wait_flag_set
     await stage.sql("begin", on=waiting)
 
-    assert (await take(stage, waiting, by=OTHER, wait=True)).wait_flag_set
+    assert (await acquire(stage, waiting, by=OTHER, wait=True)).wait_flag_set
 
     assert await stage.one("select pg_current_xact_id_if_assigned() is null")
     [assigned] = await stage.sql("select pg_current_xact_id_if_assigned()", on=waiting)
@@ -365,11 +363,11 @@ async def test_many_waiters_lock_nothing_once_the_holder_knows(
     assert (await renew(stage, token)).renewed
 
 
-async def test_permits_are_taken_once_each(stage: Stage) -> None:
-    *slots, none = [(await take(stage, permits=3)).permit for _ in range(4)]
+async def test_acquire_permits_gives_each_permit_once(stage: Stage) -> None:
+    *slots, none = [(await acquire(stage, permits=3)).permit for _ in range(4)]
 
     assert {*slots} == {1, 2, 3}
     assert none is None
-    assert (await stage.run(taking()))[0].token is not None, (
+    assert (await stage.run(acquire_query()))[0].token is not None, (
         "a lock of the same name is another thing"
     )

@@ -11,15 +11,15 @@ from psycopg.errors import OperationalError
 from rota.store import claims, jobs, pg_errors, runs
 
 from . import flows
-from .losses import (
+from .lost_workers import (
     NOTHING,
-    bury,
     deadlocks,
-    die,
+    declare_dead,
+    lose_worker,
     lost,
     orphans,
     quarantine,
-    ready,
+    queued_rows,
     reap,
     split,
     suspect,
@@ -28,14 +28,14 @@ from .losses import (
 from .stage import Connection, Stage
 
 
-async def put_away(stage: Stage, count: int = 1) -> list[int]:
+async def start_quarantined(stage: Stage, count: int = 1) -> list[int]:
     """Start jobs and quarantine them."""
     batch = await stage.held(count)
     await quarantine(stage, batch)
     return batch.jobs
 
 
-async def test_a_job_put_away_is_in_quarantine_as_it_was(stage: Stage) -> None:
+async def test_quarantine_stores_the_job_with_its_attempt_and_error(stage: Stage) -> None:
     [job, _] = await lost(stage, 2, priority=3)
     batch = await suspect(stage, await stage.worker())
 
@@ -50,16 +50,16 @@ async def test_a_job_put_away_is_in_quarantine_as_it_was(stage: Stage) -> None:
     assert await stage.held_by(batch.id) == []
 
 
-async def test_nobody_claims_it(stage: Stage) -> None:
-    await put_away(stage, 2)
+async def test_quarantined_job_is_not_claimed(stage: Stage) -> None:
+    await start_quarantined(stage, 2)
     worker = await stage.worker()
 
     assert (await stage.claim(worker)).jobs == []
     assert await suspects(stage, worker) == []
 
 
-async def test_released_it_is_tried_again_as_if_nothing_had_been(stage: Stage) -> None:
-    [job, other] = await put_away(stage, 2)
+async def test_release_quarantined_job_is_queued_with_reset_counters(stage: Stage) -> None:
+    [job, other] = await start_quarantined(stage, 2)
     listener = await stage.connect()
     await stage.sql('listen "rota.wake"', on=listener)
 
@@ -67,13 +67,13 @@ async def test_released_it_is_tried_again_as_if_nothing_had_been(stage: Stage) -
 
     [heard] = [note async for note in listener.notifies(timeout=5, stop_after=1)]
     assert heard.payload == "default"
-    assert await ready(stage, "attempt", "lost") == {job: (1, 0)}
+    assert await queued_rows(stage, "attempt", "lost") == {job: (1, 0)}
     assert (await stage.claim(await stage.worker())).jobs == [job]
     assert await stage.place(other) == "quarantined"
 
 
-async def test_released_from_sql_by_anybody(stage: Stage) -> None:
-    [job] = await put_away(stage)
+async def test_release_quarantined_by_sql_function_queues_the_job(stage: Stage) -> None:
+    [job] = await start_quarantined(stage)
 
     assert await stage.sql("select rota.release(%s)", job) == [1]
     assert await stage.sql("select rota.release(%s)", job) == [0]
@@ -81,7 +81,7 @@ async def test_released_from_sql_by_anybody(stage: Stage) -> None:
     assert await stage.place(job) == "queued"
 
 
-async def test_a_flow_waits_for_it_and_is_released_by_the_run_or_the_job(stage: Stage) -> None:
+async def test_release_quarantined_run_or_job_resumes_the_flow(stage: Stage) -> None:
     laid = await flows.start(stage, {"a": [], "b": [], "c": [], "d": ["a", "b", "c"]})
     worker = await stage.worker()
     both = await flows.claim(stage, worker)
@@ -96,7 +96,7 @@ async def test_a_flow_waits_for_it_and_is_released_by_the_run_or_the_job(stage: 
     assert set((await flows.outcomes(stage, laid)).values()) == {"succeeded"}
 
 
-async def test_cancelled_it_ends_and_passes_it_on(stage: Stage) -> None:
+async def test_cancel_quarantined_run_cancels_all_jobs(stage: Stage) -> None:
     laid = await flows.start(stage, {"a": [], "b": ["a"]})
     await quarantine(stage, await flows.claim(stage, await stage.worker()))
 
@@ -107,7 +107,7 @@ async def test_cancelled_it_ends_and_passes_it_on(stage: Stage) -> None:
     assert await stage.sql("select * from rota.cancels") == []
 
 
-async def test_one_wished_cancelled_is_not_put_away_but_cancelled(stage: Stage) -> None:
+async def test_quarantine_with_cancel_request_cancels_the_job(stage: Stage) -> None:
     laid = await flows.start(stage, {"a": [], "b": [], "c": ["a"]})
     batch = await flows.claim(stage, await stage.worker())
     assert await flows.cancel(stage, laid["a"]) == "requested"
@@ -121,9 +121,9 @@ async def test_one_wished_cancelled_is_not_put_away_but_cancelled(stage: Stage) 
     assert await stage.sql("select * from rota.cancels") == []
 
 
-async def test_what_was_taken_away_is_not_put_away(stage: Stage) -> None:
+async def test_quarantine_of_reaped_jobs_is_refused(stage: Stage) -> None:
     batch = await stage.held(2)
-    await die(stage, batch)
+    await lose_worker(stage, batch)
 
     assert await quarantine(stage, batch) == NOTHING
     assert await stage.sql("select * from rota.quarantine") == []
@@ -132,8 +132,8 @@ async def test_what_was_taken_away_is_not_put_away(stage: Stage) -> None:
 # Two sessions that meet
 
 
-async def test_two_who_release_at_once_put_it_back_once(stage: Stage) -> None:
-    [job] = await put_away(stage)
+async def test_release_quarantined_twice_concurrently_queues_once(stage: Stage) -> None:
+    [job] = await start_quarantined(stage)
     first, second = await stage.connect(), await stage.connect()
 
     async with first.transaction():
@@ -145,8 +145,8 @@ async def test_two_who_release_at_once_put_it_back_once(stage: Stage) -> None:
     assert await stage.sql("select job from rota.queued") == [job]
 
 
-async def test_cancelling_finds_what_is_being_released(stage: Stage) -> None:
-    [job] = await put_away(stage)
+async def test_cancel_during_quarantine_release_cancels_the_job(stage: Stage) -> None:
+    [job] = await start_quarantined(stage)
     releasing, canceller = await stage.connect(), await stage.connect()
 
     async with releasing.transaction():
@@ -158,8 +158,8 @@ async def test_cancelling_finds_what_is_being_released(stage: Stage) -> None:
     assert await stage.place(job) == "cancelled"
 
 
-async def test_releasing_finds_nothing_of_what_is_being_cancelled(stage: Stage) -> None:
-    [job] = await put_away(stage)
+async def test_release_quarantined_during_cancel_releases_nothing(stage: Stage) -> None:
+    [job] = await start_quarantined(stage)
     cancelling, releaser = await stage.connect(), await stage.connect()
 
     async with cancelling.transaction():
@@ -171,7 +171,7 @@ async def test_releasing_finds_nothing_of_what_is_being_cancelled(stage: Stage) 
     assert await stage.place(job) == "cancelled"
 
 
-async def test_cancelling_finds_what_is_being_put_away(stage: Stage) -> None:
+async def test_cancel_during_quarantine_cancels_the_job(stage: Stage) -> None:
     batch = await stage.held(1)
     putting, canceller = await stage.connect(engine=True), await stage.connect()
 
@@ -185,7 +185,7 @@ async def test_cancelling_finds_what_is_being_put_away(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("second", ["release", "cancel"])
-async def test_two_who_let_out_a_run_do_not_deadlock_whatever_the_order_of_its_rows(
+async def test_release_quarantined_run_concurrently_does_not_deadlock(
     own_stage: Stage, second: str
 ) -> None:
     """One session scans the table, the other an index; a locked row in the middle makes both wait there."""
@@ -221,7 +221,7 @@ async def test_two_who_let_out_a_run_do_not_deadlock_whatever_the_order_of_its_r
 
 
 @pytest.mark.slow
-async def test_a_storm_of_deaths_cancels_and_releases_leaves_each_job_in_one_place(
+async def test_quarantine_stress_leaves_each_job_in_one_place(
     own_stage: Stage,
 ) -> None:
     stage = own_stage
@@ -249,7 +249,7 @@ async def test_a_storm_of_deaths_cancels_and_releases_leaves_each_job_in_one_pla
 
 
 async def _work(
-    stage: Stage, chance: random.Random, laid: list[flows.Laid], on: Connection
+    stage: Stage, chance: random.Random, laid: list[flows.StartedRun], on: Connection
 ) -> None:
     worker = await stage.worker()
     tasks = [f"f.{name}" for name in "abcde"]
@@ -270,7 +270,7 @@ async def _work(
                     case "quarantine":
                         await quarantine(stage, batch, on=on)
                     case "die":
-                        await bury(stage, worker, on=on)
+                        await declare_dead(stage, worker, on=on)
                     case "back":
                         await stage.give_back(batch, on=on)
                 await asyncio.sleep(chance.choice([0, 0, 0.003]))
@@ -279,14 +279,14 @@ async def _work(
 
 
 async def _reap(
-    stage: Stage, chance: random.Random, laid: list[flows.Laid], on: Connection
+    stage: Stage, chance: random.Random, laid: list[flows.StartedRun], on: Connection
 ) -> None:
     for claim in (await orphans(stage))[:5]:
         await reap(stage, claim, on=on)
 
 
 async def _cancel(
-    stage: Stage, chance: random.Random, laid: list[flows.Laid], on: Connection
+    stage: Stage, chance: random.Random, laid: list[flows.StartedRun], on: Connection
 ) -> None:
     run = chance.choice(laid)
     async with on.transaction():
@@ -295,7 +295,7 @@ async def _cancel(
 
 
 async def _release(
-    stage: Stage, chance: random.Random, laid: list[flows.Laid], on: Connection
+    stage: Stage, chance: random.Random, laid: list[flows.StartedRun], on: Connection
 ) -> None:
     async with on.transaction():
         await stage.run(jobs.release_quarantined(chance.choice(laid).run), on)

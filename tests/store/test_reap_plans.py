@@ -16,9 +16,9 @@ import pytest
 from rota.store import claims, jobs, workers
 from rota.store.query import Query
 
-from .losses import bury, seen, split
+from .lost_workers import declare_dead, observe, split
 from .stage import Connection, Stage
-from .test_plans import BATCH, MANY, TABLES, fill
+from .test_job_plans import BATCH, MANY, TABLES, fill
 
 Grown = tuple[Stage, Connection]
 """Stage, and an ordinary connection to it that has been used."""
@@ -71,10 +71,10 @@ async def excess(stage: Stage, on_hand: Connection) -> dict[tuple[str, str], tup
     await stage.start_several(BATCH)
     batch = await stage.claim(dead, BATCH)
     own = await split(stage, batch, batch.jobs[0])
-    declared = await seen(stage, dead)
+    declared = await observe(stage, dead)
     await stage.start_several(BATCH)
     lost = await stage.claim(await stage.worker(), BATCH)
-    await bury(stage, lost.worker)
+    await declare_dead(stage, lost.worker)
     half = lost.jobs[: BATCH // 2]
     await stage.sql(
         "insert into rota.cancels select unnest(%s::bigint[])", half[:10], on=stage.watch
@@ -118,11 +118,11 @@ async def excess(stage: Stage, on_hand: Connection) -> dict[tuple[str, str], tup
 
 
 @pytest.mark.parametrize("rows", [0, 1000])
-async def test_they_read_what_they_work_on(grown: Grown, rows: int) -> None:
+async def test_reap_statements_read_few_rows(grown: Grown, rows: int) -> None:
     assert await excess(*grown) == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [MANY])
-async def test_they_do_so_among_very_many_of_each(grown: Grown, rows: int) -> None:
+async def test_reap_statements_among_many_rows_read_few(grown: Grown, rows: int) -> None:
     assert await excess(*grown) == {}

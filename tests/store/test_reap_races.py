@@ -17,17 +17,27 @@ import pytest
 from rota.store import claims, jobs, runs
 
 from . import flows
-from .losses import NOTHING, bury, die, orphans, quarantine, ready, reap, split, suspects
+from .lost_workers import (
+    NOTHING,
+    declare_dead,
+    lose_worker,
+    orphans,
+    quarantine,
+    queued_rows,
+    reap,
+    split,
+    suspects,
+)
 from .stage import Batch, Connection, Stage
 
 
-async def test_a_claim_that_is_being_completed_is_passed_by_and_the_rest_found_later(
+async def test_reap_skips_claim_being_completed_and_takes_rest_later(
     stage: Stage,
 ) -> None:
     batch = await stage.held(4)
-    await bury(stage, batch.worker)
+    await declare_dead(stage, batch.worker)
     other = await stage.held(1)
-    await bury(stage, other.worker)
+    await declare_dead(stage, other.worker)
     completing = await stage.connect(engine=True)
 
     async with completing.transaction():
@@ -37,13 +47,13 @@ async def test_a_claim_that_is_being_completed_is_passed_by_and_the_rest_found_l
             assert (await reap(stage, other.id)).jobs == other.jobs
 
     assert (await reap(stage, batch.id)).jobs == batch.jobs[2:]
-    assert sorted(await ready(stage, "seq")) == sorted([*batch.jobs[2:], *other.jobs])
+    assert sorted(await queued_rows(stage, "seq")) == sorted([*batch.jobs[2:], *other.jobs])
 
 
-async def test_the_old_holder_cannot_complete_what_was_taken_back(stage: Stage) -> None:
+async def test_complete_by_former_holder_after_reap_is_refused(stage: Stage) -> None:
     """Finding 2: refused while the reaper has not committed, and when a new worker holds the jobs."""
     batch = await stage.held(3)
-    await bury(stage, batch.worker)
+    await declare_dead(stage, batch.worker)
     reaping = await stage.connect(engine=True)
 
     async with reaping.transaction():
@@ -62,10 +72,10 @@ async def test_the_old_holder_cannot_complete_what_was_taken_back(stage: Stage) 
     assert await stage.sql("select distinct state from rota.outcomes") == ["succeeded"]
 
 
-async def test_the_old_holder_completes_what_a_reaper_left_it_and_no_more(stage: Stage) -> None:
+async def test_complete_after_partial_reap_accepts_only_remaining_jobs(stage: Stage) -> None:
     """Finding 2, for a claim that remains: a reaper took back some of its jobs."""
     batch = await stage.held(4)
-    await bury(stage, batch.worker)
+    await declare_dead(stage, batch.worker)
     reaping = await stage.connect(engine=True)
 
     async with reaping.transaction():
@@ -81,11 +91,9 @@ async def test_the_old_holder_completes_what_a_reaper_left_it_and_no_more(stage:
 
 
 @pytest.mark.parametrize("move", ["retry", "give back", "finish", "quarantine", "split"])
-async def test_every_other_way_out_of_a_claim_waits_for_the_reaper_and_is_refused(
-    stage: Stage, move: str
-) -> None:
+async def test_move_during_reap_waits_and_is_refused(stage: Stage, move: str) -> None:
     batch = await stage.held(2)
-    await bury(stage, batch.worker)
+    await declare_dead(stage, batch.worker)
     reaping = await stage.connect(engine=True)
     moves: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
         "retry": lambda: stage.retry(batch),
@@ -104,10 +112,10 @@ async def test_every_other_way_out_of_a_claim_waits_for_the_reaper_and_is_refuse
     answer = await moving
 
     assert answer in ([], NOTHING, [[], []])
-    assert sorted(await ready(stage, "seq")) == batch.jobs
+    assert sorted(await queued_rows(stage, "seq")) == batch.jobs
 
 
-async def test_completing_against_reaping_never_puts_back_what_is_done(stage: Stage) -> None:
+async def test_reap_racing_with_complete_never_requeues_done_jobs(stage: Stage) -> None:
     """Finding 1: many rounds, each with a delayed commit on one side or the other."""
     chance = random.Random(7)
     sides = [await stage.connect(engine=True) for _ in range(3)]
@@ -135,7 +143,7 @@ async def test_completing_against_reaping_never_puts_back_what_is_done(stage: St
     while rounds < 60 or (min(len(done), len(back)) <= 50 and rounds < 600):
         rounds += 1
         batch = await stage.held(10)
-        await bury(stage, batch.worker)
+        await declare_dead(stage, batch.worker)
         chance.shuffle(batch.jobs)
         await asyncio.gather(
             complete(batch, batch.jobs[:3], sides[0]),
@@ -151,12 +159,12 @@ async def test_completing_against_reaping_never_puts_back_what_is_done(stage: St
     assert min(len(done), len(back)) > 50, "both sides must win sometimes"
 
 
-async def test_several_reapers_at_once_put_each_job_back_once(stage: Stage) -> None:
+async def test_reap_by_several_reapers_queues_each_job_once(stage: Stage) -> None:
     workers = [await stage.worker() for _ in range(4)]
     started = await stage.start_several(600)
     for number in range(200):
         await stage.claim(workers[number % 4], 3)
-    await bury(stage, *workers)
+    await declare_dead(stage, *workers)
     sessions = [await stage.connect(engine=True) for _ in range(4)]
     back: Counter[int] = Counter()
 
@@ -175,9 +183,9 @@ async def test_several_reapers_at_once_put_each_job_back_once(stage: Stage) -> N
     assert rows == started
 
 
-async def test_of_two_reapers_that_meet_one_passes_by(stage: Stage) -> None:
+async def test_reap_of_claim_being_reaped_does_nothing(stage: Stage) -> None:
     batch = await stage.held(2)
-    await bury(stage, batch.worker)
+    await declare_dead(stage, batch.worker)
     first = await stage.connect(engine=True)
 
     async with first.transaction():
@@ -189,9 +197,9 @@ async def test_of_two_reapers_that_meet_one_passes_by(stage: Stage) -> None:
 # Cancel
 
 
-async def test_cancelling_finds_a_job_that_a_reaper_is_putting_back(stage: Stage) -> None:
+async def test_cancel_during_reap_cancels_the_job(stage: Stage) -> None:
     batch = await stage.held(2)
-    await bury(stage, batch.worker)
+    await declare_dead(stage, batch.worker)
     reaping, canceller = await stage.connect(engine=True), await stage.connect()
 
     async with reaping.transaction():
@@ -201,13 +209,13 @@ async def test_cancelling_finds_a_job_that_a_reaper_is_putting_back(stage: Stage
 
     assert await cancelling == ["cancelled"]
     assert await stage.place(batch.jobs[0]) == "cancelled"
-    assert list(await ready(stage, "seq")) == [batch.jobs[1]]
+    assert list(await queued_rows(stage, "seq")) == [batch.jobs[1]]
     assert await stage.sql("select * from rota.cancels") == []
 
 
-async def test_a_reaper_passes_by_what_is_being_cancelled_and_obeys_later(stage: Stage) -> None:
+async def test_reap_during_cancel_skips_claim_and_cancels_later(stage: Stage) -> None:
     batch = await stage.held(2)
-    await bury(stage, batch.worker)
+    await declare_dead(stage, batch.worker)
     cancelling = await stage.connect()
 
     async with cancelling.transaction():
@@ -217,14 +225,14 @@ async def test_a_reaper_passes_by_what_is_being_cancelled_and_obeys_later(stage:
 
     await reap(stage, batch.id)
     assert await stage.place(batch.jobs[0]) == "cancelled"
-    assert list(await ready(stage, "seq")) == [batch.jobs[1]]
+    assert list(await queued_rows(stage, "seq")) == [batch.jobs[1]]
 
 
-async def test_cancelling_a_flow_finds_every_job_wherever_a_reaper_puts_it(stage: Stage) -> None:
+async def test_cancel_flow_during_reap_cancels_every_job(stage: Stage) -> None:
     laid = await flows.start(stage, {"a": [], "b": [], "c": ["a", "b"]})
     worker = await stage.worker()
     batch = await flows.claim(stage, worker)
-    await bury(stage, worker)
+    await declare_dead(stage, worker)
     reaping, canceller = await stage.connect(engine=True), await stage.connect()
 
     async with reaping.transaction():
@@ -239,18 +247,18 @@ async def test_cancelling_a_flow_finds_every_job_wherever_a_reaper_puts_it(stage
 # Lost answers
 
 
-async def test_what_a_reaper_wrote_is_not_taken_for_the_workers_own_record(stage: Stage) -> None:
+async def test_recorded_ignores_outcomes_written_by_the_reaper(stage: Stage) -> None:
     """A worker with a lost connection queries if its outcome was recorded under its claim."""
     charged, cancelled = await stage.held(1), await stage.held(1)
     await stage.run(runs.cancel(cancelled.jobs[0]), stage.watch)
-    await die(stage, charged)
-    await die(stage, cancelled)
+    await lose_worker(stage, charged)
+    await lose_worker(stage, cancelled)
 
     assert await stage.run(jobs.recorded(charged.jobs, [charged.id])) == []
     assert await stage.run(jobs.recorded(cancelled.jobs, [cancelled.id])) == []
 
 
-async def test_a_pinned_claim_is_passed_by_and_its_neighbours_taken(stage: Stage) -> None:
+async def test_reap_skips_asserted_claim_and_takes_rest_of_batch(stage: Stage) -> None:
     """Finding 4: a frozen transaction of a user keeps its own job, and no other."""
     batch = await stage.held(5)
     own = await split(stage, batch, batch.jobs[2])
@@ -260,7 +268,7 @@ async def test_a_pinned_claim_is_passed_by_and_its_neighbours_taken(stage: Stage
         assert await stage.run(claims.lock_shared(own.worker, own.id, own.jobs[0]), pinning) == [
             own.id
         ]
-        await bury(stage, batch.worker)
+        await declare_dead(stage, batch.worker)
         async with asyncio.timeout(60):
             assert await reap(stage, own.id) == NOTHING
             assert (await reap(stage, batch.id)).jobs == [

@@ -9,20 +9,20 @@ import pytest
 from rota.store import retention
 from rota.store.retention import PrunableRow
 
-from .past import TABLES, Past
+from .old_runs import TABLES, OldRuns
 from .stage import Stage
-from .test_plans import explain
+from .test_job_plans import explain
 
 
 @pytest.fixture
-def past(stage: Stage) -> Past:
-    return Past(stage)
+def past(stage: Stage) -> OldRuns:
+    return OldRuns(stage)
 
 
 # Selection
 
 
-async def test_what_ended_longer_ago_than_it_is_kept_goes(past: Past) -> None:
+async def test_prune_removes_runs_older_than_retention(past: OldRuns) -> None:
     old, young = await past.ended(7.01), await past.ended(6.99)
 
     await past.prune("7d")
@@ -32,7 +32,7 @@ async def test_what_ended_longer_ago_than_it_is_kept_goes(past: Past) -> None:
 
 
 @pytest.mark.parametrize("state", ["failed", "cancelled", "expired"])
-async def test_each_outcome_has_a_time_of_its_own(past: Past, state: str) -> None:
+async def test_prune_applies_retention_per_outcome(past: OldRuns, state: str) -> None:
     await past.ended(10)
     other = await past.ended(10, state)
 
@@ -41,7 +41,7 @@ async def test_each_outcome_has_a_time_of_its_own(past: Past, state: str) -> Non
     assert await past.jobs() == [other]
 
 
-async def test_a_queue_has_times_of_its_own(past: Past) -> None:
+async def test_prune_applies_retention_per_queue(past: OldRuns) -> None:
     ordinary = await past.ended(2)
     await past.ended(2, queue="images")
     failed = await past.ended(2, "failed", queue="images")
@@ -51,7 +51,7 @@ async def test_a_queue_has_times_of_its_own(past: Past) -> None:
     assert await past.jobs() == [ordinary, failed]
 
 
-async def test_forever_is_forever(past: Past) -> None:
+async def test_prune_keeps_queue_with_retention_forever(past: OldRuns) -> None:
     kept = await past.ended(99_999, queue="audit")
     await past.ended(99_999)
 
@@ -60,7 +60,7 @@ async def test_forever_is_forever(past: Past) -> None:
     assert await past.jobs() == [kept]
 
 
-async def test_it_is_the_end_of_a_run_that_counts(past: Past) -> None:
+async def test_prune_counts_from_the_end_of_the_run(past: OldRuns) -> None:
     late = await past.ended(1, created=40)
 
     await past.prune("7d")
@@ -68,7 +68,7 @@ async def test_it_is_the_end_of_a_run_that_counts(past: Past) -> None:
     assert await past.jobs() == [late]
 
 
-async def test_what_has_not_ended_stays_however_old_it_is(past: Past, stage: Stage) -> None:
+async def test_prune_keeps_open_runs_of_any_age(past: OldRuns, stage: Stage) -> None:
     await stage.held(1)
     await stage.start()
     await stage.start(delay=timedelta(days=1))
@@ -84,7 +84,7 @@ async def test_what_has_not_ended_stays_however_old_it_is(past: Past, stage: Sta
 # Related rows
 
 
-async def test_a_run_goes_with_everything_that_is_about_it(past: Past, stage: Stage) -> None:
+async def test_prune_removes_all_rows_of_a_run(past: OldRuns, stage: Stage) -> None:
     alone = await past.ended(40, key="a")
     run, members = await past.flow(40, key="a")
     everything = [alone, run, *members]
@@ -105,7 +105,7 @@ async def test_a_run_goes_with_everything_that_is_about_it(past: Past, stage: St
     assert await past.mentions(bystander) == about
 
 
-async def test_a_key_goes_with_its_run_and_can_be_taken_again(past: Past, stage: Stage) -> None:
+async def test_prune_frees_the_key_of_a_removed_run(past: OldRuns, stage: Stage) -> None:
     old = await past.ended(40, key="k")
     assert await stage.start(key="k") == old
 
@@ -114,9 +114,7 @@ async def test_a_key_goes_with_its_run_and_can_be_taken_again(past: Past, stage:
     assert await stage.start(key="k") != old
 
 
-async def test_a_key_that_another_run_has_taken_over_stays_with_that(
-    past: Past, stage: Stage
-) -> None:
+async def test_prune_keeps_key_taken_over_by_another_run(past: OldRuns, stage: Stage) -> None:
     old = await past.ended(40, key="k")
     new = await past.ended(1)
     await stage.sql("update rota.keys set run = %s", new)
@@ -127,9 +125,7 @@ async def test_a_key_that_another_run_has_taken_over_stays_with_that(
     assert await past.mentions(new) == {"jobs": 1, "outcomes": 1, "keys": 1}
 
 
-async def test_a_key_asked_to_be_unique_for_a_time_keeps_its_run_that_long(
-    past: Past, stage: Stage
-) -> None:
+async def test_prune_keeps_run_until_its_unique_key_expires(past: OldRuns, stage: Stage) -> None:
     run = await past.ended(40, key="k")
     await stage.sql("update rota.keys set expires = rota.clock() + interval '1 min'")
     await past.prune()
@@ -141,9 +137,7 @@ async def test_a_key_asked_to_be_unique_for_a_time_keeps_its_run_that_long(
     assert await past.mentions(run) == {}
 
 
-async def test_a_key_that_was_unique_only_while_open_keeps_nothing(
-    past: Past, stage: Stage
-) -> None:
+async def test_prune_ignores_key_unique_only_while_open(past: OldRuns, stage: Stage) -> None:
     await past.ended(40, key="k")
     await stage.sql(
         "update rota.keys set expires = rota.clock() + interval '1 min', while_open = true"
@@ -157,7 +151,7 @@ async def test_a_key_that_was_unique_only_while_open_keeps_nothing(
 # Flows
 
 
-async def test_a_flow_goes_by_its_own_outcome_and_not_by_its_jobs(past: Past) -> None:
+async def test_prune_flow_uses_outcome_of_run_not_of_jobs(past: OldRuns) -> None:
     failed, members = await past.flow(10, "failed")
     await past.flow(10)
 
@@ -167,7 +161,7 @@ async def test_a_flow_goes_by_its_own_outcome_and_not_by_its_jobs(past: Past) ->
     assert await past.mentions(failed) == {"runs": 1, "outcomes": 1}
 
 
-async def test_a_flow_is_kept_as_long_as_the_longest_of_its_queues_says(past: Past) -> None:
+async def test_prune_flow_uses_longest_retention_of_its_queues(past: OldRuns) -> None:
     _, mixed = await past.flow(2, queues=("images", "default"))
     _, audited = await past.flow(2, queues=("images", "audit", "images"))
     await past.flow(2, queues=("images", "images"))
@@ -179,7 +173,7 @@ async def test_a_flow_is_kept_as_long_as_the_longest_of_its_queues_says(past: Pa
     assert await past.jobs() == audited
 
 
-async def test_a_run_without_jobs_goes_too(past: Past) -> None:
+async def test_prune_removes_old_run_without_jobs(past: OldRuns) -> None:
     """A run of calls that are all flows has no jobs."""
     old, _ = await past.flow(40, queues=())
     young, _ = await past.flow(1, queues=())
@@ -191,9 +185,7 @@ async def test_a_run_without_jobs_goes_too(past: Past) -> None:
     assert await past.mentions(young) == {"runs": 1, "outcomes": 1}
 
 
-async def test_a_job_of_another_run_is_left_alone_whoever_lists_it(
-    past: Past, stage: Stage
-) -> None:
+async def test_prune_keeps_listed_jobs_of_another_run(past: OldRuns, stage: Stage) -> None:
     other, members = await past.flow(1)
     run, _ = await past.flow(40)
     await stage.sql("update rota.runs set jobs = jobs || %s::bigint[] where id = %s", members, run)
@@ -205,7 +197,9 @@ async def test_a_job_of_another_run_is_left_alone_whoever_lists_it(
     assert await past.mentions(other) == {"runs": 1, "outcomes": 1}
 
 
-async def test_calls_of_an_open_job_stay_until_it_ends(past: Past, stage: Stage) -> None:
+async def test_prune_keeps_child_runs_until_the_parent_job_ends(
+    past: OldRuns, stage: Stage
+) -> None:
     caller = await stage.start()
     calls, members = await past.flow(40, parent=caller)
     found = await past.prune()
@@ -220,7 +214,7 @@ async def test_calls_of_an_open_job_stay_until_it_ends(past: Past, stage: Stage)
     assert await past.mentions(calls) == {}
 
 
-async def test_calls_of_a_job_that_is_gone_go(past: Past) -> None:
+async def test_prune_removes_child_runs_of_removed_parent(past: OldRuns) -> None:
     await past.flow(40, parent=10**9)
 
     await past.prune()
@@ -228,7 +222,7 @@ async def test_calls_of_a_job_that_is_gone_go(past: Past) -> None:
     assert await past.jobs() == []
 
 
-async def test_a_part_of_a_run_goes_after_it(past: Past) -> None:
+async def test_prune_keeps_part_until_its_whole_run_is_removed(past: OldRuns) -> None:
     whole, _ = await past.flow(1)
     part, members = await past.flow(40, part_of=whole)
     await past.prune("7d")
@@ -240,9 +234,7 @@ async def test_a_part_of_a_run_goes_after_it(past: Past) -> None:
     assert await past.mentions(whole, part, *members) == {}
 
 
-async def test_a_run_stays_while_those_who_wait_for_it_have_not_been_told(
-    past: Past, stage: Stage
-) -> None:
+async def test_prune_keeps_run_with_pending_release(past: OldRuns, stage: Stage) -> None:
     run, _ = await past.flow(40)
     await stage.sql("insert into rota.pending_releases values (%s, 'succeeded')", run)
 
@@ -254,7 +246,7 @@ async def test_a_run_stays_while_those_who_wait_for_it_have_not_been_told(
 # Size of a batch
 
 
-async def test_a_batch_is_bounded_and_the_next_goes_on_where_it_ended(past: Past) -> None:
+async def test_prune_batch_is_bounded_and_the_next_continues(past: OldRuns) -> None:
     ids = [await past.ended(40) for _ in range(5)]
 
     first = await past.prune(most=2)
@@ -266,7 +258,7 @@ async def test_a_batch_is_bounded_and_the_next_goes_on_where_it_ended(past: Past
     assert await past.jobs() == []
 
 
-async def test_a_run_goes_whole_or_not_at_all(past: Past) -> None:
+async def test_prune_batch_removes_whole_runs_only(past: OldRuns) -> None:
     singles = [await past.ended(40) for _ in range(2)]
     run, members = await past.flow(40, queues=["default"] * 5)
     last = await past.ended(40)
@@ -280,9 +272,7 @@ async def test_a_run_goes_whole_or_not_at_all(past: Past) -> None:
     assert (found.position, found.has_more) == (run, True)
 
 
-async def test_a_batch_that_ends_because_the_next_run_is_large_is_not_the_last(
-    past: Past, stage: Stage
-) -> None:
+async def test_prune_batch_ended_by_large_run_has_more(past: OldRuns, stage: Stage) -> None:
     first, _ = await past.flow(40, queues=())
     await past.flow(40, queues=())
     # The weight of a run is its number of jobs, here of jobs without rows.
@@ -293,7 +283,7 @@ async def test_a_batch_that_ends_because_the_next_run_is_large_is_not_the_last(
     assert (found.position, found.has_more) == (first, True)
 
 
-async def test_runs_that_are_kept_are_passed_by(past: Past) -> None:
+async def test_prune_batch_skips_kept_runs(past: OldRuns) -> None:
     kept = [await past.ended(40, "failed") for _ in range(4)]
     await past.ended(40)
 
@@ -305,7 +295,7 @@ async def test_runs_that_are_kept_are_passed_by(past: Past) -> None:
     assert await past.jobs() == kept
 
 
-async def test_what_is_too_young_for_any_rule_is_where_it_ends(past: Past) -> None:
+async def test_prune_stops_at_runs_too_young_for_any_rule(past: OldRuns) -> None:
     old = await past.ended(40, "failed")
     for _ in range(6):
         await past.ended(1)
@@ -318,7 +308,7 @@ async def test_what_is_too_young_for_any_rule_is_where_it_ends(past: Past) -> No
     assert (found.position, found.has_more, found.rows) == (old, False, [])
 
 
-async def test_one_that_is_out_of_order_does_not_stop_it(past: Past) -> None:
+async def test_prune_continues_past_a_young_run_out_of_order(past: OldRuns) -> None:
     odd = await past.ended(1)
     await past.ended(40)
 
@@ -328,15 +318,13 @@ async def test_one_that_is_out_of_order_does_not_stop_it(past: Past) -> None:
     assert await past.jobs() == [odd]
 
 
-async def test_an_empty_history_is_at_its_end(past: Past) -> None:
+async def test_prune_empty_history_has_no_more(past: OldRuns) -> None:
     found = await past.prune(after=7)
 
     assert (found.position, found.has_more, found.rows) == (7, False, [])
 
 
-async def test_looking_counts_by_queue_and_outcome_and_changes_nothing(
-    past: Past, stage: Stage
-) -> None:
+async def test_find_prunable_counts_by_queue_and_outcome(past: OldRuns, stage: Stage) -> None:
     await past.ended(40, "failed")
     await past.ended(40, queue="images")
     await past.flow(40, queues=("images", "images"))
@@ -358,10 +346,8 @@ async def test_looking_counts_by_queue_and_outcome_and_changes_nothing(
 
 
 @pytest.mark.parametrize("analysed", ["never", "empty", "full"])
-async def test_statements_read_by_index_and_only_what_they_work_on(
-    own_stage: Stage, analysed: str
-) -> None:
-    stage, past = own_stage, Past(own_stage)
+async def test_prune_statements_read_few_rows_by_index(own_stage: Stage, analysed: str) -> None:
+    stage, past = own_stage, OldRuns(own_stage)
     for table in TABLES:
         await stage.sql(f"alter table rota.{table} set (autovacuum_enabled = off)")
     if analysed == "empty":

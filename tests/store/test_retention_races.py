@@ -10,15 +10,15 @@ import pytest
 
 from rota.store import jobs, listeners, retention
 
-from .past import Past
+from .old_runs import OldRuns
 from .stage import Connection, Stage
 
 
 @pytest.fixture
-async def past(stage: Stage) -> Past:
+async def past(stage: Stage) -> OldRuns:
     # A statement that waits for a lock fails.
     await stage.sql("set lock_timeout = '200ms'", on=stage.engine)
-    return Past(stage)
+    return OldRuns(stage)
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ async def other(stage: Stage) -> AsyncIterator[Connection]:
 # Retry
 
 
-async def test_a_run_that_is_being_tried_again_stays_whole(
-    past: Past, stage: Stage, other: Connection
+async def test_prune_during_retry_keeps_the_run(
+    past: OldRuns, stage: Stage, other: Connection
 ) -> None:
     alone = await past.ended(40, "failed")
     run, members = await past.flow(40, "failed")
@@ -52,8 +52,8 @@ async def test_a_run_that_is_being_tried_again_stays_whole(
     assert await stage.sql("select job from rota.outcomes") == [members[0]]
 
 
-async def test_who_tries_a_run_again_while_it_is_being_removed_finds_it_gone(
-    past: Past, stage: Stage, other: Connection
+async def test_retry_during_prune_returns_none(
+    past: OldRuns, stage: Stage, other: Connection
 ) -> None:
     run, members = await past.flow(40, "failed")
 
@@ -66,9 +66,7 @@ async def test_who_tries_a_run_again_while_it_is_being_removed_finds_it_gone(
     assert await past.mentions(run, *members) == {}
 
 
-async def test_a_run_that_was_tried_again_since_it_was_found_stays(
-    past: Past, stage: Stage
-) -> None:
+async def test_prune_run_retried_after_find_is_kept(past: OldRuns, stage: Stage) -> None:
     run = await past.ended(40, "failed")
     found = await past.find()
 
@@ -82,8 +80,8 @@ async def test_a_run_that_was_tried_again_since_it_was_found_stays(
     assert await stage.place(run) == "failed"
 
 
-async def test_calls_stay_while_the_job_that_made_them_is_being_tried_again(
-    past: Past, stage: Stage, other: Connection
+async def test_prune_during_retry_of_parent_keeps_child_runs(
+    past: OldRuns, stage: Stage, other: Connection
 ) -> None:
     caller = await past.ended(1, "failed")
     run, _ = await past.flow(40, parent=caller)
@@ -94,8 +92,8 @@ async def test_calls_stay_while_the_job_that_made_them_is_being_tried_again(
     assert (await past.mentions(run))["runs"] == 1
 
 
-async def test_calls_that_go_hold_the_job_that_made_them_until_they_are_gone(
-    past: Past, stage: Stage, other: Connection
+async def test_retry_of_parent_waits_for_prune_of_child_runs(
+    past: OldRuns, stage: Stage, other: Connection
 ) -> None:
     caller = await past.ended(1, "failed")
     run, _ = await past.flow(40, parent=caller)
@@ -112,8 +110,8 @@ async def test_calls_that_go_hold_the_job_that_made_them_until_they_are_gone(
 # Locked runs
 
 
-async def test_a_run_whose_key_somebody_has_just_asked_for_stays(
-    past: Past, stage: Stage, other: Connection
+async def test_prune_keeps_run_with_key_being_requested(
+    past: OldRuns, stage: Stage, other: Connection
 ) -> None:
     """The caller received this run's id, and may still wait for its result."""
     run = await past.ended(40, key="k")
@@ -127,7 +125,9 @@ async def test_a_run_whose_key_somebody_has_just_asked_for_stays(
     assert await past.mentions(flow) == {"runs": 1, "outcomes": 1, "keys": 1}
 
 
-async def test_a_run_that_somebody_holds_stays(past: Past, stage: Stage, other: Connection) -> None:
+async def test_prune_skips_run_with_row_lock(
+    past: OldRuns, stage: Stage, other: Connection
+) -> None:
     run, members = await past.flow(40)
     await stage.sql("select from rota.runs for key share", on=other)
 
@@ -136,8 +136,8 @@ async def test_a_run_that_somebody_holds_stays(past: Past, stage: Stage, other: 
     assert await past.mentions(run, *members) == {"jobs": 2, "runs": 1, "outcomes": 3}
 
 
-async def test_those_who_stop_waiting_for_it_are_not_waited_for(
-    past: Past, stage: Stage, other: Connection
+async def test_prune_does_not_wait_for_notified_waiters(
+    past: OldRuns, stage: Stage, other: Connection
 ) -> None:
     run = await past.ended(40)
     await stage.sql("insert into rota.waiters values (%s, 'me')", run)
@@ -152,7 +152,7 @@ async def test_those_who_stop_waiting_for_it_are_not_waited_for(
 # Claims and starts
 
 
-async def test_a_claim_or_a_start_does_not_wait_for_a_batch(past: Past, stage: Stage) -> None:
+async def test_prune_does_not_block_claims_and_starts(past: OldRuns, stage: Stage) -> None:
     for _ in range(3):
         await past.ended(40)
     pruning = await stage.connect()
@@ -174,7 +174,9 @@ async def test_a_claim_or_a_start_does_not_wait_for_a_batch(past: Past, stage: S
 # One session at a time
 
 
-async def test_one_at_a_time_and_nobody_queues(past: Past, stage: Stage, other: Connection) -> None:
+async def test_prune_lock_held_returns_false_at_once(
+    past: OldRuns, stage: Stage, other: Connection
+) -> None:
     turn = retention.try_lock(stage.schema)
     assert await stage.run(turn, other) == [True]
 
@@ -185,7 +187,7 @@ async def test_one_at_a_time_and_nobody_queues(past: Past, stage: Stage, other: 
     assert await stage.run(turn) == [True]
 
 
-async def test_two_that_find_the_same_remove_it_once(past: Past, stage: Stage) -> None:
+async def test_prune_same_runs_found_twice_are_removed_once(past: OldRuns, stage: Stage) -> None:
     """The result is also correct if two sessions hold the lock."""
     for _ in range(3):
         await past.ended(40)
@@ -200,9 +202,7 @@ async def test_two_that_find_the_same_remove_it_once(past: Past, stage: Stage) -
     assert await past.remove(found, second) == []
 
 
-async def test_it_is_the_turn_of_the_worker_that_has_been_there_longest(
-    past: Past, stage: Stage
-) -> None:
+async def test_prune_lock_is_granted_to_the_oldest_worker(past: OldRuns, stage: Stage) -> None:
     first, second, third = [await stage.worker() for _ in range(3)]
 
     async def whose() -> list[int]:
@@ -219,8 +219,8 @@ async def test_it_is_the_turn_of_the_worker_that_has_been_there_longest(
     assert await whose() == [third]
 
 
-async def test_a_turn_plans_over_indexes_for_its_transaction_and_no_longer(
-    past: Past, stage: Stage, other: Connection
+async def test_prune_lock_sets_planner_options_for_its_transaction(
+    past: OldRuns, stage: Stage, other: Connection
 ) -> None:
     shown = "select current_setting('enable_seqscan'), current_setting('synchronous_commit')"
     await stage.run(retention.try_lock(stage.schema), other)
@@ -233,9 +233,7 @@ async def test_a_turn_plans_over_indexes_for_its_transaction_and_no_longer(
 # Signals
 
 
-async def test_a_run_that_is_being_removed_is_over_for_who_says_something_to_it(
-    past: Past, stage: Stage
-) -> None:
+async def test_signal_to_run_being_pruned_returns_ended(past: OldRuns, stage: Stage) -> None:
     run = await past.ended(40)
 
     async with stage.engine.transaction():
@@ -246,8 +244,8 @@ async def test_a_run_that_is_being_removed_is_over_for_who_says_something_to_it(
     assert await stage.sql("select * from rota.signals") == []
 
 
-async def test_who_holds_a_signal_of_an_old_run_holds_up_nobody(
-    past: Past, stage: Stage, other: Connection
+async def test_prune_does_not_wait_for_locked_signal(
+    past: OldRuns, stage: Stage, other: Connection
 ) -> None:
     runs = [await past.ended(40), await past.ended(40)]
     await past.lived(*runs)
@@ -258,8 +256,8 @@ async def test_who_holds_a_signal_of_an_old_run_holds_up_nobody(
     assert await past.jobs() == []
 
 
-async def test_a_signal_under_way_when_its_run_ends_and_goes_holds_up_nobody(
-    past: Past, stage: Stage, other: Connection
+async def test_prune_does_not_wait_for_uncommitted_signal(
+    past: OldRuns, stage: Stage, other: Connection
 ) -> None:
     batch = await stage.held(1)
     assert await stage.sql("select rota.signal(%s, 'go')", batch.jobs[0], on=other) == ["sent"]

@@ -102,7 +102,7 @@ SAID_BY_ENGINES = {
 
 
 @pytest.mark.parametrize("engine", [False, True], ids=["a client's", "a worker's"])
-async def test_a_connection_says_what_it_relies_on(
+async def test_connection_overrides_role_settings(
     db: AsyncConnection[Any], rota_dsn: str, engine: bool
 ) -> None:
     relied_on = SAID | (SAID_BY_ENGINES if engine else {})
@@ -116,7 +116,7 @@ async def test_a_connection_says_what_it_relies_on(
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-async def test_a_program_comes_to_the_same(
+async def test_program_result_is_same_under_any_role_settings(
     db: AsyncConnection[Any], rota_dsn: str, name: str
 ) -> None:
     await db.execute("create schema traps create table jobs () create table ready ()")

@@ -21,7 +21,7 @@ from rota.store.query import Query, positional
 from rota.store.ticks import ScheduleAdvance, TickRecord
 
 from .stage import Connection, Stage
-from .test_plans import Scan, scans
+from .test_job_plans import Scan, scans
 
 MANY = 100_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 20_000
 DUE = 50
@@ -160,11 +160,11 @@ async def _check(on: Connection, schema: str, name: str, query: Query[Any], most
 
 
 @pytest.mark.parametrize("rows", [0, 1000])
-async def test_what_looks_for_schedules_reads_by_index(filled: Stage, rows: int) -> None:
+async def test_schedule_statements_read_few_rows_by_index(filled: Stage, rows: int) -> None:
     await check(filled, rows)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [MANY])
-async def test_it_does_so_among_very_many(filled: Stage, rows: int) -> None:
+async def test_schedule_statements_among_many_read_few_rows(filled: Stage, rows: int) -> None:
     await check(filled, rows)

@@ -23,9 +23,9 @@ from rota.store.database import Database
 from rota.testing.proxy.connection import CutPoint
 from rota.testing.proxy.proxy import Proxy
 
-from .layers import LAYERS, NO_KEY, take_away
+from .schedule_firing import ME, OTHER, TARGETS, fire, insert_schedule, recorded_ticks, row, runs
 from .stage import Stage
-from .ticking import ME, OTHER, TARGETS, fire, lay, row, runs, told
+from .tick_safeguards import LAYERS, NO_KEY, disable_safeguards
 
 MANY = 20
 
@@ -65,15 +65,13 @@ async def stopped(stage: Stage, window: Window) -> AsyncIterator[asyncio.Task[Fi
     window.go.set()
 
 
-async def test_who_comes_second_passes_over_what_the_first_has_in_hand(
-    stage: Stage, window: Window
-) -> None:
+async def test_fire_skips_schedules_locked_by_another_session(stage: Stage, window: Window) -> None:
     names = [f"s{n:02}" for n in range(MANY)]
-    expected = {(name, await lay(stage, name)): 1 for name in names}
+    expected = {(name, await insert_schedule(stage, name)): 1 for name in names}
     async with stopped(stage, window) as first:
         async with asyncio.timeout(60):
             assert not (await fire(stage, who=OTHER)).handled
-        late = await lay(stage, "late")
+        late = await insert_schedule(stage, "late")
         async with asyncio.timeout(60):
             fired = await fire(stage, who=OTHER)
         assert list(fired.started) == [("late", late)]
@@ -93,7 +91,7 @@ def without() -> Iterator[Without]:
     with ExitStack() as stack:
 
         def take(layers: Sequence[str]) -> None:
-            stack.callback(take_away(layers))
+            stack.callback(disable_safeguards(layers))
 
         yield take
 
@@ -117,10 +115,10 @@ async def two_at_once(stage: Stage, window: Window) -> list[FireResult | BaseExc
 
 
 @pytest.mark.parametrize("kept", LAYERS)
-async def test_any_one_of_the_three_is_enough(
+async def test_fire_any_single_safeguard_prevents_second_start(
     own_stage: Stage, window: Window, without: Without, kept: str
 ) -> None:
-    tick = await lay(own_stage)
+    tick = await insert_schedule(own_stage)
     taken = [layer for layer in LAYERS if layer != kept]
     without(taken)
     if "key" in taken:
@@ -133,11 +131,11 @@ async def test_any_one_of_the_three_is_enough(
         assert [type(each) for each in answers if isinstance(each, Exception)] == [Overtaken]
 
 
-async def test_without_all_three_a_tick_is_started_twice(
+async def test_fire_without_safeguards_starts_tick_twice(
     own_stage: Stage, window: Window, without: Without
 ) -> None:
     """Shows that the test above detects a second start."""
-    tick = await lay(own_stage)
+    tick = await insert_schedule(own_stage)
     without(list(LAYERS))
     await own_stage.sql(NO_KEY)
     await two_at_once(own_stage, window)
@@ -155,11 +153,11 @@ $$ begin
 """
 
 
-async def test_a_run_that_began_while_one_was_reading_counts_as_open(own_stage: Stage) -> None:
+async def test_fire_run_started_while_reading_counts_as_open(own_stage: Stage) -> None:
     """Between the start of the statement and its lock, another session fires, and the next tick is due.
     The rest of the statement's snapshot is older than the row it has locked."""
     stage = own_stage
-    tick = await lay(stage, every=0.5, late=timedelta(seconds=0.7))
+    tick = await insert_schedule(stage, every=0.5, late=timedelta(seconds=0.7))
     await stage.sql(SLOW)
     slow = await stage.connect(engine=True)
     await stage.run(
@@ -183,11 +181,11 @@ async def test_a_run_that_began_while_one_was_reading_counts_as_open(own_stage: 
 # Clocks
 
 
-async def test_a_clock_that_goes_back_and_forward_again_starts_nothing_twice_or_early(
+async def test_fire_clock_set_back_and_forward_starts_ticks_once(
     own_stage: Stage,
 ) -> None:
     stage = own_stage
-    tick = await lay(stage, every=10.0, overlap="allow", catch_up="all")
+    tick = await insert_schedule(stage, every=10.0, overlap="allow", catch_up="all")
 
     async def at(now: datetime) -> dict[Any, int]:
         await stage.sql(
@@ -223,10 +221,10 @@ async def test_a_clock_that_goes_back_and_forward_again_starts_nothing_twice_or_
 
 
 @pytest.mark.parametrize("where", ["before", "sent", "answered", "late"])
-async def test_a_commit_of_which_nobody_knows_has_fired_once_or_not_at_all(
+async def test_fire_with_lost_commit_answer_starts_ticks_once(
     stage: Stage, direct_dsn: str, where: CutPoint
 ) -> None:
-    expected = {(f"s{n}", await lay(stage, f"s{n}")): 1 for n in range(5)}
+    expected = {(f"s{n}", await insert_schedule(stage, f"s{n}")): 1 for n in range(5)}
     with Proxy(stage.dsn) as proxy:
         database = Database(proxy.dsn, Settings())
         try:
@@ -254,12 +252,10 @@ async def test_a_commit_of_which_nobody_knows_has_fired_once_or_not_at_all(
 # Frozen sessions
 
 
-async def test_one_who_is_frozen_in_the_middle_is_not_waited_for(
-    stage: Stage, window: Window
-) -> None:
+async def test_fire_frozen_session_does_not_block_another(stage: Stage, window: Window) -> None:
     """The server ends the frozen transaction, another session fires, and the first one finds its own
     rolled back."""
-    tick = await lay(stage)
+    tick = await insert_schedule(stage)
     async with stopped(stage, window) as frozen:
         async with asyncio.timeout(60):
             while not (fired := await fire(stage, who=OTHER)).handled:
@@ -269,15 +265,17 @@ async def test_one_who_is_frozen_in_the_middle_is_not_waited_for(
         with pytest.raises(DatabaseUnavailable):
             await frozen
     assert await runs(stage) == {("beat", tick): 1}
-    assert await told(stage) == [(tick, "started", None)]
+    assert await recorded_ticks(stage) == [(tick, "started", None)]
     assert await row(stage, "ticks, runs") == (1, 1)
 
 
 # Policies hold across instances
 
 
-async def test_no_more_runs_than_were_allowed_whoever_starts_them(stage: Stage) -> None:
-    await lay(stage, every=0.1, overlap="allow", catch_up="all", max_runs=7, late=timedelta(0))
+async def test_fire_max_runs_holds_across_processes(stage: Stage) -> None:
+    await insert_schedule(
+        stage, every=0.1, overlap="allow", catch_up="all", max_runs=7, late=timedelta(0)
+    )
 
     async def go_on(who: tuple[str, int]) -> None:
         for _ in range(25):
@@ -291,10 +289,10 @@ async def test_no_more_runs_than_were_allowed_whoever_starts_them(stage: Stage) 
     assert await row(stage, "runs, state::text") == (7, "ended")
 
 
-async def test_what_is_deleted_while_it_fires_leaves_no_ticks(stage: Stage, window: Window) -> None:
+async def test_schedule_deleted_while_firing_leaves_no_ticks(stage: Stage, window: Window) -> None:
     from rota.engine.scheduling import definitions
 
-    await lay(stage)
+    await insert_schedule(stage)
     async with stopped(stage, window) as first:
         deleting = stage.meanwhile(definitions.delete(stage.database, "beat"))
         async with asyncio.timeout(60):

@@ -10,7 +10,7 @@ from rota.engine.worker import outcomes
 from rota.model.outcome import Suspended
 
 from . import flows
-from .durably import asleep, keep, lie_down, say, sleep, wait
+from .journals import record_entries, send_signal, sleep, start_suspended, suspend_job, wait
 from .stage import Connection, Stage
 
 
@@ -33,7 +33,7 @@ async def is_free(stage: Stage, run: int, name: str = "go") -> bool:
 
 
 @pytest.mark.parametrize("given", [[0, 1, 2], [2, 1, 0], [1, 2, 0]])
-async def test_signals_are_locked_in_one_order_and_before_any_claim(
+async def test_suspend_locks_signals_in_order_before_claims(
     stage: Stage, job: Connection, sender: Connection, given: list[int]
 ) -> None:
     batch = await stage.held(3)
@@ -43,7 +43,7 @@ async def test_signals_are_locked_in_one_order_and_before_any_claim(
 
     async with job.transaction(force_rollback=True):
         async with sender.transaction():
-            await say(stage, batch.jobs[1], on=sender)
+            await send_signal(stage, batch.jobs[1], on=sender)
             first, *_ = outcomes.suspend(batch.worker, going)
             expecting = stage.meanwhile(stage.run(first, job))
             await stage.waits(job, sender)
@@ -53,18 +53,18 @@ async def test_signals_are_locked_in_one_order_and_before_any_claim(
         await expecting
 
 
-async def test_sleepers_are_woken_from_the_lowest_id_up(
+async def test_signal_wakes_sleeping_jobs_by_rising_id(
     stage: Stage, job: Connection, sender: Connection
 ) -> None:
     laid = await flows.start(stage, {"a": [], "b": [], "c": []})
     worker = await stage.worker()
     for name in ("c", "b", "a"):
-        await lie_down(stage, await flows.claim_only(stage, worker, name), wait("go"))
+        await suspend_job(stage, await flows.claim_only(stage, worker, name), wait("go"))
     await stage.sql("update rota.signals set jobs = %s", [laid["c"], laid["a"], laid["b"]])
 
     async with job.transaction():
         await stage.sql("select from rota.sleeping where job = %s for update", laid["b"], on=job)
-        sending = stage.meanwhile(say(stage, laid.run, on=sender))
+        sending = stage.meanwhile(send_signal(stage, laid.run, on=sender))
         await stage.waits(sender, job)
         free = await stage.sql("select job from rota.sleeping for update skip locked")
 
@@ -73,11 +73,11 @@ async def test_sleepers_are_woken_from_the_lowest_id_up(
     assert await stage.sql("select job from rota.queued order by seq") == list(laid.jobs.values())
 
 
-async def test_a_cancel_locks_sleepers_in_the_same_order(stage: Stage, job: Connection) -> None:
+async def test_cancel_locks_sleeping_jobs_by_rising_id(stage: Stage, job: Connection) -> None:
     laid = await flows.start(stage, {"a": [], "b": [], "c": []})
     worker = await stage.worker()
     for name in ("c", "a", "b"):
-        await lie_down(stage, await flows.claim_only(stage, worker, name), wait("go"))
+        await suspend_job(stage, await flows.claim_only(stage, worker, name), wait("go"))
     canceller = await stage.connect()
 
     async with job.transaction():
@@ -91,40 +91,40 @@ async def test_a_cancel_locks_sleepers_in_the_same_order(stage: Stage, job: Conn
 
 
 @pytest.mark.parametrize("strength", ["key share", "update"])
-async def test_who_sends_waits_for_no_claim(
+async def test_signal_send_does_not_wait_for_a_claim(
     stage: Stage, job: Connection, sender: Connection, strength: str
 ) -> None:
     """The job's own transaction may take its time, and so may a session that ends other jobs of the
     claim."""
     batch = await stage.held(2)
-    await keep(stage, batch, wait("go"))
+    await record_entries(stage, batch, wait("go"))
 
     async with job.transaction():
         await stage.sql(f"select from rota.claims for {strength}", on=job)
         async with asyncio.timeout(60):
-            assert await say(stage, batch.jobs[0], on=sender) == "sent"
+            assert await send_signal(stage, batch.jobs[0], on=sender) == "sent"
 
 
-async def test_who_sends_to_one_run_waits_for_no_other(
+async def test_signal_send_does_not_wait_for_another_run_or_name(
     stage: Stage, job: Connection, sender: Connection
 ) -> None:
-    batch, other = await stage.held(1), await asleep(stage, wait("go"))
+    batch, other = await stage.held(1), await start_suspended(stage, wait("go"))
 
     async with job.transaction():
-        await lie_down(stage, batch, wait("go"), on=job)
+        await suspend_job(stage, batch, wait("go"), on=job)
         async with asyncio.timeout(60):
-            assert await say(stage, other.jobs[0], on=sender) == "sent"
-            assert await say(stage, batch.jobs[0], "other", on=sender) == "sent"
+            assert await send_signal(stage, other.jobs[0], on=sender) == "sent"
+            assert await send_signal(stage, batch.jobs[0], "other", on=sender) == "sent"
 
 
-async def test_one_that_sleeps_for_a_time_takes_no_signal_with_it(
+async def test_suspend_for_sleep_locks_no_signal(
     stage: Stage, job: Connection, sender: Connection
 ) -> None:
     batch = await stage.held(1)
 
     async with job.transaction():
-        await lie_down(stage, batch, sleep(60), on=job)
+        await suspend_job(stage, batch, sleep(60), on=job)
         async with asyncio.timeout(60):
-            assert await say(stage, batch.jobs[0], on=sender) == "sent"
+            assert await send_signal(stage, batch.jobs[0], on=sender) == "sent"
 
     assert await stage.sql("select jobs from rota.signals") == [[]]

@@ -15,8 +15,19 @@ from psycopg.errors import SerializationFailure
 from rota.store import timers
 
 from . import flows
-from .durably import again, asleep, come_due, keep, known, lie_down, lying, said, say, wait
-from .losses import bury, ready, reap
+from .journals import (
+    claim_queued,
+    make_timers_due,
+    read_journal,
+    read_signal,
+    record_entries,
+    send_signal,
+    start_suspended,
+    suspend_job,
+    suspend_statements,
+    wait,
+)
+from .lost_workers import declare_dead, queued_rows, reap
 from .stage import Batch, Connection, Stage
 
 STATEMENTS = ["expect", "hold", "record", "suspend", "release"]
@@ -33,12 +44,12 @@ async def sender(stage: Stage) -> Connection:
     return await stage.connect()
 
 
-async def has_it_once(stage: Stage, batch: Batch, payload: str = "1") -> None:
+async def expect_payload_once(stage: Stage, batch: Batch, payload: str = "1") -> None:
     """Check that the job is queued, in one place, and receives the payload once."""
     assert await stage.sql("select job from rota.queued") == batch.jobs
     assert await stage.sql("select job from rota.sleeping") == []
-    new = await again(stage)
-    assert [each.payload for each in await known(stage, new)] == [payload]
+    new = await claim_queued(stage)
+    assert [each.payload for each in await read_journal(stage, new)] == [payload]
     assert await stage.complete(new) == []
 
 
@@ -47,7 +58,7 @@ async def has_it_once(stage: Stage, batch: Batch, payload: str = "1") -> None:
 
 @pytest.mark.parametrize("waited_before", [True, False])
 @pytest.mark.parametrize("committed", STATEMENTS)
-async def test_a_signal_that_comes_while_a_job_lies_down_waits_and_wakes_it(
+async def test_signal_during_suspension_waits_and_wakes_the_job(
     stage: Stage, job: Connection, sender: Connection, committed: str, waited_before: bool
 ) -> None:
     """For every statement of the suspension, with an existing and with a new row of the signal."""
@@ -58,87 +69,87 @@ async def test_a_signal_that_comes_while_a_job_lies_down_waits_and_wakes_it(
             *(batch.jobs[0], batch.jobs),
         )
     upto = STATEMENTS.index(committed) + 1
-    queries = lying(batch, wait("go"))
+    queries = suspend_statements(batch, wait("go"))
     assert len(queries) == len(STATEMENTS)
 
     async with job.transaction():
         for query in queries[:upto]:
             await stage.run(query, job)
-        sending = stage.meanwhile(say(stage, batch.jobs[0], payload='"now"', on=sender))
+        sending = stage.meanwhile(send_signal(stage, batch.jobs[0], payload='"now"', on=sender))
         await stage.waits(sender, job)
         for query in queries[upto:]:
             await stage.run(query, job)
 
     assert await sending == "sent"
-    await has_it_once(stage, batch, '"now"')
+    await expect_payload_once(stage, batch, '"now"')
 
 
-async def test_a_job_that_comes_while_a_signal_is_sent_waits_and_does_not_lie_down(
+async def test_suspend_during_signal_waits_and_queues_the_job(
     stage: Stage, job: Connection, sender: Connection
 ) -> None:
     batch = await stage.held(1)
 
     async with sender.transaction():
-        assert await say(stage, batch.jobs[0], on=sender) == "sent"
-        going = stage.meanwhile(lie_down(stage, batch, wait("go"), on=job))
+        assert await send_signal(stage, batch.jobs[0], on=sender) == "sent"
+        going = stage.meanwhile(suspend_job(stage, batch, wait("go"), on=job))
         await stage.waits(job, sender)
 
     assert (await going).queues == ["default"]
-    await has_it_once(stage, batch)
+    await expect_payload_once(stage, batch)
 
 
-async def test_one_that_is_not_sent_after_all_leaves_the_job_to_wait(
+async def test_signal_rolled_back_during_suspension_leaves_job_sleeping(
     stage: Stage, job: Connection, sender: Connection
 ) -> None:
     batch = await stage.held(1)
 
     async with sender.transaction(force_rollback=True):
-        await say(stage, batch.jobs[0], payload='"undone"', on=sender)
-        going = stage.meanwhile(lie_down(stage, batch, wait("go"), on=job))
+        await send_signal(stage, batch.jobs[0], payload='"undone"', on=sender)
+        going = stage.meanwhile(suspend_job(stage, batch, wait("go"), on=job))
         await stage.waits(job, sender)
 
     await going
     assert await stage.place(batch.jobs[0]) == "sleeping"
-    assert await say(stage, batch.jobs[0]) == "sent"
-    await has_it_once(stage, batch)
+    assert await send_signal(stage, batch.jobs[0]) == "sent"
+    await expect_payload_once(stage, batch)
 
 
-async def test_one_sent_while_a_job_does_not_lie_down_after_all_is_there_the_next_time(
+async def test_signal_during_rolled_back_suspension_is_received_later(
     stage: Stage, job: Connection, sender: Connection
 ) -> None:
     batch = await stage.held(1)
 
     async with job.transaction(force_rollback=True):
-        await lie_down(stage, batch, wait("go"), on=job)
-        sending = stage.meanwhile(say(stage, batch.jobs[0], on=sender))
+        await suspend_job(stage, batch, wait("go"), on=job)
+        sending = stage.meanwhile(send_signal(stage, batch.jobs[0], on=sender))
         await stage.waits(sender, job)
     assert await sending == "sent"
     assert await stage.place(batch.jobs[0]) == "running"
 
-    await lie_down(stage, batch, wait("go"))
-    await has_it_once(stage, batch)
+    await suspend_job(stage, batch, wait("go"))
+    await expect_payload_once(stage, batch)
 
 
-async def test_a_job_that_waits_for_several_is_woken_by_one_and_sees_all_that_came(
+async def test_job_waiting_for_two_signals_receives_both(
     stage: Stage, job: Connection, sender: Connection
 ) -> None:
     batch = await stage.held(1)
     other = await stage.connect()
 
     async with job.transaction():
-        await lie_down(stage, batch, wait("a"), wait("b", position=2), on=job)
-        first = stage.meanwhile(say(stage, batch.jobs[0], "b", on=sender))
-        second = stage.meanwhile(say(stage, batch.jobs[0], "a", on=other))
+        await suspend_job(stage, batch, wait("a"), wait("b", position=2), on=job)
+        first = stage.meanwhile(send_signal(stage, batch.jobs[0], "b", on=sender))
+        second = stage.meanwhile(send_signal(stage, batch.jobs[0], "a", on=other))
         await stage.waits(sender, job)
         await stage.waits(other, job)
 
     assert [await first, await second] == ["sent", "sent"]
     assert await stage.sql("select job from rota.queued") == batch.jobs
-    found = await known(stage, await again(stage))
+    found = await read_journal(stage, await claim_queued(stage))
     assert [each.payload for each in found] == ["1", "1"]
 
 
-async def test_two_jobs_of_a_run_that_lie_down_for_the_same_signal_are_both_woken(
+async def test_two_jobs_suspending_for_one_signal_are_both_woken(
     stage: Stage, job: Connection, sender: Connection
 ) -> None:
     laid = await flows.start(stage, {"a": [], "b": []})
@@ -148,15 +159,15 @@ async def test_two_jobs_of_a_run_that_lie_down_for_the_same_signal_are_both_woke
     second = await stage.connect(engine=True)
 
     async with job.transaction():
-        await lie_down(stage, a, wait("go"), on=job)
-        going = stage.meanwhile(lie_down(stage, b, wait("go"), on=second))
+        await suspend_job(stage, a, wait("go"), on=job)
+        going = stage.meanwhile(suspend_job(stage, b, wait("go"), on=second))
         await stage.waits(second, job)
-        sending = stage.meanwhile(say(stage, laid.run, on=sender))
+        sending = stage.meanwhile(send_signal(stage, laid.run, on=sender))
         await asyncio.sleep(0.02)
     await going
 
     assert await sending == "sent"
-    assert sorted(await ready(stage, "seq")) == [laid["a"], laid["b"]]
+    assert sorted(await queued_rows(stage, "seq")) == [laid["a"], laid["b"]]
 
 
 # Two senders
@@ -164,35 +175,35 @@ async def test_two_jobs_of_a_run_that_lie_down_for_the_same_signal_are_both_woke
 
 @pytest.mark.parametrize("expected", [True, False])
 @pytest.mark.parametrize("kept", [True, False])
-async def test_of_two_signals_at_once_one_is_sent(
+async def test_two_concurrent_signals_send_one_payload(
     stage: Stage, sender: Connection, expected: bool, kept: bool
 ) -> None:
-    batch = await asleep(stage, wait("go")) if expected else await stage.held(1)
+    batch = await start_suspended(stage, wait("go")) if expected else await stage.held(1)
     second = await stage.connect()
 
     async with sender.transaction(force_rollback=not kept):
-        assert await say(stage, batch.jobs[0], payload='"one"', on=sender) == "sent"
-        sending = stage.meanwhile(say(stage, batch.jobs[0], payload='"two"', on=second))
+        assert await send_signal(stage, batch.jobs[0], payload='"one"', on=sender) == "sent"
+        sending = stage.meanwhile(send_signal(stage, batch.jobs[0], payload='"two"', on=second))
         await stage.waits(second, sender)
 
     assert await sending == ("known" if kept else "sent")
-    assert await said(stage, batch.jobs[0]) == ('"one"' if kept else '"two"')
+    assert await read_signal(stage, batch.jobs[0]) == ('"one"' if kept else '"two"')
     if expected:
-        await has_it_once(stage, batch, '"one"' if kept else '"two"')
+        await expect_payload_once(stage, batch, '"one"' if kept else '"two"')
 
 
-async def test_of_many_signals_at_once_exactly_one_is_sent(stage: Stage) -> None:
+async def test_many_concurrent_signals_send_exactly_one(stage: Stage) -> None:
     sessions = [await stage.connect() for _ in range(8)]
     for number in range(25):
-        batch = await asleep(stage, wait("go"))
+        batch = await start_suspended(stage, wait("go"))
         answers = await asyncio.gather(
             *(
-                say(stage, batch.jobs[0], payload=f"[{number}, {each}]", on=session)
+                send_signal(stage, batch.jobs[0], payload=f"[{number}, {each}]", on=session)
                 for each, session in enumerate(sessions)
             )
         )
         assert Counter(answers) == {"sent": 1, "known": 7}
-        await has_it_once(stage, batch, f"[{number}, {answers.index('sent')}]")
+        await expect_payload_once(stage, batch, f"[{number}, {answers.index('sent')}]")
 
 
 # Old snapshots
@@ -200,7 +211,7 @@ async def test_of_many_signals_at_once_exactly_one_is_sent(stage: Stage) -> None
 
 @pytest.mark.parametrize("waited_before", [True, False])
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
-async def test_in_a_transaction_that_sees_the_past_a_signal_is_refused_rather_than_lost(
+async def test_signal_with_old_snapshot_fails_instead_of_being_lost(
     stage: Stage, sender: Connection, level: str, waited_before: bool
 ) -> None:
     """The sender does not see the sleeping job, and so must not report that the signal was sent."""
@@ -210,63 +221,61 @@ async def test_in_a_transaction_that_sees_the_past_a_signal_is_refused_rather_th
     async with sender.transaction():
         await stage.sql(f"set transaction isolation level {level}", on=sender)
         assert await stage.sql("select count(*) from rota.sleeping", on=sender) == [0]
-        await lie_down(stage, batch, wait("go"))
+        await suspend_job(stage, batch, wait("go"))
 
         with pytest.raises(SerializationFailure):
             async with sender.transaction():
-                await say(stage, batch.jobs[0], on=sender)
+                await send_signal(stage, batch.jobs[0], on=sender)
 
     assert await stage.place(batch.jobs[0]) == "sleeping"
-    assert await say(stage, batch.jobs[0], on=sender) == "sent"
-    await has_it_once(stage, batch)
+    assert await send_signal(stage, batch.jobs[0], on=sender) == "sent"
+    await expect_payload_once(stage, batch)
 
 
 # Timers
 
 
-async def test_a_timer_that_wakes_the_job_first_leaves_the_signal_to_be_read(
+async def test_signal_after_timer_wake_is_received(
     stage: Stage, job: Connection, sender: Connection
 ) -> None:
-    batch = await asleep(stage, wait("go", seconds=60))
-    await come_due(stage)
+    batch = await start_suspended(stage, wait("go", seconds=60))
+    await make_timers_due(stage)
 
     async with job.transaction():
         [woken] = await stage.run(timers.wake(10), job)
         assert woken.count == 1
-        sending = stage.meanwhile(say(stage, batch.jobs[0], on=sender))
+        sending = stage.meanwhile(send_signal(stage, batch.jobs[0], on=sender))
         await stage.waits(sender, job)
 
     assert await sending == "sent"
-    await has_it_once(stage, batch)
+    await expect_payload_once(stage, batch)
 
 
-async def test_a_signal_that_wakes_the_job_first_leaves_the_timer_nothing(
-    stage: Stage, sender: Connection
-) -> None:
-    batch = await asleep(stage, wait("go", seconds=60))
-    await come_due(stage)
+async def test_timer_after_signal_wakes_nothing(stage: Stage, sender: Connection) -> None:
+    batch = await start_suspended(stage, wait("go", seconds=60))
+    await make_timers_due(stage)
 
     async with sender.transaction():
-        assert await say(stage, batch.jobs[0], on=sender) == "sent"
+        assert await send_signal(stage, batch.jobs[0], on=sender) == "sent"
         async with asyncio.timeout(60):
             [woken] = await stage.run(timers.wake(10))
         assert woken.count == 0
 
     assert (await stage.run(timers.wake(10)))[0].count == 0
-    await has_it_once(stage, batch)
+    await expect_payload_once(stage, batch)
 
 
 # Cancel
 
 
-async def test_a_cancel_that_comes_first_lets_nothing_be_woken(
+async def test_signal_during_cancel_wakes_nothing(
     stage: Stage, job: Connection, sender: Connection
 ) -> None:
-    batch = await asleep(stage, wait("go"))
+    batch = await start_suspended(stage, wait("go"))
 
     async with job.transaction():
         assert await flows.cancel(stage, batch.jobs[0], job) == "cancelled"
-        sending = stage.meanwhile(say(stage, batch.jobs[0], on=sender))
+        sending = stage.meanwhile(send_signal(stage, batch.jobs[0], on=sender))
         await stage.waits(sender, job)
 
     assert await sending == "sent", "it had not ended when it was said"
@@ -274,13 +283,13 @@ async def test_a_cancel_that_comes_first_lets_nothing_be_woken(
     assert await stage.sql("select job from rota.queued") == []
 
 
-async def test_a_cancel_that_comes_second_finds_the_job_where_the_signal_put_it(
+async def test_cancel_during_signal_cancels_the_woken_job(
     stage: Stage, job: Connection, sender: Connection
 ) -> None:
-    batch = await asleep(stage, wait("go"))
+    batch = await start_suspended(stage, wait("go"))
 
     async with sender.transaction():
-        await say(stage, batch.jobs[0], on=sender)
+        await send_signal(stage, batch.jobs[0], on=sender)
         cancelling = stage.meanwhile(flows.cancel(stage, batch.jobs[0], job))
         await stage.waits(job, sender)
 
@@ -291,15 +300,17 @@ async def test_a_cancel_that_comes_second_finds_the_job_where_the_signal_put_it(
 
 
 @pytest.mark.parametrize("signalled", [True, False])
-async def test_a_cancel_that_comes_while_the_job_lies_down_finds_it_asleep(
+async def test_cancel_during_suspension_cancels_the_job(
     stage: Stage, job: Connection, sender: Connection, signalled: bool
 ) -> None:
     batch = await stage.held(1)
     canceller = await stage.connect()
 
     async with job.transaction():
-        await lie_down(stage, batch, wait("go"), on=job)
-        sending = stage.meanwhile(say(stage, batch.jobs[0], on=sender)) if signalled else None
+        await suspend_job(stage, batch, wait("go"), on=job)
+        sending = (
+            stage.meanwhile(send_signal(stage, batch.jobs[0], on=sender)) if signalled else None
+        )
         if signalled:
             await stage.waits(sender, job)
         cancelling = stage.meanwhile(flows.cancel(stage, batch.jobs[0], canceller))
@@ -311,14 +322,14 @@ async def test_a_cancel_that_comes_while_the_job_lies_down_finds_it_asleep(
     assert await stage.place(batch.jobs[0]) == "cancelled"
 
 
-async def test_a_wish_to_cancel_written_while_the_job_waits_for_a_signals_row_is_obeyed(
+async def test_cancel_while_suspension_waits_for_signal_is_applied(
     stage: Stage, job: Connection, sender: Connection
 ) -> None:
     batch = await stage.held(1)
 
     async with sender.transaction():
-        await say(stage, batch.jobs[0], on=sender)
-        going = stage.meanwhile(lie_down(stage, batch, wait("go"), on=job))
+        await send_signal(stage, batch.jobs[0], on=sender)
+        going = stage.meanwhile(suspend_job(stage, batch, wait("go"), on=job))
         await stage.waits(job, sender)
         async with asyncio.timeout(60):
             assert await flows.cancel(stage, batch.jobs[0]) == "requested"
@@ -330,17 +341,17 @@ async def test_a_wish_to_cancel_written_while_the_job_waits_for_a_signals_row_is
 # Lost workers
 
 
-async def test_a_signal_for_a_job_that_is_being_reaped_is_there_for_the_next(
+async def test_signal_during_reap_is_received_by_next_attempt(
     stage: Stage, job: Connection, sender: Connection
 ) -> None:
     batch = await stage.held(1)
-    await keep(stage, batch, wait("go"))
-    await bury(stage, batch.worker)
+    await record_entries(stage, batch, wait("go"))
+    await declare_dead(stage, batch.worker)
 
     async with job.transaction():
         await reap(stage, batch.id, on=job)
         async with asyncio.timeout(60):
-            assert await say(stage, batch.jobs[0], on=sender) == "sent"
+            assert await send_signal(stage, batch.jobs[0], on=sender) == "sent"
 
     assert await stage.place(batch.jobs[0]) == "queued"
-    assert [each.payload for each in await known(stage, batch)] == ["1"]
+    assert [each.payload for each in await read_journal(stage, batch)] == ["1"]

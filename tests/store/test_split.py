@@ -10,7 +10,7 @@ import pytest
 from rota.store import claims
 from rota.store.query import Query
 
-from .losses import bury, reap, split
+from .lost_workers import declare_dead, reap, split
 from .stage import Stage
 
 
@@ -22,7 +22,7 @@ async def numbers(stage: Stage, claim: int) -> tuple[list[int], list[int], list[
 
 
 @pytest.mark.parametrize("which", [0, 1, 2, 3])
-async def test_what_belongs_together_stays_together_on_both_sides(stage: Stage, which: int) -> None:
+async def test_split_keeps_claim_arrays_aligned_on_both_sides(stage: Stage, which: int) -> None:
     batch = await stage.held(4)
     attempts, marks, seqs = [1, 2, 3, 4], [0, 1, -1, -3], [40, 30, 20, 10]
     await stage.sql(
@@ -41,7 +41,7 @@ async def test_what_belongs_together_stays_together_on_both_sides(stage: Stage, 
     assert await stage.sql("select distinct worker from rota.claims") == [batch.worker]
 
 
-async def test_one_after_another_every_job_gets_its_own(stage: Stage) -> None:
+async def test_split_one_by_one_gives_each_job_its_own_claim(stage: Stage) -> None:
     batch = await stage.held(4)
 
     own = [await split(stage, batch, job) for job in reversed(batch.jobs)]
@@ -54,7 +54,7 @@ async def test_one_after_another_every_job_gets_its_own(stage: Stage) -> None:
         assert await stage.complete(each) == []
 
 
-async def test_asked_again_after_a_lost_answer_nothing_changes(stage: Stage) -> None:
+async def test_split_repeated_after_lost_answer_changes_nothing(stage: Stage) -> None:
     batch = await stage.held(3)
     job, nonce = batch.jobs[1], uuid4()
     asked: list[Query[Any]] = [
@@ -72,7 +72,7 @@ async def test_asked_again_after_a_lost_answer_nothing_changes(stage: Stage) -> 
     assert await stage.sql("select nonce from rota.claims where id = %s", first) == [nonce]
 
 
-async def test_one_that_has_its_own_already_keeps_it(stage: Stage) -> None:
+async def test_split_only_job_keeps_its_claim(stage: Stage) -> None:
     batch = await stage.held(1)
     before = await stage.everything()
 
@@ -83,7 +83,7 @@ async def test_one_that_has_its_own_already_keeps_it(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("many", [1, 3])
-async def test_with_a_time_it_runs_out_and_only_it(stage: Stage, many: int) -> None:
+async def test_split_with_timeout_expires_only_that_claim(stage: Stage, many: int) -> None:
     batch = await stage.held(many)
 
     own = await split(stage, batch, batch.jobs[0], seconds=60)
@@ -96,7 +96,7 @@ async def test_with_a_time_it_runs_out_and_only_it(stage: Stage, many: int) -> N
     assert await stage.sql("select id from rota.claims where expires is not null") == [own.id]
 
 
-async def test_taken_without_a_time_it_keeps_the_time_it_has(stage: Stage) -> None:
+async def test_split_without_timeout_keeps_existing_expiry(stage: Stage) -> None:
     """ctx.transaction() in a task with a visibility timeout must not remove the timeout."""
     batch = await stage.held(2)
     own = await split(stage, batch, batch.jobs[0], seconds=60)
@@ -108,7 +108,7 @@ async def test_taken_without_a_time_it_keeps_the_time_it_has(stage: Stage) -> No
     assert await stage.one("select expires from rota.claims where id = %s", own.id) == until
 
 
-async def test_what_is_done_meanwhile_is_not_put_back_by_the_split(stage: Stage) -> None:
+async def test_split_after_waiting_for_complete_uses_remaining_jobs(stage: Stage) -> None:
     """Finding 3: the split waited for a completion of another job, and works on the remaining jobs."""
     batch = await stage.held(4)
     completing, splitting = await stage.connect(engine=True), await stage.connect(engine=True)
@@ -123,7 +123,7 @@ async def test_what_is_done_meanwhile_is_not_put_back_by_the_split(stage: Stage)
     assert await stage.held_by(batch.id) == [batch.jobs[3]]
 
 
-async def test_the_job_itself_done_meanwhile_gets_no_claim(stage: Stage) -> None:
+async def test_split_job_completed_meanwhile_gets_no_claim(stage: Stage) -> None:
     batch = await stage.held(2)
     completing, splitting = await stage.connect(engine=True), await stage.connect(engine=True)
 
@@ -143,7 +143,7 @@ async def test_the_job_itself_done_meanwhile_gets_no_claim(stage: Stage) -> None
     assert await stage.sql("select jobs from rota.claims") == [batch.jobs[1:]]
 
 
-async def test_a_completion_that_waited_for_the_split_is_refused_under_the_old_claim(
+async def test_complete_after_waiting_for_split_refuses_the_split_job(
     stage: Stage,
 ) -> None:
     """Finding 2: the old claim is no fence for a job that has left it. The other jobs are completed."""
@@ -160,9 +160,9 @@ async def test_a_completion_that_waited_for_the_split_is_refused_under_the_old_c
     assert await stage.complete(own) == []
 
 
-async def test_a_dead_workers_claim_is_not_split_once_taken_back(stage: Stage) -> None:
+async def test_split_reaped_claim_changes_nothing(stage: Stage) -> None:
     batch = await stage.held(2)
-    await bury(stage, batch.worker)
+    await declare_dead(stage, batch.worker)
     await reap(stage, batch.id)
     before = await stage.everything()
 

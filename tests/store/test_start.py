@@ -34,7 +34,7 @@ async def keyed(stage: Stage, on: Connection | None = None, **more: Any) -> Star
 # Places
 
 
-async def test_a_job_is_ready_at_once_under_its_own_number(stage: Stage) -> None:
+async def test_start_job_is_queued_with_its_id_as_seq(stage: Stage) -> None:
     run = await stage.start("work", queue="images", priority=3, args='{"a":1}', options='{"b":2}')
 
     assert await stage.sql(
@@ -46,7 +46,7 @@ async def test_a_job_is_ready_at_once_under_its_own_number(stage: Stage) -> None
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
-async def test_a_job_for_later_sleeps_until_then(stage: Stage, many: bool) -> None:
+async def test_start_in_the_future_sleeps_until_then(stage: Stage, many: bool) -> None:
     async def start(**more: Any) -> int:
         if many:
             return (await stage.start_several(1, **more))[0]
@@ -66,7 +66,7 @@ async def test_a_job_for_later_sleeps_until_then(stage: Stage, many: bool) -> No
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
-async def test_an_expiry_is_kept_as_a_time(stage: Stage, many: bool) -> None:
+async def test_start_expiry_is_stored_as_timestamp(stage: Stage, many: bool) -> None:
     for more in ({"expires": FUTURE}, {"expires_in": timedelta(hours=1)}):
         if many:
             await stage.start_several(1, **more)
@@ -79,7 +79,7 @@ async def test_an_expiry_is_kept_as_a_time(stage: Stage, many: bool) -> None:
 
 
 @pytest.mark.parametrize("priority", [-1, 10, 32767])
-async def test_a_priority_out_of_bounds_is_refused(stage: Stage, priority: int) -> None:
+async def test_start_priority_out_of_range_is_refused(stage: Stage, priority: int) -> None:
     with pytest.raises(ArgumentError, match=f"priority must be from 0 to 9, not {priority}"):
         await stage.database.run(
             jobs.start(StartJob("work", "{}", "default", priority, key="k"), notify=False)
@@ -92,14 +92,14 @@ async def test_a_priority_out_of_bounds_is_refused(stage: Stage, priority: int) 
 
 
 @pytest.mark.parametrize("args", ["[1]", '"text"', "null"])
-async def test_arguments_that_are_no_object_are_refused(stage: Stage, args: str) -> None:
+async def test_start_arguments_not_an_object_are_refused(stage: Stage, args: str) -> None:
     with pytest.raises(ArgumentError, match="args must be a JSON object"):
         await stage.database.run(
             jobs.start(StartJob("work", args, "default", key="k"), notify=False)
         )
 
 
-async def test_a_plain_start_and_one_with_everything_write_the_same(stage: Stage) -> None:
+async def test_start_simple_and_full_statement_write_same_rows(stage: Stage) -> None:
     """They are two statements that must write identical rows."""
     plain = StartJob("work", "{}", "images", priority=3)
     [one] = await stage.run(jobs.start(plain, notify=False))
@@ -121,7 +121,7 @@ async def test_a_plain_start_and_one_with_everything_write_the_same(stage: Stage
 
 @pytest.mark.parametrize("plain", [True, False], ids=["plain", "with a key"])
 @pytest.mark.parametrize("notify", [True, False])
-async def test_news_rides_along_only_when_asked(stage: Stage, plain: bool, notify: bool) -> None:
+async def test_start_notifies_only_if_requested(stage: Stage, plain: bool, notify: bool) -> None:
     listener = await stage.connect()
     await stage.sql('listen "rota.wake"', on=listener)
     start = StartJob("work", "{}", "images", key=None if plain else "k")
@@ -133,7 +133,7 @@ async def test_news_rides_along_only_when_asked(stage: Stage, plain: bool, notif
     assert heard[0] == ("images" if notify else "the end")
 
 
-async def test_many_get_their_ids_in_the_order_given(stage: Stage) -> None:
+async def test_start_many_returns_ids_in_given_order(stage: Stage) -> None:
     starts = [
         StartJob(f"task{number}", "{}", "default", priority=number % 10) for number in range(50)
     ]
@@ -146,7 +146,7 @@ async def test_many_get_their_ids_in_the_order_given(stage: Stage) -> None:
     assert ids == sorted(ids)
 
 
-async def test_what_is_copied_in_is_what_is_written(stage: Stage) -> None:
+async def test_start_many_by_copy_writes_same_rows(stage: Stage) -> None:
     awkward = '{"a":"\\\\ \\n \\t \\" ü \\u2028 \U0001f600 \\\\.","b":[1.5,null,true]}'
     plain = StartJob("work", awkward, "images", priority=4)
     client = Client(stage.dsn, Settings(notify=False))
@@ -172,7 +172,7 @@ def _full(start: StartJob) -> StartJob:
 # Keys
 
 
-async def test_the_same_key_gives_the_same_run(stage: Stage) -> None:
+async def test_start_same_key_returns_same_run(stage: Stage) -> None:
     first = await keyed(stage)
     second = await keyed(stage, args='{"other": 1}')
 
@@ -181,11 +181,11 @@ async def test_the_same_key_gives_the_same_run(stage: Stage) -> None:
     assert await stage.sql("select id, key from rota.jobs") == [(first.run, "k")]
 
 
-async def test_a_key_belongs_to_its_task(stage: Stage) -> None:
+async def test_start_same_key_of_another_task_creates_a_run(stage: Stage) -> None:
     assert (await keyed(stage)).run != (await keyed(stage, task="other")).run
 
 
-async def test_fifty_callers_at_once_get_one_run(stage: Stage) -> None:
+async def test_start_same_key_by_fifty_callers_creates_one_run(stage: Stage) -> None:
     sessions = [await stage.connect() for _ in range(50)]
 
     answers = await asyncio.gather(*(keyed(stage, on) for on in sessions))
@@ -195,7 +195,7 @@ async def test_fifty_callers_at_once_get_one_run(stage: Stage) -> None:
     assert len(await stage.sql("select id from rota.jobs")) == 1
 
 
-async def test_a_caller_that_had_to_wait_gets_the_run_of_the_other(stage: Stage) -> None:
+async def test_start_key_after_waiting_returns_the_first_run(stage: Stage) -> None:
     """Finding 7: insert-or-select in one statement returned nothing to the second caller."""
     other, waiting = await stage.connect(), await stage.connect()
 
@@ -208,7 +208,7 @@ async def test_a_caller_that_had_to_wait_gets_the_run_of_the_other(stage: Stage)
     assert not (await second).created
 
 
-async def test_a_caller_that_waited_for_a_transaction_that_was_rolled_back_starts_its_own(
+async def test_start_key_after_rolled_back_holder_creates_a_run(
     stage: Stage,
 ) -> None:
     other, waiting = await stage.connect(), await stage.connect()
@@ -222,7 +222,7 @@ async def test_a_caller_that_waited_for_a_transaction_that_was_rolled_back_start
     assert (await second).run != first.run
 
 
-async def test_a_key_held_by_an_open_transaction_is_busy_after_two_seconds(stage: Stage) -> None:
+async def test_start_key_held_by_open_transaction_raises_key_busy(stage: Stage) -> None:
     other = await stage.connect()
 
     async with other.transaction():
@@ -243,7 +243,7 @@ async def in_a_savepoint(connection: Connection, query: Query[StartedJob]) -> No
         await answer
 
 
-async def test_a_busy_key_leaves_the_callers_own_transaction_to_the_caller(stage: Stage) -> None:
+async def test_start_busy_key_keeps_the_caller_transaction_usable(stage: Stage) -> None:
     """The caller can roll back to a savepoint and commit the rest; its settings are unchanged."""
     other = await stage.connect()
     query = jobs.start(StartJob("work", "{}", "default", key="k"), notify=False)
@@ -267,7 +267,7 @@ async def test_a_busy_key_leaves_the_callers_own_transaction_to_the_caller(stage
     assert await stage.sql("select host from rota.workers") == ["mine"]
 
 
-async def test_the_same_keys_in_opposite_order_do_not_deadlock(stage: Stage) -> None:
+async def test_start_many_same_keys_reversed_do_not_deadlock(stage: Stage) -> None:
     """Finding 7: keys are sorted in a batch, so two callers wait for each other in one direction."""
     clients = [Client(stage.dsn, Settings(notify=False)) for _ in range(2)]
     starts = [StartJob("work", "{}", "default", key=f"{number:02}") for number in range(40)]
@@ -286,7 +286,7 @@ async def test_the_same_keys_in_opposite_order_do_not_deadlock(stage: Stage) -> 
             await client.close()
 
 
-async def test_keyed_and_plain_starts_in_one_batch_answer_in_the_order_given(stage: Stage) -> None:
+async def test_start_many_with_and_without_keys_keeps_order(stage: Stage) -> None:
     client = Client(stage.dsn, Settings(notify=False))
     taken = await keyed(stage, key="b")
     starts = [
@@ -309,7 +309,7 @@ async def test_keyed_and_plain_starts_in_one_batch_answer_in_the_order_given(sta
         ]
 
 
-async def test_a_key_can_be_unique_for_a_time(own_stage: Stage) -> None:
+async def test_start_key_unique_for_a_period_is_free_afterwards(own_stage: Stage) -> None:
     stage = own_stage
     noon = datetime(2030, 6, 1, 12, tzinfo=UTC)
 
@@ -331,7 +331,7 @@ async def test_a_key_can_be_unique_for_a_time(own_stage: Stage) -> None:
     assert (first.run == within.run, after.run == within_again.run) == (True, True)
 
 
-async def test_a_key_can_be_unique_while_its_run_is_open(stage: Stage) -> None:
+async def test_start_key_unique_while_open_is_free_after_end(stage: Stage) -> None:
     first = await keyed(stage, unique_open=True)
     assert (await keyed(stage, unique_open=True)).run == first.run
 
@@ -347,7 +347,7 @@ async def test_a_key_can_be_unique_while_its_run_is_open(stage: Stage) -> None:
     assert (await keyed(stage, unique_open=True)).run == second.run
 
 
-async def test_two_callers_that_meet_at_a_key_that_has_become_free_get_one_run(
+async def test_start_freed_key_by_two_callers_creates_one_run(
     stage: Stage,
 ) -> None:
     old = await keyed(stage, unique_open=True)
@@ -366,7 +366,7 @@ async def test_two_callers_that_meet_at_a_key_that_has_become_free_get_one_run(
 # From any language
 
 
-async def test_sql_alone_can_start_a_job_and_wakes_workers(stage: Stage) -> None:
+async def test_start_sql_function_queues_job_and_notifies(stage: Stage) -> None:
     listener = await stage.connect()
     await stage.sql('listen "rota.wake"', on=listener)
 
@@ -378,7 +378,7 @@ async def test_sql_alone_can_start_a_job_and_wakes_workers(stage: Stage) -> None
     assert heard.payload == "images"
 
 
-async def test_a_start_that_is_rolled_back_leaves_nothing(stage: Stage) -> None:
+async def test_start_rolled_back_leaves_no_rows(stage: Stage) -> None:
     before = await stage.everything()
 
     async with stage.engine.transaction(force_rollback=True):

@@ -9,7 +9,7 @@ import pytest
 
 from rota.store import claims, timers, workers
 
-from .losses import bury, lost, put_in_ready, ready, reap, suspect, suspects
+from .lost_workers import declare_dead, lost, queued_rows, reap, start_marked, suspect, suspects
 from .stage import Stage
 
 # Marks in column `lost` before and after an event: crashes and suspicion in one number.
@@ -27,7 +27,7 @@ async def held_with(stage: Stage, marks: list[int]) -> tuple[int, list[int]]:
 
 
 @pytest.mark.parametrize(("before", "after"), IN_COMPANY.items())
-async def test_lost_in_company_it_is_more_suspect_and_its_attempt_does_not_count(
+async def test_suspect_lost_with_other_jobs_is_not_charged(
     stage: Stage, before: int, after: int
 ) -> None:
     claim, (job, _) = await held_with(stage, [before, 0])
@@ -35,12 +35,12 @@ async def test_lost_in_company_it_is_more_suspect_and_its_attempt_does_not_count
 
     await reap(stage, claim)
 
-    assert (await ready(stage, "attempt", "lost"))[job] == (1, after)
+    assert (await queued_rows(stage, "attempt", "lost"))[job] == (1, after)
     assert await stage.sql("select * from rota.attempts") == []
 
 
 @pytest.mark.parametrize(("before", "after"), BLAMED.items())
-async def test_blamed_it_is_charged_also_with_losses_in_company_before(
+async def test_suspect_charged_job_also_counts_earlier_losses(
     stage: Stage, before: int, after: int
 ) -> None:
     claim, (job, other) = await held_with(stage, [before, 0])
@@ -48,27 +48,29 @@ async def test_blamed_it_is_charged_also_with_losses_in_company_before(
 
     await reap(stage, claim)
 
-    assert await ready(stage, "attempt", "lost") == {job: (2, after), other: (1, -1)}
+    assert await queued_rows(stage, "attempt", "lost") == {job: (2, after), other: (1, -1)}
     assert await stage.sql("select job, attempt from rota.attempts") == [(job, 1)]
 
 
 @pytest.mark.parametrize(("before", "after"), DOUBTED.items())
-async def test_doubted_it_is_charged_with_this_one(stage: Stage, before: int, after: int) -> None:
+async def test_suspect_doubtful_job_is_charged_with_this_loss(
+    stage: Stage, before: int, after: int
+) -> None:
     claim, (job, other) = await held_with(stage, [before, 0])
     await stage.sql("update rota.workers set state = 'dead', doubtful_jobs = %s", [job])
 
     await reap(stage, claim)
 
-    assert await ready(stage, "attempt", "lost") == {job: (2, after), other: (1, -1)}
+    assert await queued_rows(stage, "attempt", "lost") == {job: (2, after), other: (1, -1)}
     assert await stage.sql("select job, attempt from rota.attempts") == [(job, 1)]
 
 
 @pytest.mark.parametrize(("before", "after"), CAME_BACK.items())
-async def test_one_whose_code_came_back_is_no_suspect_any_more(
+async def test_suspect_failed_without_crash_is_cleared(
     stage: Stage, before: int, after: int
 ) -> None:
     """The job failed without a crash of its worker. Its earlier crashes still count."""
-    [job] = await put_in_ready(stage, before)
+    [job] = await start_marked(stage, before)
     worker = await stage.worker()
     batch = await suspect(stage, worker) if before < 0 else await stage.claim(worker)
 
@@ -76,40 +78,40 @@ async def test_one_whose_code_came_back_is_no_suspect_any_more(
     assert await stage.sql("select lost from rota.sleeping") == [after]
 
     await stage.run(timers.wake(10))
-    assert await ready(stage, "attempt", "lost") == {job: (2, after)}
+    assert await queued_rows(stage, "attempt", "lost") == {job: (2, after)}
     assert (await stage.claim(worker)).members[0].lost == after
 
 
 @pytest.mark.parametrize("mark", [0, 3, -1, -2, -5])
-async def test_one_that_is_handed_back_is_what_it_was(stage: Stage, mark: int) -> None:
-    [job] = await put_in_ready(stage, mark, attempt=4)
+async def test_suspect_returned_to_queue_keeps_its_suspicion(stage: Stage, mark: int) -> None:
+    [job] = await start_marked(stage, mark, attempt=4)
     worker = await stage.worker()
     batch = await suspect(stage, worker) if mark < 0 else await stage.claim(worker)
 
     await stage.give_back(batch)
 
-    assert await ready(stage, "attempt", "lost") == {job: (4, mark)}
+    assert await queued_rows(stage, "attempt", "lost") == {job: (4, mark)}
 
 
 # Claims of suspects
 
 
 @pytest.mark.parametrize("mark", [-1, -2, -3])
-async def test_an_ordinary_claim_leaves_suspects_alone(stage: Stage, mark: int) -> None:
-    await put_in_ready(stage, mark)
+async def test_claim_skips_suspects(stage: Stage, mark: int) -> None:
+    await start_marked(stage, mark)
     [plain] = await stage.start_several(1)
 
     assert (await stage.claim(await stage.worker())).jobs == [plain]
 
 
 @pytest.mark.parametrize("mark", [0, 1, 7])
-async def test_a_claim_of_suspects_takes_no_other(stage: Stage, mark: int) -> None:
-    await put_in_ready(stage, mark)
+async def test_claim_suspects_skips_jobs_without_suspicion(stage: Stage, mark: int) -> None:
+    await start_marked(stage, mark)
 
     assert await suspects(stage, await stage.worker()) == []
 
 
-async def test_each_of_them_has_a_claim_of_its_own(stage: Stage) -> None:
+async def test_claim_suspects_gives_each_job_its_own_claim(stage: Stage) -> None:
     jobs = await lost(stage, 5)
 
     taken = await suspects(stage, await stage.worker())
@@ -123,12 +125,12 @@ async def test_each_of_them_has_a_claim_of_its_own(stage: Stage) -> None:
 
 @pytest.mark.parametrize("once", [-1, -3])
 @pytest.mark.parametrize("again", [-2, -4, -9])
-async def test_of_grave_ones_there_is_one_and_only_where_no_other_is(
+async def test_claim_suspects_takes_one_grave_only_without_mild_ones(
     stage: Stage, once: int, again: int
 ) -> None:
     """Jobs that were lost once run like any other."""
-    mild = await put_in_ready(stage, once, 2)
-    grave = await put_in_ready(stage, again, 2)
+    mild = await start_marked(stage, once, 2)
+    grave = await start_marked(stage, again, 2)
     worker = await stage.worker()
 
     taken = await suspects(stage, worker, grave=True)
@@ -138,18 +140,18 @@ async def test_of_grave_ones_there_is_one_and_only_where_no_other_is(
     assert (await suspect(stage, worker)).jobs == grave[:1]
 
 
-async def test_a_grave_one_is_not_kept_waiting_by_mild_ones_nobody_here_can_run(
+async def test_claim_suspects_unserved_mild_does_not_block_grave(
     stage: Stage,
 ) -> None:
-    await put_in_ready(stage, -1)
+    await start_marked(stage, -1)
     await stage.sql("update rota.queued set queue = 'elsewhere'")
-    [grave] = await put_in_ready(stage, -4)
+    [grave] = await start_marked(stage, -4)
 
     assert (await suspect(stage, await stage.worker())).jobs == [grave]
     await stage.sql("update rota.queued set queue = 'default'")
 
 
-async def test_so_many_are_taken_as_there_is_room_for_by_priority_and_age(stage: Stage) -> None:
+async def test_claim_suspects_takes_up_to_limit_by_priority_and_age(stage: Stage) -> None:
     jobs = await lost(stage, 4)
     await stage.sql("update rota.queued set priority = 9 where job = %s", jobs[3])
 
@@ -158,7 +160,7 @@ async def test_so_many_are_taken_as_there_is_room_for_by_priority_and_age(stage:
     assert sorted(each.jobs[0] for each in taken) == [jobs[0], jobs[3]]
 
 
-async def test_only_those_of_tasks_and_queues_it_knows(stage: Stage) -> None:
+async def test_claim_suspects_skips_unknown_tasks_and_queues(stage: Stage) -> None:
     await lost(stage, 3)
     worker = await stage.worker()
 
@@ -167,7 +169,7 @@ async def test_only_those_of_tasks_and_queues_it_knows(stage: Stage) -> None:
     assert len(await suspects(stage, worker, tasks=["other", "work"])) == 3
 
 
-async def test_a_worker_that_knows_many_tasks_gets_those_it_has_listed(stage: Stage) -> None:
+async def test_claim_suspects_with_many_tasks_uses_the_registered_list(stage: Stage) -> None:
     await lost(stage, 2)
     many = ["work", *(f"t{number}" for number in range(30))]
     [knows] = await stage.run(workers.register("h", 1, "0", ["default"], many, 1))
@@ -177,7 +179,7 @@ async def test_a_worker_that_knows_many_tasks_gets_those_it_has_listed(stage: St
     assert len(await suspects(stage, knows, tasks=[])) == 2
 
 
-async def test_two_workers_that_ask_at_once_get_different_ones(stage: Stage) -> None:
+async def test_claim_suspects_concurrently_returns_different_jobs(stage: Stage) -> None:
     jobs = await lost(stage, 4)
     first = await stage.connect(engine=True)
 
@@ -190,10 +192,10 @@ async def test_two_workers_that_ask_at_once_get_different_ones(stage: Stage) -> 
 
 @pytest.mark.parametrize("state", ["draining", "stopped", "dead", None])
 @pytest.mark.parametrize("mark", [0, -1, -2])
-async def test_who_drains_or_is_gone_gets_nothing(
+async def test_claim_by_draining_or_ended_worker_returns_nothing(
     stage: Stage, state: str | None, mark: int
 ) -> None:
-    await put_in_ready(stage, mark)
+    await start_marked(stage, mark)
     worker = await stage.worker()
     if state is None:
         await stage.sql("delete from rota.workers")
@@ -211,23 +213,23 @@ async def test_who_drains_or_is_gone_gets_nothing(
 # Isolation of a poison job
 
 
-async def test_poison_in_company_is_found_and_its_neighbours_are_not_charged(stage: Stage) -> None:
+async def test_suspects_only_the_poison_job_is_charged(stage: Stage) -> None:
     """The first two losses blame no job; the third, when the job runs alone, does."""
     jobs = await lost(stage, 6)
     poison = jobs[2]
-    assert set((await ready(stage, "lost")).values()) == {-1}
+    assert set((await queued_rows(stage, "lost")).values()) == {-1}
 
     # They run together in one worker, which crashes.
     worker = await stage.worker()
     taken = await suspects(stage, worker)
     assert len(taken) == 6
-    await bury(stage, worker)
+    await declare_dead(stage, worker)
     for each in taken:
         await reap(stage, each.id)
-    assert set((await ready(stage, "lost")).values()) == {-2}
+    assert set((await queued_rows(stage, "lost")).values()) == {-2}
 
     # From here each runs alone. Jobs beside it began before it, and have done no harm so far.
-    while len(await ready(stage, "lost")) > 1:
+    while len(await queued_rows(stage, "lost")) > 1:
         worker = await stage.worker()
         await stage.start_several(20)
         beside = await stage.claim(worker)
@@ -236,21 +238,21 @@ async def test_poison_in_company_is_found_and_its_neighbours_are_not_charged(sta
             claims.mark_running(worker, one.id, one.jobs[0], exclusive=True)
         ) == [one.id]
         if one.jobs == [poison]:
-            await bury(stage, worker)
+            await declare_dead(stage, worker)
             await reap(stage, beside.id)
             await reap(stage, one.id)
             break
         assert await stage.complete(one) == []
         assert await stage.complete(beside) == []
 
-    marks = await ready(stage, "attempt", "lost")
+    marks = await queued_rows(stage, "attempt", "lost")
     assert marks.pop(poison) == (2, -5)  # charged with three crashes
     assert set(marks.values()) <= {(1, -1), (1, -2)}
     assert await stage.sql("select job from rota.attempts") == [poison]
 
 
-async def test_noting_that_it_runs_alone_is_for_who_holds_it(stage: Stage) -> None:
-    await put_in_ready(stage, -2)
+async def test_mark_running_is_accepted_only_from_the_holder(stage: Stage) -> None:
+    await start_marked(stage, -2)
     worker = await stage.worker()
     batch = await suspect(stage, worker)
     [job] = batch.jobs

@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 
 from rota.store import claims, timers, workers
 
-from .losses import bury, orphans, reap, split, suspects
+from .lost_workers import declare_dead, orphans, reap, split, suspects
 from .stage import EMPTY, Batch, Stage
 
 
@@ -63,7 +63,7 @@ class Job:
 
 
 @dataclass
-class Life:
+class Simulation:
     stage: Stage
     jobs: dict[int, Job] = field(default_factory=dict)
     held: dict[int, list[Batch]] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Life:
 
     async def die(self, worker: int) -> None:
         known = [(batch, self.known(worker, batch)) for batch in self.held[worker]]
-        assert [each.worker for each in await bury(self.stage, worker)] == [worker]
+        assert [each.worker for each in await declare_dead(self.stage, worker)] == [worker]
         await self._take_back(worker)
         del self.held[worker]
         for batch, what in known:
@@ -170,11 +170,11 @@ steps = some.lists(
     print_blob=True,
 )
 @given(story=steps)
-async def test_any_life_marks_and_blames_as_the_rules_say(
+async def test_suspects_random_events_match_the_rules(
     stage: Stage, story: list[tuple[str, int, int]]
 ) -> None:
     await stage.sql(EMPTY)
-    life = Life(stage)
+    life = Simulation(stage)
     for job in await stage.start_several(6):
         life.jobs[job] = Job()
     for what, who, number in story:

@@ -13,12 +13,33 @@ from rota.store import jobs, runs, timers
 from rota.store.jobs import MoveResult
 
 from . import flows
-from .durably import again, asleep, heard, keep, known, lie_down, said, say, sleep, step, wait
-from .losses import NOTHING, bury, die, put_in_ready, ready, reap, split, suspect
+from .journals import (
+    claim_queued,
+    read_journal,
+    read_signal,
+    received_wait,
+    record_entries,
+    send_signal,
+    sleep,
+    start_suspended,
+    step,
+    suspend_job,
+    wait,
+)
+from .lost_workers import (
+    NOTHING,
+    declare_dead,
+    lose_worker,
+    queued_rows,
+    reap,
+    split,
+    start_marked,
+    suspect,
+)
 from .stage import Batch, Stage
 
 
-async def bed(stage: Stage) -> Any:
+async def sleeping_row(stage: Stage) -> Any:
     """Return the columns of the one sleeping job."""
     return await stage.one(
         "select wake_at = 'infinity',"
@@ -30,27 +51,27 @@ async def bed(stage: Stage) -> Any:
 # Waits and times
 
 
-async def test_it_sleeps_until_its_time(stage: Stage) -> None:
-    batch = await asleep(stage, sleep(90))
+async def test_suspend_for_sleep_sets_wake_time(stage: Stage) -> None:
+    batch = await start_suspended(stage, sleep(90))
 
-    assert await bed(stage) == (False, 90, None, 1, 0)
+    assert await sleeping_row(stage) == (False, 90, None, 1, 0)
     assert await stage.place(batch.jobs[0]) == "sleeping"
     assert await stage.held_by(batch.id) == []
-    assert [each.name for each in await known(stage, batch)] == ["sleep"]
+    assert [each.name for each in await read_journal(stage, batch)] == ["sleep"]
 
 
-async def test_it_sleeps_until_a_signal_however_long_that_takes(stage: Stage) -> None:
-    batch = await asleep(stage, wait("go"))
+async def test_suspend_for_signal_sleeps_without_wake_time(stage: Stage) -> None:
+    batch = await start_suspended(stage, wait("go"))
 
-    assert await bed(stage) == (True, None, ["go"], 1, 0)
+    assert await sleeping_row(stage) == (True, None, ["go"], 1, 0)
     [woken] = await stage.run(timers.wake(100))
     assert (woken.count, woken.queues, woken.next_seconds) == (0, [], None)
     assert await stage.place(batch.jobs[0]) == "sleeping"
 
 
-async def test_of_those_who_wait_for_ever_no_timer_is_told(stage: Stage) -> None:
-    await asleep(stage, wait("go"))
-    await asleep(stage, sleep(60))
+async def test_wake_next_seconds_ignores_jobs_waiting_for_signals(stage: Stage) -> None:
+    await start_suspended(stage, wait("go"))
+    await start_suspended(stage, sleep(60))
 
     [woken] = await stage.run(timers.wake(100))
 
@@ -58,47 +79,51 @@ async def test_of_those_who_wait_for_ever_no_timer_is_told(stage: Stage) -> None
     assert 55 < woken.next_seconds <= 60
 
 
-async def test_it_sleeps_until_the_first_of_what_it_waits_for(stage: Stage) -> None:
+async def test_suspend_with_several_waits_is_woken_by_the_first(stage: Stage) -> None:
     """Parallel branches: a sleep, two waits, a step that is retried."""
     retried = step("charge", position=5, is_open=True, seconds=40.0, result=None)
     branches = [sleep(50), wait("go", position=2, seconds=70), wait("stop", position=3), retried]
-    batch = await asleep(stage, *branches)
+    batch = await start_suspended(stage, *branches)
 
-    assert await bed(stage) == (False, 40, ["go", "stop"], 1, 0)
-    assert await say(stage, batch.jobs[0], "stop") == "sent"
+    assert await sleeping_row(stage) == (False, 40, ["go", "stop"], 1, 0)
+    assert await send_signal(stage, batch.jobs[0], "stop") == "sent"
     assert await stage.place(batch.jobs[0]) == "queued"
 
 
-async def test_a_wait_with_a_time_is_woken_by_whichever_comes_first(stage: Stage) -> None:
-    batch = await asleep(stage, wait("go", seconds=60))
-    assert await bed(stage) == (False, 60, ["go"], 1, 0)
+async def test_suspend_wait_with_timeout_is_woken_by_the_timer(stage: Stage) -> None:
+    batch = await start_suspended(stage, wait("go", seconds=60))
+    assert await sleeping_row(stage) == (False, 60, ["go"], 1, 0)
 
     await stage.sql("update rota.sleeping set wake_at = rota.clock()")
     await stage.run(timers.wake(10))
 
     assert await stage.place(batch.jobs[0]) == "queued"
-    assert await say(stage, batch.jobs[0]) == "sent"
-    assert await ready(stage, "attempt") == {batch.jobs[0]: 1}
+    assert await send_signal(stage, batch.jobs[0]) == "sent"
+    assert await queued_rows(stage, "attempt") == {batch.jobs[0]: 1}
 
 
-async def test_what_it_came_to_before_is_kept_with_it(stage: Stage) -> None:
+async def test_suspend_stores_unwritten_entries(stage: Stage) -> None:
     batch = await stage.held(1)
-    await lie_down(stage, batch, wait("go", position=3), kept=[step("a"), wait("go", position=3)])
+    await suspend_job(
+        stage, batch, wait("go", position=3), kept=[step("a"), wait("go", position=3)]
+    )
 
-    assert [(each.name, each.is_open) for each in await known(stage, batch)] == [
+    assert [(each.name, each.is_open) for each in await read_journal(stage, batch)] == [
         ("a", False),
         ("go", True),
     ]
 
 
-async def test_lying_down_again_for_the_same_wait_does_not_begin_it_anew(stage: Stage) -> None:
+async def test_suspend_again_for_same_wait_keeps_its_deadline(stage: Stage) -> None:
     """The job was woken by another signal; its timeout still counts from the first suspension."""
-    batch = await asleep(stage, wait("go", seconds=60), wait("other", position=2))
+    batch = await start_suspended(stage, wait("go", seconds=60), wait("other", position=2))
     until = await stage.one("select wake_at from rota.steps where name = 'go'")
-    await say(stage, batch.jobs[0], "other")
-    batch = await again(stage)
+    await send_signal(stage, batch.jobs[0], "other")
+    batch = await claim_queued(stage)
 
-    await lie_down(stage, batch, wait("go", seconds=60), kept=[heard("other", position=2)])
+    await suspend_job(
+        stage, batch, wait("go", seconds=60), kept=[received_wait("other", position=2)]
+    )
 
     assert await stage.one("select wake_at from rota.sleeping") == until
 
@@ -107,53 +132,53 @@ async def test_lying_down_again_for_the_same_wait_does_not_begin_it_anew(stage: 
 
 
 @pytest.mark.parametrize("seconds", [0.0, -5.0])
-async def test_one_whose_time_has_come_is_ready_at_once(stage: Stage, seconds: float) -> None:
+async def test_suspend_elapsed_sleep_is_queued_at_once(stage: Stage, seconds: float) -> None:
     batch = await stage.held(1)
 
-    moved = await lie_down(stage, batch, sleep(seconds))
+    moved = await suspend_job(stage, batch, sleep(seconds))
 
     assert moved == MoveResult(batch.jobs, ["default"], [], False)
     assert await stage.place(batch.jobs[0]) == "queued"
 
 
-async def test_one_whose_signal_was_sent_is_ready_at_once_and_has_it(stage: Stage) -> None:
+async def test_suspend_signal_already_sent_is_queued_at_once(stage: Stage) -> None:
     batch = await stage.held(1)
-    await say(stage, batch.jobs[0], payload='"early"')
+    await send_signal(stage, batch.jobs[0], payload='"early"')
 
-    moved = await lie_down(stage, batch, wait("other"), wait("go", position=2))
+    moved = await suspend_job(stage, batch, wait("other"), wait("go", position=2))
 
     assert moved == MoveResult(batch.jobs, ["default"], [], False)
-    new = await again(stage)
+    new = await claim_queued(stage)
     assert new.jobs == batch.jobs
-    assert [each.payload for each in await known(stage, new)] == [None, '"early"']
+    assert [each.payload for each in await read_journal(stage, new)] == [None, '"early"']
 
 
-async def test_a_signal_of_another_run_or_for_a_step_of_that_name_is_none(stage: Stage) -> None:
+async def test_suspend_ignores_signal_of_another_run_or_step(stage: Stage) -> None:
     batch, other = await stage.held(1), await stage.held(1)
-    await say(stage, other.jobs[0])
-    await say(stage, batch.jobs[0], "charge")
+    await send_signal(stage, other.jobs[0])
+    await send_signal(stage, batch.jobs[0], "charge")
     retried = step("charge", is_open=True, seconds=40.0, result=None)
 
-    await lie_down(stage, batch, wait("go", position=2), retried)
+    await suspend_job(stage, batch, wait("go", position=2), retried)
 
     assert await stage.place(batch.jobs[0]) == "sleeping"
 
 
-async def test_one_that_waits_for_nothing_is_ready_at_once_rather_than_lost(stage: Stage) -> None:
+async def test_suspend_without_waits_is_queued_at_once(stage: Stage) -> None:
     batch = await stage.held(1)
 
-    await lie_down(stage, batch)
+    await suspend_job(stage, batch)
 
     assert await stage.place(batch.jobs[0]) == "queued"
 
 
-async def test_one_that_is_ready_at_once_queues_behind_the_others(stage: Stage) -> None:
+async def test_suspend_queued_at_once_is_behind_queued_jobs(stage: Stage) -> None:
     batch = await stage.held(1)
     others = await stage.start_several(2)
 
-    await lie_down(stage, batch, sleep(0))
+    await suspend_job(stage, batch, sleep(0))
 
-    assert list((await again(stage)).jobs) == [*others, *batch.jobs]
+    assert list((await claim_queued(stage)).jobs) == [*others, *batch.jobs]
 
 
 # Attempt and suspicion
@@ -161,21 +186,21 @@ async def test_one_that_is_ready_at_once_queues_behind_the_others(stage: Stage) 
 
 @pytest.mark.parametrize("over", [True, False])
 @pytest.mark.parametrize(("mark", "left"), [(0, 0), (2, 2), (-1, 0), (-2, 0), (-3, 1), (-5, 3)])
-async def test_the_attempt_is_not_counted_and_who_came_back_is_no_suspect(
+async def test_suspend_keeps_attempt_and_clears_suspicion(
     stage: Stage, mark: int, left: int, over: bool
 ) -> None:
-    [job] = await put_in_ready(stage, mark, attempt=3)
+    [job] = await start_marked(stage, mark, attempt=3)
     worker = await stage.worker()
     batch = await suspect(stage, worker) if mark < 0 else await stage.claim(worker)
 
-    await lie_down(stage, batch, sleep(0 if over else 60))
+    await suspend_job(stage, batch, sleep(0 if over else 60))
 
     place = "queued" if over else "sleeping"
     assert await stage.sql(f"select job, attempt, lost from rota.{place}") == [(job, 3, left)]
 
 
-async def test_no_outcome_and_no_attempt_is_written(stage: Stage) -> None:
-    await asleep(stage, wait("go"))
+async def test_suspend_writes_no_outcome_and_no_attempt(stage: Stage) -> None:
+    await start_suspended(stage, wait("go"))
 
     assert await stage.sql("select job from rota.outcomes") == []
     assert await stage.sql("select job from rota.attempts") == []
@@ -184,10 +209,10 @@ async def test_no_outcome_and_no_attempt_is_written(stage: Stage) -> None:
 # Several jobs
 
 
-async def test_many_lie_down_together_each_for_its_own(stage: Stage) -> None:
+async def test_suspend_several_jobs_each_has_its_own_wait(stage: Stage) -> None:
     batch = await stage.held(5)
     a, b, c, d, e = batch.members
-    await say(stage, c.job, payload='"for c"')
+    await send_signal(stage, c.job, payload='"for c"')
     own = await split(stage, batch, d.job)
     d.claim = own.id
     going: list[tuple[Any, Suspended]] = [
@@ -205,7 +230,7 @@ async def test_many_lie_down_together_each_for_its_own(stage: Stage) -> None:
         (b.job, None),
         (d.job, ["go"]),
     ]
-    assert list(await ready(stage, "seq")) == [c.job]
+    assert list(await queued_rows(stage, "seq")) == [c.job]
     assert await stage.held_by(batch.id) == [e.job]
     assert await stage.held_by(own.id) == []
 
@@ -213,25 +238,25 @@ async def test_many_lie_down_together_each_for_its_own(stage: Stage) -> None:
 # Cancel requests
 
 
-async def test_one_that_somebody_wished_to_cancel_is_cancelled_instead(stage: Stage) -> None:
+async def test_suspend_with_cancel_request_cancels_the_job(stage: Stage) -> None:
     batch = await stage.held(2)
     await stage.run(runs.cancel(batch.jobs[0]), stage.watch)
 
-    moved = await lie_down(stage, batch, wait("go"))
+    moved = await suspend_job(stage, batch, wait("go"))
 
     assert moved.jobs == batch.jobs[:1]
     assert await stage.place(batch.jobs[0]) == "cancelled"
     assert await stage.sql("select * from rota.cancels") == []
     assert await stage.held_by(batch.id) == batch.jobs[1:]
-    assert await say(stage, batch.jobs[0]) == "ended"
+    assert await send_signal(stage, batch.jobs[0]) == "ended"
 
 
-async def test_a_job_of_a_flow_that_is_cancelled_so_is_passed_on(stage: Stage) -> None:
+async def test_suspend_cancelled_flow_job_skips_successors(stage: Stage) -> None:
     laid = await flows.start(stage, {"a": [], "b": ["a"]})
     batch = await flows.claim(stage, await stage.worker())
     await flows.cancel(stage, laid["a"])
 
-    moved = await lie_down(stage, batch, wait("go"))
+    moved = await suspend_job(stage, batch, wait("go"))
 
     assert moved.runs == [laid.run]
     assert await flows.outcomes(stage, laid) == {
@@ -241,58 +266,58 @@ async def test_a_job_of_a_flow_that_is_cancelled_so_is_passed_on(stage: Stage) -
     }
 
 
-async def test_one_that_sleeps_can_be_cancelled(stage: Stage) -> None:
-    batch = await asleep(stage, wait("go"))
+async def test_cancel_suspended_job_ends_the_run(stage: Stage) -> None:
+    batch = await start_suspended(stage, wait("go"))
 
     assert await flows.cancel(stage, batch.jobs[0]) == "cancelled"
 
-    assert await say(stage, batch.jobs[0]) == "ended"
+    assert await send_signal(stage, batch.jobs[0]) == "ended"
 
 
 # Fences
 
 
-async def test_who_has_lost_the_job_cannot_lay_it_down(stage: Stage) -> None:
+async def test_suspend_by_former_holder_is_refused(stage: Stage) -> None:
     batch = await stage.held(1)
-    await die(stage, batch)
+    await lose_worker(stage, batch)
     taken = await suspect(stage, await stage.worker())
     taken.members[0].claim = taken.id
 
-    assert await lie_down(stage, batch, wait("go", seconds=5)) == NOTHING
+    assert await suspend_job(stage, batch, wait("go", seconds=5)) == NOTHING
     mixed = Batch(taken.worker, batch.id, batch.jobs, batch.members)
-    assert await lie_down(stage, mixed, wait("go", seconds=5)) == NOTHING
+    assert await suspend_job(stage, mixed, wait("go", seconds=5)) == NOTHING
 
     assert await stage.held_by(taken.id) == batch.jobs
     assert await stage.sql("select name from rota.steps") == []
-    assert await keep(stage, taken, step("a")) == []
+    assert await record_entries(stage, taken, step("a")) == []
 
 
-async def test_one_that_meets_the_reaper_is_refused(stage: Stage) -> None:
+async def test_suspend_during_reap_is_refused(stage: Stage) -> None:
     batch = await stage.held(1)
-    await bury(stage, batch.worker)
+    await declare_dead(stage, batch.worker)
     reaping = await stage.connect(engine=True)
 
     async with reaping.transaction():
         await reap(stage, batch.id, on=reaping)
-        lying = stage.meanwhile(lie_down(stage, batch, wait("go")))
+        lying = stage.meanwhile(suspend_job(stage, batch, wait("go")))
         await stage.waits(stage.engine, reaping)
 
     assert await lying == NOTHING
-    assert await ready(stage, "attempt") != {}
+    assert await queued_rows(stage, "attempt") != {}
     # The row that the late session wrote does not keep a signal from the next attempt.
-    assert await say(stage, batch.jobs[0]) == "sent"
+    assert await send_signal(stage, batch.jobs[0]) == "sent"
     taken = await suspect(stage, await stage.worker())
-    await lie_down(stage, taken, wait("go"))
+    await suspend_job(stage, taken, wait("go"))
     assert await stage.place(batch.jobs[0]) == "queued"
 
 
-async def test_a_reaper_passes_by_one_that_is_lying_down(stage: Stage) -> None:
+async def test_reap_during_suspension_skips_the_claim(stage: Stage) -> None:
     batch = await stage.held(2)
-    await bury(stage, batch.worker)
+    await declare_dead(stage, batch.worker)
     lying = await stage.connect(engine=True)
 
     async with lying.transaction():
-        await lie_down(stage, batch, wait("go"), on=lying)
+        await suspend_job(stage, batch, wait("go"), on=lying)
         async with asyncio.timeout(60):
             assert await reap(stage, batch.id) == NOTHING
 
@@ -300,15 +325,15 @@ async def test_a_reaper_passes_by_one_that_is_lying_down(stage: Stage) -> None:
     assert (await reap(stage, batch.id)).jobs == batch.jobs[1:]
 
 
-async def test_lying_down_twice_because_the_answer_was_lost_changes_nothing(stage: Stage) -> None:
-    batch = await asleep(stage, wait("go", seconds=60))
+async def test_suspend_repeated_after_lost_answer_changes_nothing(stage: Stage) -> None:
+    batch = await start_suspended(stage, wait("go", seconds=60))
     before = await stage.everything()
 
-    assert await lie_down(stage, batch, wait("go", seconds=60)) == NOTHING
+    assert await suspend_job(stage, batch, wait("go", seconds=60)) == NOTHING
     assert await stage.everything() == before
     assert await stage.run(jobs.recorded(batch.jobs, [batch.id])) == []
 
-    assert await say(stage, batch.jobs[0]) == "sent"
-    assert await lie_down(stage, batch, wait("go", seconds=60)) == NOTHING
+    assert await send_signal(stage, batch.jobs[0]) == "sent"
+    assert await suspend_job(stage, batch, wait("go", seconds=60)) == NOTHING
     assert await stage.place(batch.jobs[0]) == "queued"
-    assert await said(stage, batch.jobs[0]) == "1"
+    assert await read_signal(stage, batch.jobs[0]) == "1"

@@ -40,7 +40,7 @@ async def definition(db: AsyncConnection[Any]) -> Any:
 # Clock
 
 
-async def test_the_clock_stops_moves_and_runs_again(
+async def test_clock_can_be_set_advanced_and_resumed(
     rota_harness: Harness, db: AsyncConnection[Any]
 ) -> None:
     clock = rota_harness.clock
@@ -56,20 +56,20 @@ async def test_the_clock_stops_moves_and_runs_again(
     assert await definition(db) == before
 
 
-async def test_advancing_a_clock_that_runs_stops_it(rota_harness: Harness) -> None:
+async def test_clock_advance_while_running_stops_the_clock(rota_harness: Harness) -> None:
     moved = await rota_harness.clock.advance(timedelta(hours=1))
 
     assert timedelta(minutes=59) < moved - datetime.now(UTC) < timedelta(minutes=61)
     assert await rota_harness.clock.now() == moved
 
 
-async def test_a_time_without_a_zone_is_refused(rota_harness: Harness) -> None:
+async def test_clock_set_without_time_zone_raises(rota_harness: Harness) -> None:
     with pytest.raises(ArgumentError, match="no time zone"):
         await rota_harness.clock.set(datetime(2030, 1, 1))  # noqa: DTZ001
 
 
 @pytest.mark.parametrize("act", ["set", "advance", "release"])
-async def test_the_clock_of_a_database_that_is_not_marked_is_left_alone(
+async def test_clock_of_unmarked_database_is_not_changed(
     rota_harness: Harness, db: AsyncConnection[Any], act: str
 ) -> None:
     await db.execute("drop schema rota_throwaway cascade")
@@ -87,7 +87,7 @@ async def test_the_clock_of_a_database_that_is_not_marked_is_left_alone(
     assert await definition(db) == before
 
 
-async def test_a_worker_that_runs_notices_that_the_clock_has_moved(rota_harness: Harness) -> None:
+async def test_clock_advance_wakes_a_running_worker(rota_harness: Harness) -> None:
     @rota_harness.app.task
     async def remind() -> str:
         return "now"
@@ -102,7 +102,7 @@ async def test_a_worker_that_runs_notices_that_the_clock_has_moved(rota_harness:
 # Until idle
 
 
-async def test_everything_that_can_be_done_is_done(rota_harness: Harness) -> None:
+async def test_run_until_idle_runs_jobs_started_by_jobs(rota_harness: Harness) -> None:
     app = rota_harness.app
     seen: list[int] = []
 
@@ -118,7 +118,7 @@ async def test_everything_that_can_be_done_is_done(rota_harness: Harness) -> Non
     assert seen == [5, 4, 3, 2, 1, 0]
 
 
-async def test_what_sleeps_is_not_waited_for_and_runs_when_it_is_due(rota_harness: Harness) -> None:
+async def test_run_until_idle_leaves_sleeping_jobs_until_due(rota_harness: Harness) -> None:
     tries: list[int] = []
 
     @rota_harness.app.task(retry=Retry(max_attempts=3, delay=3600))
@@ -135,7 +135,7 @@ async def test_what_sleeps_is_not_waited_for_and_runs_when_it_is_due(rota_harnes
     assert await run.status() == "failed"
 
 
-async def test_what_nobody_here_can_run_is_said_at_once(rota_harness: Harness) -> None:
+async def test_run_until_idle_unserved_queue_raises_not_idle(rota_harness: Harness) -> None:
     app = rota_harness.app
     resize = app.task(name="resize")(_nothing)
     elsewhere = await resize.options(queue="elsewhere").start()
@@ -151,7 +151,7 @@ async def test_what_nobody_here_can_run_is_said_at_once(rota_harness: Harness) -
     assert await elsewhere.status() == "succeeded"
 
 
-async def test_a_task_the_app_does_not_know_is_named(rota_dsn: str, rota_app: Rota) -> None:
+async def test_run_until_idle_unknown_task_raises_not_idle(rota_dsn: str, rota_app: Rota) -> None:
     async with Rota(rota_dsn) as other:
         await other.task(name="unheard_of")(_nothing).start()
     rota_app.task(name="known")(_nothing)
@@ -160,7 +160,7 @@ async def test_a_task_the_app_does_not_know_is_named(rota_dsn: str, rota_app: Ro
         await run_until_idle(rota_app, timeout=60)
 
 
-async def test_what_is_still_running_is_named_when_time_is_up(rota_harness: Harness) -> None:
+async def test_until_idle_timeout_names_running_jobs(rota_harness: Harness) -> None:
     stop = asyncio.Event()
 
     @rota_harness.app.task
@@ -179,7 +179,7 @@ async def test_what_is_still_running_is_named_when_time_is_up(rota_harness: Harn
 # Events
 
 
-async def test_events_before_and_after_the_question_are_seen(rota_harness: Harness) -> None:
+async def test_wait_for_event_finds_past_and_future_events(rota_harness: Harness) -> None:
     task = rota_harness.app.task(name="quick")(_nothing)
     first = await task.start()
     await rota_harness.run_until_idle()
@@ -193,7 +193,7 @@ async def test_events_before_and_after_the_question_are_seen(rota_harness: Harne
     assert any(isinstance(event, WorkerStarted) for event in rota_harness.events)
 
 
-async def test_what_was_not_seen_is_told_with_what_was(rota_harness: Harness) -> None:
+async def test_wait_for_event_timeout_lists_recorded_events(rota_harness: Harness) -> None:
     run = await rota_harness.app.task(name="quick")(_nothing).start()
     await rota_harness.run_until_idle()
 
@@ -203,12 +203,12 @@ async def test_what_was_not_seen_is_told_with_what_was(rota_harness: Harness) ->
         await rota_harness.wait_for_event(JobRetried, job=run.id, timeout=0.05)
 
 
-async def test_a_field_the_event_has_not_got_is_a_mistake_said_at_once(rota_app: Rota) -> None:
+async def test_wait_for_event_unknown_field_raises(rota_app: Rota) -> None:
     with pytest.raises(ArgumentError, match="JobFinished has no field 'jop'"):
         await EventRecorder(rota_app).wait_for_event(JobFinished, jop=3)
 
 
-async def test_a_witness_that_is_closed_sees_nothing_more(rota_app: Rota) -> None:
+async def test_event_recorder_closed_records_nothing(rota_app: Rota) -> None:
     witness = EventRecorder(rota_app)
     witness.close()
     rota_app.task(name="quick")(_nothing)
@@ -221,7 +221,7 @@ async def test_a_witness_that_is_closed_sees_nothing_more(rota_app: Rota) -> Non
 # The user's own app
 
 
-async def test_an_app_is_put_in_another_database_for_as_long_as_the_block_lasts(
+async def test_harness_moves_app_to_database_for_the_block(
     rota_server: DatabaseServer, rota_dsn: str
 ) -> None:
     app = Rota("postgresql://nowhere.invalid/production")
@@ -236,9 +236,7 @@ async def test_an_app_is_put_in_another_database_for_as_long_as_the_block_lasts(
     assert app._dsn == "postgresql://nowhere.invalid/production"
 
 
-async def test_an_app_that_is_open_is_not_moved(
-    rota_server: DatabaseServer, rota_app: Rota
-) -> None:
+async def test_harness_open_app_raises(rota_server: DatabaseServer, rota_app: Rota) -> None:
     await rota_app.open()
 
     with pytest.raises(RotaError, match="close it before"):
@@ -249,7 +247,7 @@ async def test_an_app_that_is_open_is_not_moved(
 # Databases
 
 
-def test_each_test_gets_a_database_of_its_own(rota_server: DatabaseServer) -> None:
+def test_database_of_each_test_is_separate(rota_server: DatabaseServer) -> None:
     with rota_server.database() as one, rota_server.database() as two:
         assert one != two
         with psycopg.connect(one) as mine, psycopg.connect(two) as other:
@@ -261,7 +259,7 @@ def test_each_test_gets_a_database_of_its_own(rota_server: DatabaseServer) -> No
         psycopg.connect(one)
 
 
-def test_a_database_is_dropped_although_somebody_is_connected(rota_server: DatabaseServer) -> None:
+def test_database_with_open_connection_is_dropped(rota_server: DatabaseServer) -> None:
     with rota_server.database() as dsn:
         left_open = psycopg.connect(dsn)
     try:
@@ -271,7 +269,7 @@ def test_a_database_is_dropped_although_somebody_is_connected(rota_server: Datab
         left_open.close()
 
 
-def test_what_a_killed_session_left_behind_is_dropped_and_nothing_else(
+def test_database_left_by_killed_session_is_dropped(
     rota_server: DatabaseServer,
 ) -> None:
     def names() -> set[str]:
@@ -301,7 +299,7 @@ def test_what_a_killed_session_left_behind_is_dropped_and_nothing_else(
         ("dbname=old", "dbname=new"),
     ],
 )
-def test_a_dsn_is_pointed_at_another_database(dsn: str, expected: str) -> None:
+def test_with_database_replaces_name_in_dsn(dsn: str, expected: str) -> None:
     assert with_database(dsn, "new") == expected
     assert psycopg.conninfo.conninfo_to_dict(with_database(dsn, "new"))["dbname"] == "new"
 
@@ -340,7 +338,7 @@ def test_without_a_loop(rota_dsn):
 
 
 @pytest.mark.parametrize("mode", ["strict", "auto, two processes"])
-def test_the_plugin_works_in_a_project_of_somebody_elses(
+def test_plugin_works_in_another_project(
     rota_server: DatabaseServer, tmp_path: Path, mode: str
 ) -> None:
     strict = mode == "strict"

@@ -12,7 +12,7 @@ from .stage import Stage
 NOON = datetime(2031, 3, 30, 12, tzinfo=UTC)
 
 
-async def asleep(stage: Stage, *minutes: float) -> list[int]:
+async def start_sleeping(stage: Stage, *minutes: float) -> list[int]:
     """Start jobs that are due this many minutes from now."""
     ids = await stage.start_several(len(minutes), at=NOON)
     for job, offset in zip(ids, minutes, strict=True):
@@ -23,8 +23,8 @@ async def asleep(stage: Stage, *minutes: float) -> list[int]:
     return ids
 
 
-async def test_what_is_due_is_woken_and_what_is_not_sleeps_on(stage: Stage) -> None:
-    late, later, future = await asleep(stage, -2, -1, 5)
+async def test_wake_queues_due_jobs_only(stage: Stage) -> None:
+    late, later, future = await start_sleeping(stage, -2, -1, 5)
 
     [woken] = await stage.run(timers.wake(100))
 
@@ -33,16 +33,16 @@ async def test_what_is_due_is_woken_and_what_is_not_sleeps_on(stage: Stage) -> N
     assert await stage.place(future) == "sleeping"
 
 
-async def test_jobs_are_queued_in_the_order_in_which_they_were_due(stage: Stage) -> None:
-    ids = await asleep(stage, -1, -4, -2, -3)
+async def test_wake_queues_jobs_in_order_of_due_time(stage: Stage) -> None:
+    ids = await start_sleeping(stage, -1, -4, -2, -3)
 
     await stage.run(timers.wake(100))
 
     assert (await stage.claim(await stage.worker())).jobs == [ids[1], ids[3], ids[2], ids[0]]
 
 
-async def test_a_woken_job_queues_behind_those_that_were_there(stage: Stage) -> None:
-    [sleeper] = await asleep(stage, -1)
+async def test_wake_queues_job_behind_queued_jobs(stage: Stage) -> None:
+    [sleeper] = await start_sleeping(stage, -1)
     others = await stage.start_several(3)
 
     await stage.run(timers.wake(100))
@@ -50,8 +50,8 @@ async def test_a_woken_job_queues_behind_those_that_were_there(stage: Stage) -> 
     assert (await stage.claim(await stage.worker())).jobs == [*others, sleeper]
 
 
-async def test_a_woken_job_is_what_it_was(stage: Stage) -> None:
-    [job] = await asleep(stage, -1)
+async def test_wake_keeps_attempt_crashes_and_priority(stage: Stage) -> None:
+    [job] = await start_sleeping(stage, -1)
     await stage.sql("update rota.sleeping set attempt = 4, lost = 2, priority = 6, queue = 'q'")
 
     await stage.run(timers.wake(100))
@@ -61,8 +61,8 @@ async def test_a_woken_job_is_what_it_was(stage: Stage) -> None:
     ]
 
 
-async def test_no_more_than_a_batch_is_woken_the_earliest_first(stage: Stage) -> None:
-    ids = await asleep(stage, -1, -3, -2)
+async def test_wake_limit_takes_earliest_jobs(stage: Stage) -> None:
+    ids = await start_sleeping(stage, -1, -3, -2)
 
     [woken] = await stage.run(timers.wake(2))
 
@@ -70,8 +70,8 @@ async def test_no_more_than_a_batch_is_woken_the_earliest_first(stage: Stage) ->
     assert await stage.sql("select job from rota.sleeping") == [ids[0]]
 
 
-async def test_the_answer_says_when_the_next_one_is_due(stage: Stage) -> None:
-    await asleep(stage, -1, 5, 90)
+async def test_wake_returns_seconds_until_next_job(stage: Stage) -> None:
+    await start_sleeping(stage, -1, 5, 90)
 
     [woken] = await stage.run(timers.wake(100))
 
@@ -79,16 +79,16 @@ async def test_the_answer_says_when_the_next_one_is_due(stage: Stage) -> None:
     assert 290 < woken.next_seconds <= 300
 
 
-async def test_nothing_asleep_is_said_as_such(stage: Stage) -> None:
+async def test_wake_without_sleeping_jobs_returns_no_time(stage: Stage) -> None:
     [woken] = await stage.run(timers.wake(100))
 
     assert (woken.count, woken.queues, woken.next_seconds) == (0, [], None)
 
 
-async def test_two_sessions_that_wake_at_once_share_the_work_and_neither_waits(
+async def test_wake_concurrently_shares_jobs_without_waiting(
     stage: Stage,
 ) -> None:
-    await asleep(stage, *range(-10, 0))
+    await start_sleeping(stage, *range(-10, 0))
     other = await stage.connect(engine=True)
 
     async with other.transaction():
@@ -100,7 +100,7 @@ async def test_two_sessions_that_wake_at_once_share_the_work_and_neither_waits(
     assert len(await stage.sql("select distinct job from rota.queued")) == 10
 
 
-async def test_the_databases_clock_decides(own_stage: Stage) -> None:
+async def test_wake_uses_the_database_clock(own_stage: Stage) -> None:
     """The clock is set as users' tests do; the caller's own clock does not matter."""
     stage = own_stage
     [job] = await stage.start_several(1, at=NOON)

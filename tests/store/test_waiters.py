@@ -7,12 +7,12 @@ from rota.store import listeners
 from .stage import Connection, Stage
 
 
-async def hear(connection: Connection, count: int) -> list[tuple[str, str]]:
+async def receive_notifications(connection: Connection, count: int) -> list[tuple[str, str]]:
     notes = connection.notifies(timeout=5, stop_after=count)
     return [(note.channel, note.payload) async for note in notes]
 
 
-async def over(stage: Stage, *ids: int) -> None:
+async def insert_finished(stage: Stage, *ids: int) -> None:
     """Insert jobs with these ids that have ended."""
     for id in ids:
         await stage.sql(
@@ -23,7 +23,7 @@ async def over(stage: Stage, *ids: int) -> None:
         )
 
 
-async def test_who_waits_for_what_is_still_open_is_not_told(stage: Stage) -> None:
+async def test_notify_waiters_of_open_run_keeps_the_waiter(stage: Stage) -> None:
     run = await stage.start()
     await stage.run(listeners.register("rota.a", [run]))
 
@@ -32,34 +32,34 @@ async def test_who_waits_for_what_is_still_open_is_not_told(stage: Stage) -> Non
     assert await stage.sql("select job from rota.waiters") == [run]
 
 
-async def test_whoever_waits_is_told_once(stage: Stage) -> None:
+async def test_notify_waiters_notifies_each_waiter_once(stage: Stage) -> None:
     listener = await stage.connect()
     await stage.sql('listen "rota.a"', on=listener)
     await stage.run(listeners.register("rota.a", [7, 8]))
     await stage.run(listeners.register("rota.a", [7]))
-    await over(stage, 7, 8)
+    await insert_finished(stage, 7, 8)
 
     await stage.run(listeners.notify_waiters([7, 9]))
     await stage.run(listeners.notify_waiters([7]))
     await stage.run(listeners.notify_waiters([8]))
 
-    assert await hear(listener, 2) == [("rota.a", "7"), ("rota.a", "8")]
+    assert await receive_notifications(listener, 2) == [("rota.a", "7"), ("rota.a", "8")]
     assert await stage.sql("select job from rota.waiters") == []
 
 
-async def test_each_listener_of_a_job_is_told(stage: Stage) -> None:
+async def test_notify_waiters_notifies_every_listener_of_a_job(stage: Stage) -> None:
     listener = await stage.connect()
     for name in ("rota.a", "rota.b"):
         await stage.sql(f'listen "{name}"', on=listener)
         await stage.run(listeners.register(name, [7]))
-    await over(stage, 7)
+    await insert_finished(stage, 7)
 
     await stage.run(listeners.notify_waiters([7]))
 
-    assert set(await hear(listener, 2)) == {("rota.a", "7"), ("rota.b", "7")}
+    assert set(await receive_notifications(listener, 2)) == {("rota.a", "7"), ("rota.b", "7")}
 
 
-async def test_who_has_forgotten_is_not_told(stage: Stage) -> None:
+async def test_unregister_removes_only_given_listener_and_job(stage: Stage) -> None:
     for name in ("rota.a", "rota.b"):
         await stage.run(listeners.register(name, [7, 8]))
 
@@ -70,7 +70,7 @@ async def test_who_has_forgotten_is_not_told(stage: Stage) -> None:
     ]
 
 
-async def test_a_waiter_that_registers_too_late_to_be_told_sees_the_outcome(stage: Stage) -> None:
+async def test_waiter_registered_before_commit_is_notified_after_commit(stage: Stage) -> None:
     """In both orders in which they can meet, one of the two sees the other."""
     batch = await stage.held(1)
     completing, telling = await stage.connect(engine=True), await stage.connect(engine=True)
@@ -88,10 +88,13 @@ async def test_a_waiter_that_registers_too_late_to_be_told_sees_the_outcome(stag
     assert await stage.sql("select job from rota.waiters") == []
 
 
-async def test_news_is_one_word_a_queue(stage: Stage) -> None:
+async def test_notify_sends_one_message_per_queue(stage: Stage) -> None:
     listener = await stage.connect()
     await stage.sql('listen "rota.wake"', on=listener)
 
     await stage.run(listeners.notify("rota.wake", ["images", "mail"]))
 
-    assert await hear(listener, 2) == [("rota.wake", "images"), ("rota.wake", "mail")]
+    assert await receive_notifications(listener, 2) == [
+        ("rota.wake", "images"),
+        ("rota.wake", "mail"),
+    ]

@@ -12,18 +12,18 @@ from rota.store.database import run
 from rota.store.workers import ObservedWorker
 
 from . import flows
-from .losses import bury, orphans, put_in_ready, reap, seen, split, suspect
+from .lost_workers import declare_dead, observe, orphans, reap, split, start_marked, suspect
 from .stage import Connection, Stage
 
 
-async def looks(stage: Stage, worker: int = 0) -> dict[int, bool | None]:
+async def observed_workers(stage: Stage, worker: int = 0) -> dict[int, bool | None]:
     """Return the observed workers, and if each holds its session lock."""
     return {
         each.worker: each.has_session_lock for each in await stage.run(workers.list_others(worker))
     }
 
 
-async def sit(stage: Stage, worker: int, seat: int) -> psycopg.AsyncConnection[object]:
+async def open_session(stage: Stage, worker: int, seat: int) -> psycopg.AsyncConnection[object]:
     """Open a worker's heartbeat connection, with the session lock that the worker reports."""
     heart = await stage.database.connect(direct=True)
     assert await run(heart, workers.lock_session(seat), stage.schema) == [True]
@@ -34,7 +34,7 @@ async def sit(stage: Stage, worker: int, seat: int) -> psycopg.AsyncConnection[o
 # Registration
 
 
-async def test_what_a_worker_says_of_itself_is_kept(stage: Stage) -> None:
+async def test_register_stores_worker_properties(stage: Stage) -> None:
     [id] = await stage.run(
         workers.register(
             *("box", 7, "2026.11", ["a", "b"], ["t"], 12),
@@ -54,16 +54,16 @@ async def test_what_a_worker_says_of_itself_is_kept(stage: Stage) -> None:
     ]
 
 
-async def test_two_of_one_name_and_process_are_two(stage: Stage) -> None:
+async def test_register_same_host_and_pid_creates_two_workers(stage: Stage) -> None:
     """B6: in containers every process is pid 1, and a restarted one has the old host name."""
     one, two = await stage.worker(), await stage.worker()
 
     assert one != two
-    await bury(stage, one)
-    assert list(await looks(stage)) == [two]
+    await declare_dead(stage, one)
+    assert list(await observed_workers(stage)) == [two]
 
 
-async def test_the_others_hear_of_it(stage: Stage) -> None:
+async def test_register_notifies_other_workers(stage: Stage) -> None:
     listener = await stage.connect()
     await stage.sql('listen "rota.wake"', on=listener)
 
@@ -76,9 +76,9 @@ async def test_the_others_hear_of_it(stage: Stage) -> None:
 # Heartbeats
 
 
-async def test_a_beat_says_what_it_is_asked_to_and_moves_the_count(stage: Stage) -> None:
+async def test_beat_returns_claims_and_increments_counter(stage: Stage) -> None:
     batch = await stage.held(2)
-    before = await seen(stage, batch.worker)
+    before = await observe(stage, batch.worker)
 
     [told] = await stage.run(workers.beat(batch.worker, 5, running=2, lag=0.25))
 
@@ -88,11 +88,11 @@ async def test_a_beat_says_what_it_is_asked_to_and_moves_the_count(stage: Stage)
         [batch.id],
         False,
     )
-    assert (await seen(stage, batch.worker)).beats == before.beats + 1
+    assert (await observe(stage, batch.worker)).beats == before.beats + 1
     assert await stage.sql("select session_lock, running, lag from rota.workers") == [(5, 2, 0.25)]
 
 
-async def test_it_hears_wishes_to_cancel_what_it_holds_and_no_others(stage: Stage) -> None:
+async def test_beat_returns_cancel_requests_of_own_jobs_only(stage: Stage) -> None:
     mine, theirs = await stage.held(3), await stage.held(1)
     for job in (mine.jobs[1], theirs.jobs[0]):
         await stage.run(runs.cancel(job), stage.watch)
@@ -102,7 +102,7 @@ async def test_it_hears_wishes_to_cancel_what_it_holds_and_no_others(stage: Stag
     assert told.jobs_to_cancel == [mine.jobs[1]]
 
 
-async def test_it_hears_of_all_its_claims_with_the_nonces_they_were_made_with(stage: Stage) -> None:
+async def test_beat_returns_all_claims_with_nonces(stage: Stage) -> None:
     batch = await stage.held(3)
     own = await split(stage, batch, batch.jobs[1])
     await stage.held(2)
@@ -115,7 +115,7 @@ async def test_it_hears_of_all_its_claims_with_the_nonces_they_were_made_with(st
     )
 
 
-async def test_it_hears_that_it_is_to_drain(stage: Stage) -> None:
+async def test_beat_after_drain_request_returns_drain_requested(stage: Stage) -> None:
     worker = await stage.worker()
     listener = await stage.connect()
     await stage.sql('listen "rota.wake"', on=listener)
@@ -129,7 +129,7 @@ async def test_it_hears_that_it_is_to_drain(stage: Stage) -> None:
     assert await stage.run(workers.request_drain(12345)) == [None]
 
 
-async def test_it_hears_of_ends_that_are_left_to_be_passed_on(stage: Stage) -> None:
+async def test_beat_with_pending_releases_returns_the_flag(stage: Stage) -> None:
     worker = await stage.worker()
     laid = await flows.start(stage, {"a": []})
     batch = await flows.claim(stage, worker)
@@ -143,7 +143,7 @@ async def test_it_hears_of_ends_that_are_left_to_be_passed_on(stage: Stage) -> N
 
 
 @pytest.mark.parametrize("state", ["dead", "stopped"])
-async def test_one_that_is_gone_hears_nothing_and_is_not_revived(stage: Stage, state: str) -> None:
+async def test_beat_of_ended_worker_is_refused(stage: Stage, state: str) -> None:
     worker = await stage.worker()
     await stage.sql("update rota.workers set state = %s", state)
     before = await stage.sql("select * from rota.workers")
@@ -155,43 +155,45 @@ async def test_one_that_is_gone_hears_nothing_and_is_not_revived(stage: Stage, s
     assert await stage.sql("select * from rota.workers") == before
 
 
-async def test_one_that_drains_beats_on(stage: Stage) -> None:
+async def test_beat_of_draining_worker_is_accepted(stage: Stage) -> None:
     worker = await stage.worker()
     await stage.run(workers.mark_draining(worker))
 
     assert len(await stage.run(workers.beat(worker, None))) == 1
-    assert list(await looks(stage)) == [worker]
+    assert list(await observed_workers(stage)) == [worker]
 
 
 # Observation of session locks
 
 
-async def test_a_lock_is_seen_while_its_connection_lives_and_not_after(stage: Stage) -> None:
+async def test_session_lock_is_observed_while_its_connection_lives(stage: Stage) -> None:
     one, two, pooled = [await stage.worker() for _ in range(3)]
-    heart = await sit(stage, one, 111)
-    other = await sit(stage, two, 2**31 - 1)
+    heart = await open_session(stage, one, 111)
+    other = await open_session(stage, two, 2**31 - 1)
 
-    assert await looks(stage) == {one: True, two: True, pooled: None}
-    assert await looks(stage, one) == {two: True, pooled: None}
+    assert await observed_workers(stage) == {one: True, two: True, pooled: None}
+    assert await observed_workers(stage, one) == {two: True, pooled: None}
 
     await heart.close()
     async with asyncio.timeout(60):
-        while await looks(stage) != {one: False, two: True, pooled: None}:
+        while await observed_workers(stage) != {one: False, two: True, pooled: None}:
             await asyncio.sleep(0.005)
     await other.close()
 
 
-async def test_a_server_that_ends_the_session_lets_go_of_the_lock(stage: Stage) -> None:
+async def test_session_lock_of_terminated_session_is_released(stage: Stage) -> None:
     worker = await stage.worker()
-    heart = await sit(stage, worker, 7)
+    heart = await open_session(stage, worker, 7)
 
     await stage.sql("select pg_terminate_backend(%s, 5000)", heart.info.backend_pid)
 
-    assert await looks(stage) == {worker: False}
+    assert await observed_workers(stage) == {worker: False}
     await heart.close()
 
 
-async def test_nobody_elses_lock_is_taken_for_it(own_stage: Stage, direct_dsn: str) -> None:
+async def test_session_lock_check_ignores_similar_advisory_locks(
+    own_stage: Stage, direct_dsn: str
+) -> None:
     """Another kind, one number instead of two, shared, another database, or only waited for."""
     stage = own_stage
     worker = await stage.worker()
@@ -213,33 +215,33 @@ async def test_nobody_elses_lock_is_taken_for_it(own_stage: Stage, direct_dsn: s
             on=other,
         )
 
-        assert await looks(stage) == {worker: False}
+        assert await observed_workers(stage) == {worker: False}
 
 
-async def test_a_seat_somebody_has_is_not_given_twice(stage: Stage) -> None:
+async def test_session_lock_held_is_not_granted_twice(stage: Stage) -> None:
     worker = await stage.worker()
-    heart = await sit(stage, worker, 9)
+    heart = await open_session(stage, worker, 9)
 
     assert await stage.run(workers.lock_session(9)) == [False]
     assert await stage.run(workers.lock_session(10)) == [True]
     await heart.close()
 
 
-async def test_only_those_that_should_be_there_are_looked_at(stage: Stage) -> None:
+async def test_observation_lists_only_active_and_draining_workers(stage: Stage) -> None:
     active, drains, stops, dies, me = [await stage.worker() for _ in range(5)]
     await stage.run(workers.mark_draining(drains))
     await stage.run(workers.mark_stopped(stops))
-    await bury(stage, dies)
+    await declare_dead(stage, dies)
 
-    assert sorted(await looks(stage, me)) == [active, drains]
+    assert sorted(await observed_workers(stage, me)) == [active, drains]
 
 
 # Declaration of death
 
 
-async def test_one_that_beats_at_this_moment_is_not_declared_dead(stage: Stage) -> None:
+async def test_mark_dead_worker_beating_now_is_skipped(stage: Stage) -> None:
     beats, silent = await stage.worker(), await stage.worker()
-    looked = [await seen(stage, beats), await seen(stage, silent)]
+    looked = [await observe(stage, beats), await observe(stage, silent)]
     beating = await stage.connect()
 
     async with beating.transaction():
@@ -250,12 +252,12 @@ async def test_one_that_beats_at_this_moment_is_not_declared_dead(stage: Stage) 
     assert [(each.worker, each.host, each.pid) for each in declared] == [(silent, "host", 1)]
     # Nor afterwards, by the old observation.
     assert await stage.run(workers.mark_dead(looked)) == []
-    assert list(await looks(stage)) == [beats]
+    assert list(await observed_workers(stage)) == [beats]
 
 
-async def test_one_that_has_beaten_since_it_was_seen_is_not_declared_dead(stage: Stage) -> None:
+async def test_mark_dead_worker_that_beat_since_observation_is_skipped(stage: Stage) -> None:
     worker = await stage.worker()
-    looked = await seen(stage, worker)
+    looked = await observe(stage, worker)
     await stage.run(workers.beat(worker, None))
 
     assert await stage.run(workers.mark_dead([looked])) == []
@@ -268,9 +270,9 @@ async def test_one_that_has_beaten_since_it_was_seen_is_not_declared_dead(stage:
     )
 
 
-async def test_a_beat_that_waited_for_the_declaration_hears_that_it_is_dead(stage: Stage) -> None:
+async def test_beat_during_mark_dead_waits_and_is_refused(stage: Stage) -> None:
     worker = await stage.worker()
-    looked = await seen(stage, worker)
+    looked = await observe(stage, worker)
     declaring, beating = await stage.connect(), await stage.connect()
 
     async with declaring.transaction():
@@ -281,9 +283,9 @@ async def test_a_beat_that_waited_for_the_declaration_hears_that_it_is_dead(stag
     assert await beat == []
 
 
-async def test_of_two_who_declare_it_one_does(stage: Stage) -> None:
+async def test_mark_dead_concurrently_succeeds_once(stage: Stage) -> None:
     worker = await stage.worker()
-    looked = await seen(stage, worker)
+    looked = await observe(stage, worker)
     first = await stage.connect()
 
     async with first.transaction():
@@ -293,11 +295,11 @@ async def test_of_two_who_declare_it_one_does(stage: Stage) -> None:
     assert await stage.run(workers.mark_dead([looked])) == []
 
 
-async def test_what_it_knew_is_forgotten_with_it(stage: Stage) -> None:
+async def test_worker_tasks_of_ended_worker_are_deleted(stage: Stage) -> None:
     many = [f"t{number}" for number in range(30)]
     ids = [(await stage.run(workers.register("h", 1, "0", [], many, 1)))[0] for _ in range(3)]
 
-    await bury(stage, ids[0])
+    await declare_dead(stage, ids[0])
     await stage.run(workers.mark_stopped(ids[1]))
 
     assert await stage.sql("select distinct worker from rota.worker_tasks") == [ids[2]]
@@ -321,7 +323,7 @@ BLAME: list[tuple[Held, list[int], list[int]]] = [
 
 
 @pytest.mark.parametrize(("held", "blamed", "doubted"), BLAME)
-async def test_whom_a_death_is_blamed_on(
+async def test_mark_dead_charges_single_or_exclusive_job(
     stage: Stage, held: Held, blamed: list[int], doubted: list[int]
 ) -> None:
     """The only held job, or the job marked as running alone, is blamed. A job that ran alone only at
@@ -337,7 +339,7 @@ async def test_whom_a_death_is_blamed_on(
         jobs += batch.jobs
     bystander = await stage.held(1)
 
-    await bury(stage, worker)
+    await declare_dead(stage, worker)
 
     [found] = await stage.sql(
         "select coalesce(charged_jobs, '{}'), coalesce(doubtful_jobs, '{}') from rota.workers where"
@@ -348,17 +350,17 @@ async def test_whom_a_death_is_blamed_on(
     assert await stage.held_by(bystander.id) == bystander.jobs
 
 
-async def test_what_is_held_for_a_time_is_neither_blamed_nor_company(stage: Stage) -> None:
+async def test_mark_dead_ignores_jobs_with_visibility_timeout(stage: Stage) -> None:
     batch = await stage.held(2)
     await split(stage, batch, batch.jobs[0], seconds=60)
 
-    await bury(stage, batch.worker)
+    await declare_dead(stage, batch.worker)
 
     assert await stage.one("select charged_jobs from rota.workers") == [batch.jobs[1]]
 
 
-async def test_one_that_stopped_blames_nothing(stage: Stage) -> None:
-    await put_in_ready(stage, -3)
+async def test_mark_stopped_charges_no_job(stage: Stage) -> None:
+    await start_marked(stage, -3)
     worker = await stage.worker()
     batch = await suspect(stage, worker)
     await stage.run(workers.mark_stopped(worker))
@@ -367,11 +369,11 @@ async def test_one_that_stopped_blames_nothing(stage: Stage) -> None:
     await reap(stage, batch.id)
 
 
-async def test_those_that_ended_long_ago_and_hold_nothing_are_forgotten(stage: Stage) -> None:
+async def test_delete_ended_removes_old_workers_without_claims(stage: Stage) -> None:
     old, holds, recent, lives = [await stage.worker() for _ in range(4)]
     await stage.start_several(1)
     batch = await stage.claim(holds)
-    await bury(stage, old, holds, recent)
+    await declare_dead(stage, old, holds, recent)
     await stage.sql(
         "update rota.workers set ended = ended - interval '2 days' where id = any(%s)", [old, holds]
     )
@@ -382,7 +384,7 @@ async def test_those_that_ended_long_ago_and_hold_nothing_are_forgotten(stage: S
     assert await orphans(stage) == [batch.id]
 
 
-async def test_a_worker_that_freezes_in_its_beat_is_not_waited_for(stage: Stage) -> None:
+async def test_frozen_beat_does_not_block_claims_or_observation(stage: Stage) -> None:
     """Its row is locked: observation, claims and registration continue."""
     worker = await stage.worker()
     frozen: Connection = await stage.connect()
@@ -391,6 +393,6 @@ async def test_a_worker_that_freezes_in_its_beat_is_not_waited_for(stage: Stage)
     async with frozen.transaction():
         await stage.run(workers.beat(worker, None), frozen)
         async with asyncio.timeout(60):
-            assert list(await looks(stage)) == [worker]
+            assert list(await observed_workers(stage)) == [worker]
             assert len((await stage.claim(await stage.worker())).jobs) == 1
-            assert await bury(stage, worker) == []
+            assert await declare_dead(stage, worker) == []

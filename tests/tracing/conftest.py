@@ -12,21 +12,21 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from rota.engine.durable.journal import WorkerJournal
 
-from .seen import Seen
+from .exported_spans import ExportedSpans
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
+def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExportedSpans]:
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     # set_tracer_provider() would do the same, but works only once in a process.
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
-    yield Seen(exporter)
+    yield ExportedSpans(exporter)
     provider.shutdown()
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_inline_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Suspend sleeping jobs after 50 ms."""
     monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)

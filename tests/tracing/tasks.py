@@ -15,19 +15,19 @@ app = Rota("postgresql://nowhere/at-all")
 log = logging.getLogger("shop.orders")
 
 
-def place() -> list[int]:
+def current_span_ids() -> list[int]:
     here = trace.get_current_span().get_span_context()
     return [here.trace_id, here.span_id]
 
 
 @app.task(isolation="process")
 async def awaited() -> list[str]:
-    return [f"{each:x}" for each in place()]
+    return [f"{each:x}" for each in current_span_ids()]
 
 
 @app.task(isolation="process")
 def plain(ctx: Context) -> list[str]:
-    return [f"{each:x}" for each in place()]
+    return [f"{each:x}" for each in current_span_ids()]
 
 
 @app.task(isolation="process")
@@ -35,7 +35,7 @@ def nowhere() -> bool:
     return trace.get_current_span().get_span_context().is_valid
 
 
-def in_a_thread(fn: Callable[[], Any]) -> None:
+def run_in_thread(fn: Callable[[], Any]) -> None:
     from contextvars import copy_context
 
     thread = threading.Thread(target=copy_context().run, args=(fn,))

@@ -9,20 +9,22 @@ from pathlib import Path
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
-from engine.asking import fetch
+from engine.queries import fetch
 from rota import Context, Retry, Rota, RunCancelled, RunFailed
 from rota.engine.telemetry import span_names
 from rota.model.retention import Retention
 from rota.store import retention
 from rota.testing import Harness
 
-from .seen import Seen, id_of, said_of, trace_of
+from .exported_spans import ExportedSpans, attribute_of, id_of, trace_of
 
 AGAIN = Retry(max_attempts=2, delay=0)
 SECRET = "hunter2"
 
 
-async def test_each_attempt_is_a_span_of_the_same_trace(rota_app: Rota, seen: Seen) -> None:
+async def test_attempt_spans_share_the_trace_of_the_start(
+    rota_app: Rota, exported: ExportedSpans
+) -> None:
     @rota_app.task(queue="images", retry=AGAIN)
     async def resize(ctx: Context) -> None:
         if ctx.attempt == 1:
@@ -33,8 +35,8 @@ async def test_each_attempt_is_a_span_of_the_same_trace(rota_app: Rota, seen: Se
         await run.result(timeout=60)
         number = worker.id
 
-    assert seen.tree() == "start resize\n  run resize\n  run resize"
-    start, first, second = seen.one("start resize"), *seen.named("run resize")
+    assert exported.tree() == "start resize\n  run resize\n  run resize"
+    start, first, second = exported.one("start resize"), *exported.named("run resize")
     assert (start.kind, first.kind) == (SpanKind.PRODUCER, SpanKind.CONSUMER)
     assert dict(first.attributes or {}) == {
         span_names.SYSTEM: "rota",
@@ -52,16 +54,18 @@ async def test_each_attempt_is_a_span_of_the_same_trace(rota_app: Rota, seen: Se
         span_names.ERROR: "ValueError",
     }
     assert (first.status.status_code, first.status.description) == (StatusCode.ERROR, "ValueError")
-    assert (said_of(second, span_names.ATTEMPT), said_of(second, span_names.OUTCOME)) == (
+    assert (attribute_of(second, span_names.ATTEMPT), attribute_of(second, span_names.OUTCOME)) == (
         2,
         "succeeded",
     )
     assert second.status.status_code is StatusCode.UNSET
-    assert said_of(start, span_names.RUN_ID) == run.id
-    assert said_of(start, span_names.DESTINATION) == "images"
+    assert attribute_of(start, span_names.RUN_ID) == run.id
+    assert attribute_of(start, span_names.DESTINATION) == "images"
 
 
-async def test_a_job_that_slept_goes_on_in_its_trace(rota_harness: Harness, seen: Seen) -> None:
+async def test_attempt_span_after_sleep_stays_in_the_trace(
+    rota_harness: Harness, exported: ExportedSpans
+) -> None:
     app = rota_harness.app
 
     @app.task
@@ -77,20 +81,21 @@ async def test_a_job_that_slept_goes_on_in_its_trace(rota_harness: Harness, seen
 
     # A replayed step does not run again, and has no second span.
     assert (
-        seen.tree() == "start onboard\n  run onboard\n    step welcome\n  run onboard\n    step ask"
+        exported.tree()
+        == "start onboard\n  run onboard\n    step welcome\n  run onboard\n    step ask"
     )
-    assert len(seen.traces()) == 1
-    before, after = seen.named("run onboard")
-    assert [said_of(each, span_names.OUTCOME) for each in (before, after)] == [
+    assert len(exported.traces()) == 1
+    before, after = exported.named("run onboard")
+    assert [attribute_of(each, span_names.OUTCOME) for each in (before, after)] == [
         "sleeping",
         "succeeded",
     ]
-    assert [said_of(each, span_names.RESUMED) for each in (before, after)] == [None, True]
-    assert [said_of(each, span_names.ATTEMPT) for each in (before, after)] == [1, 1]
+    assert [attribute_of(each, span_names.RESUMED) for each in (before, after)] == [None, True]
+    assert [attribute_of(each, span_names.ATTEMPT) for each in (before, after)] == [1, 1]
 
 
-async def test_a_step_that_fails_is_told_by_the_class_of_its_error(
-    rota_app: Rota, seen: Seen
+async def test_step_span_of_failed_step_has_only_the_error_class(
+    rota_app: Rota, exported: ExportedSpans
 ) -> None:
     def charge(card: str) -> None:
         raise PermissionError(f"card {card} was declined")
@@ -104,16 +109,20 @@ async def test_a_step_that_fails_is_told_by_the_class_of_its_error(
         with pytest.raises(RunFailed):
             await run.result(timeout=60)
 
-    first, second = seen.named("step charge")
+    first, second = exported.named("step charge")
     assert (
-        said_of(first, span_names.ERROR) == said_of(second, span_names.ERROR) == "PermissionError"
+        attribute_of(first, span_names.ERROR)
+        == attribute_of(second, span_names.ERROR)
+        == "PermissionError"
     )
-    assert said_of(seen.one("run pay"), span_names.ERROR) == "PermissionError"
-    assert SECRET not in "".join(each.to_json() for each in seen.spans)
-    assert not [event for each in seen.spans for event in each.events]
+    assert attribute_of(exported.one("run pay"), span_names.ERROR) == "PermissionError"
+    assert SECRET not in "".join(each.to_json() for each in exported.spans)
+    assert not [event for each in exported.spans for event in each.events]
 
 
-async def test_nothing_of_arguments_results_and_errors_is_told(rota_app: Rota, seen: Seen) -> None:
+async def test_spans_contain_no_arguments_results_or_errors(
+    rota_app: Rota, exported: ExportedSpans
+) -> None:
     @rota_app.task
     async def echo(ctx: Context, word: str) -> str:
         kept = await ctx.step("keep", str, word)
@@ -128,10 +137,12 @@ async def test_nothing_of_arguments_results_and_errors_is_told(rota_app: Rota, s
         run = await echo.options(key=SECRET).start(SECRET)
         assert await run.result(timeout=60) == SECRET
 
-    assert SECRET not in "".join(each.to_json() for each in seen.spans)
+    assert SECRET not in "".join(each.to_json() for each in exported.spans)
 
 
-async def test_what_ends_otherwise_says_how(rota_app: Rota, seen: Seen) -> None:
+async def test_attempt_span_of_cancelled_or_returned_job_has_its_outcome(
+    rota_app: Rota, exported: ExportedSpans
+) -> None:
     began = asyncio.Event()
 
     @rota_app.task
@@ -150,13 +161,13 @@ async def test_what_ends_otherwise_says_how(rota_app: Rota, seen: Seen) -> None:
         await began.wait()
         worker.hurry()
 
-    outcomes = [said_of(each, span_names.OUTCOME) for each in seen.named("run hang")]
+    outcomes = [attribute_of(each, span_names.OUTCOME) for each in exported.named("run hang")]
     assert outcomes == ["cancelled", "returned"]
     assert await left.status() == "queued"
 
 
-async def test_calls_that_an_earlier_attempt_has_made_are_marked(
-    rota_app: Rota, seen: Seen
+async def test_map_span_replayed_by_retry_is_marked_and_linked(
+    rota_app: Rota, exported: ExportedSpans
 ) -> None:
     @rota_app.task
     async def part(n: int) -> int:
@@ -171,16 +182,20 @@ async def test_calls_that_an_earlier_attempt_has_made_are_marked(
     async with rota_app.worker():
         await (await whole.start()).result(timeout=60)
 
-    first, second = seen.named("map part")
-    assert [said_of(each, span_names.REPLAYED) for each in (first, second)] == [None, True]
-    assert {each.parent.span_id for each in seen.named("run part") if each.parent} == {id_of(first)}
-    assert {link.context.span_id for link in second.links} == {
-        id_of(each) for each in seen.named("run part")
+    first, second = exported.named("map part")
+    assert [attribute_of(each, span_names.REPLAYED) for each in (first, second)] == [None, True]
+    assert {each.parent.span_id for each in exported.named("run part") if each.parent} == {
+        id_of(first)
     }
-    assert said_of(first, span_names.COUNT) == 2
+    assert {link.context.span_id for link in second.links} == {
+        id_of(each) for each in exported.named("run part")
+    }
+    assert attribute_of(first, span_names.COUNT) == 2
 
 
-async def test_a_worker_that_was_lost_leaves_the_trace_whole(rota_app: Rota, seen: Seen) -> None:
+async def test_attempt_span_after_lost_worker_stays_in_the_trace(
+    rota_app: Rota, exported: ExportedSpans
+) -> None:
     """The next attempt, on another worker, is in the same trace."""
     client = await rota_app.open()
     began = asyncio.Event()
@@ -199,16 +214,18 @@ async def test_a_worker_that_was_lost_leaves_the_trace_whole(rota_app: Rota, see
             await connection.execute("select rota.reap(id) from rota.claims")
         await run.result(timeout=60)
 
-    one, *more = seen.named("run work")
+    one, *more = exported.named("run work")
     assert more
     assert (
-        {trace_of(each) for each in more} == {trace_of(one)} == {trace_of(seen.one("start work"))}
+        {trace_of(each) for each in more}
+        == {trace_of(one)}
+        == {trace_of(exported.one("start work"))}
     )
-    assert "lost" in {said_of(each, span_names.OUTCOME) for each in seen.named("run work")}
+    assert "lost" in {attribute_of(each, span_names.OUTCOME) for each in exported.named("run work")}
 
 
-async def test_links_go_with_the_run_they_belong_to(
-    rota_app: Rota, rota_dsn: str, seen: Seen
+async def test_trace_links_are_deleted_with_their_run(
+    rota_app: Rota, rota_dsn: str, exported: ExportedSpans
 ) -> None:
     flow = rota_app.flow("pair")
 
@@ -232,7 +249,7 @@ async def test_links_go_with_the_run_they_belong_to(
     assert await fetch(rota_dsn, "select id from rota.jobs") == []
 
 
-def test_the_page_tells_of_every_attribute() -> None:
+def test_tracing_guide_lists_every_attribute() -> None:
     page = (Path(__file__).parents[2] / "docs" / "guides" / "tracing.md").read_text("utf-8")
     told = [name for word, name in vars(span_names).items() if word.isupper() and "." in name]
     assert len(told) > 15

@@ -12,20 +12,20 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind
 
-from engine.asking import fetch
+from engine.queries import fetch
 from rota import Context, Rota, Run
 from rota.app.client import MIN_COPY_JOBS
 from rota.engine.telemetry import span_names
 from rota.testing import Harness
 
-from .seen import Seen, id_of, said_of, trace_of
+from .exported_spans import ExportedSpans, attribute_of, id_of, trace_of
 
 TRACES = "select trace from rota.jobs order by id"
 
 
 @pytest.mark.parametrize("many", [3, MIN_COPY_JOBS])
-async def test_many_started_together_are_below_one_start(
-    rota_app: Rota, rota_dsn: str, seen: Seen, many: int
+async def test_start_many_jobs_share_one_start_span(
+    rota_app: Rota, rota_dsn: str, exported: ExportedSpans, many: int
 ) -> None:
     @rota_app.task
     async def work(n: str) -> None: ...
@@ -33,10 +33,10 @@ async def test_many_started_together_are_below_one_start(
     with trace.get_tracer("tests").start_as_current_span("request"):
         await rota_app.start_many([work.bind("back\\slash") for _ in range(many)])
 
-    start = seen.one("start work")
-    assert seen.tree() == "request\n  start work"
+    start = exported.one("start work")
+    assert exported.tree() == "request\n  start work"
     assert start.kind is SpanKind.PRODUCER
-    assert said_of(start, span_names.COUNT) == many
+    assert attribute_of(start, span_names.COUNT) == many
     assert start.context is not None
     place = f"00-{trace_of(start):032x}-{id_of(start):016x}-{start.context.trace_flags:02x}"
     assert await fetch(rota_dsn, TRACES) == [(place,)] * many
@@ -44,10 +44,12 @@ async def test_many_started_together_are_below_one_start(
         run = await work.options(key="a", delay=0).start("one more")
         await run.result(timeout=60)
         await worker.session.slots.wait_empty()
-    assert len(seen.named("run work")) == many + 1
+    assert len(exported.named("run work")) == many + 1
 
 
-async def test_flows_started_together_are_below_one_start(rota_app: Rota, seen: Seen) -> None:
+async def test_start_many_flows_share_one_start_span(
+    rota_app: Rota, exported: ExportedSpans
+) -> None:
     flow = rota_app.flow("pair")
 
     @flow.task
@@ -63,12 +65,12 @@ async def test_flows_started_together_are_below_one_start(rota_app: Rota, seen: 
             await run.result(timeout=60)
 
     both = "\n  run pair.one" * 2 + "\n  run pair.two" * 2
-    assert seen.tree() == f"start pair{both}"
-    assert said_of(seen.one("start pair"), span_names.FLOW) == "pair"
+    assert exported.tree() == f"start pair{both}"
+    assert attribute_of(exported.one("start pair"), span_names.FLOW) == "pair"
 
 
-async def test_a_start_on_a_connection_of_the_users_is_in_his_trace(
-    rota_app: Rota, rota_dsn: str, seen: Seen
+async def test_start_on_user_connection_is_in_the_current_trace(
+    rota_app: Rota, rota_dsn: str, exported: ExportedSpans
 ) -> None:
     flow = rota_app.flow("single")
 
@@ -93,12 +95,14 @@ async def test_a_start_on_a_connection_of_the_users_is_in_his_trace(
             await run.result(timeout=60)
         await worker.session.slots.wait_empty()
 
-    assert [each.name for each in seen.roots()] == ["request"]
-    assert len(seen.traces()) == 1
-    assert [len(seen.named(name)) for name in ("start work", "start single")] == [3, 2]
+    assert [each.name for each in exported.roots()] == ["request"]
+    assert len(exported.traces()) == 1
+    assert [len(exported.named(name)) for name in ("start work", "start single")] == [3, 2]
 
 
-async def test_a_blocking_start_is_in_the_trace_of_its_thread(rota_app: Rota, seen: Seen) -> None:
+async def test_start_sync_is_in_the_trace_of_its_thread(
+    rota_app: Rota, exported: ExportedSpans
+) -> None:
     @rota_app.task
     async def work(n: int) -> None: ...
 
@@ -109,10 +113,12 @@ async def test_a_blocking_start_is_in_the_trace_of_its_thread(rota_app: Rota, se
 
     await asyncio.to_thread(start)
 
-    assert seen.tree() == "script\n  start work"
+    assert exported.tree() == "script\n  start work"
 
 
-async def test_a_job_that_starts_another_is_above_it(rota_app: Rota, seen: Seen) -> None:
+async def test_start_by_a_job_is_below_the_span_of_the_job(
+    rota_app: Rota, exported: ExportedSpans
+) -> None:
     @rota_app.task
     async def child() -> None: ...
 
@@ -124,10 +130,12 @@ async def test_a_job_that_starts_another_is_above_it(rota_app: Rota, seen: Seen)
     async with rota_app.worker():
         await (await parent.start()).result(timeout=60)
 
-    assert seen.tree() == "start parent\n  run parent\n    start child\n      run child"
+    assert exported.tree() == "start parent\n  run parent\n    start child\n      run child"
 
 
-async def test_a_key_that_is_taken_leaves_the_job_where_it_was(rota_app: Rota, seen: Seen) -> None:
+async def test_start_with_used_key_keeps_job_in_the_first_trace(
+    rota_app: Rota, exported: ExportedSpans
+) -> None:
     @rota_app.task
     async def work() -> None: ...
 
@@ -137,14 +145,20 @@ async def test_a_key_that_is_taken_leaves_the_job_where_it_was(rota_app: Rota, s
         await worker.session.slots.wait_empty()
         await (await work.options(key="a").start()).result(timeout=60)
 
-    first, *others = seen.named("start work")
-    assert [said_of(each, span_names.CREATED) for each in (first, *others)] == [True, False, False]
-    run = seen.one("run work")
+    first, *others = exported.named("start work")
+    assert [attribute_of(each, span_names.CREATED) for each in (first, *others)] == [
+        True,
+        False,
+        False,
+    ]
+    run = exported.one("run work")
     assert run.parent is not None
     assert run.parent.span_id == id_of(first)
 
 
-async def test_from_sql_a_trace_can_be_given(rota_app: Rota, rota_dsn: str, seen: Seen) -> None:
+async def test_start_from_sql_accepts_only_a_valid_traceparent(
+    rota_app: Rota, rota_dsn: str, exported: ExportedSpans
+) -> None:
     @rota_app.task
     async def work() -> None: ...
 
@@ -157,13 +171,13 @@ async def test_from_sql_a_trace_can_be_given(rota_app: Rota, rota_dsn: str, seen
     async with rota_app.worker():
         await (await work.start()).result(timeout=60)
 
-    traces = {f"{trace_of(each):032x}" for each in seen.named("run work")}
+    traces = {f"{trace_of(each):032x}" for each in exported.named("run work")}
     assert place.split("-")[1] in traces
     assert len(traces) == 2
 
 
-async def test_a_trace_that_is_not_kept_is_passed_on_and_leaves_nothing(
-    rota_app: Rota, rota_dsn: str, seen: Seen
+async def test_start_in_unsampled_trace_is_propagated_without_spans(
+    rota_app: Rota, rota_dsn: str, exported: ExportedSpans
 ) -> None:
     flow = rota_app.flow("pair")
     traces: list[int] = []
@@ -184,12 +198,14 @@ async def test_a_trace_that_is_not_kept_is_passed_on_and_leaves_nothing(
             run = await flow.start()
         await run.result(timeout=60)
 
-    assert seen.spans == ()
+    assert exported.spans == ()
     assert traces == [7, 7]
     assert await fetch(rota_dsn, "select job from rota.trace_links") == []
 
 
-async def test_each_tick_of_a_schedule_is_a_trace(rota_harness: Harness, seen: Seen) -> None:
+async def test_schedule_ticks_are_each_a_separate_trace(
+    rota_harness: Harness, exported: ExportedSpans
+) -> None:
     app = rota_harness.app
     flow = app.flow("nightly")
 
@@ -212,20 +228,22 @@ async def test_each_tick_of_a_schedule_is_a_trace(rota_harness: Harness, seen: S
         await rota_harness.run_until_idle()
         await rota_harness.clock.advance(timedelta(hours=1))
         await rota_harness.run_until_idle()
-    ticks, nights = seen.named("start tick"), seen.named("start nightly")
+    ticks, nights = exported.named("start tick"), exported.named("start nightly")
 
     assert len(ticks) >= 2
     assert len({trace_of(each) for each in ticks}) == len(ticks)
-    assert {said_of(each, span_names.SCHEDULE) for each in ticks} == {"tick"}
-    assert len({trace_of(each) for each in seen.named("run tick")}) == len(seen.named("run tick"))
+    assert {attribute_of(each, span_names.SCHEDULE) for each in ticks} == {"tick"}
+    assert len({trace_of(each) for each in exported.named("run tick")}) == len(
+        exported.named("run tick")
+    )
     [night] = nights
-    assert {trace_of(each) for each in seen.named("run nightly.one")} == {trace_of(night)}
-    assert {trace_of(each) for each in seen.named("run nightly.two")} == {trace_of(night)}
+    assert {trace_of(each) for each in exported.named("run nightly.one")} == {trace_of(night)}
+    assert {trace_of(each) for each in exported.named("run nightly.two")} == {trace_of(night)}
     assert night.parent is None
 
 
-async def test_what_somebody_triggers_backfills_or_forks_is_in_his_trace(
-    rota_harness: Harness, seen: Seen
+async def test_trigger_backfill_and_fork_are_in_the_trace_of_the_caller(
+    rota_harness: Harness, exported: ExportedSpans
 ) -> None:
     app = rota_harness.app
     await rota_harness.clock.set(datetime(2026, 3, 1, 12, tzinfo=UTC))
@@ -252,7 +270,7 @@ async def test_what_somebody_triggers_backfills_or_forks_is_in_his_trace(
         await app.fork(pair, from_=one)
     await rota_harness.run_until_idle()
 
-    assert seen.tree(of="somebody") == (
+    assert exported.tree(of="somebody") == (
         "somebody\n"
         "  start daily\n"
         "    run work\n"

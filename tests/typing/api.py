@@ -118,7 +118,7 @@ async def results() -> None:
     assert_type(app.run(42), Run[Any])
 
 
-async def in_other_ways(async_connection: AsyncConnection, connection: Connection) -> None:
+async def start_with_options(async_connection: AsyncConnection, connection: Connection) -> None:
     later = resize.options(
         key="b", unique=timedelta(hours=1), delay=timedelta(minutes=1), priority=5
     )

@@ -90,7 +90,7 @@ def in_a_thread(ctx: Context, user: int) -> str:
     return "done"
 
 
-async def never_comes_back(ctx: Context) -> NoReturn:
+async def restarting(ctx: Context) -> NoReturn:
     await ctx.restart(user=3)
 
 

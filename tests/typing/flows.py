@@ -40,7 +40,7 @@ async def another(ctx: Context, day: str) -> None: ...
 
 
 @etl.on_failure
-async def tell(ctx: Context) -> None:
+async def notify_failure(ctx: Context) -> None:
     assert_type(await ctx.failures(), list[Failure])
 
 
@@ -55,7 +55,7 @@ async def starting() -> None:
     assert_type(await app.start_many([resize.bind("a")]), list[Run[str]])
 
 
-async def in_other_ways(async_connection: AsyncConnection, connection: Connection) -> None:
+async def start_with_options(async_connection: AsyncConnection, connection: Connection) -> None:
     assert_type(etl.options(key="k", unique=timedelta(hours=1), delay=3, priority=5), Flow)
     assert_type(
         await etl.options(on=async_connection, expires=60).start(day="monday"), Run[dict[str, Any]]

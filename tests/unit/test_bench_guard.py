@@ -62,7 +62,7 @@ def test_wire_counts_messages_that_arrive_in_pieces_once() -> None:
         ("drain", "wal_bytes", 0.9, False),
     ],
 )
-def test_compare_with_a_higher_cost_says_that_it_rose(
+def test_compare_cost_above_tolerance_is_reported_as_risen(
     workload: str, field: str, factor: float, rose: bool
 ) -> None:
     head = replace(COST, **{field: getattr(COST, field) * factor})

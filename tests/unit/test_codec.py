@@ -44,7 +44,7 @@ class Model(BaseModel):
     inner: Point | None = None
 
 
-def there_and_back(value: Any, kind: Any) -> Any:
+def round_trip(value: Any, kind: Any) -> Any:
     return codec.decoder(kind).decode(codec.encode(value, "it", LIMIT))
 
 
@@ -65,7 +65,7 @@ plain = some.recursive(
 
 
 @given(plain)
-def test_plain_values_come_back_as_they_were(value: Any) -> None:
+def test_codec_plain_values_round_trip(value: Any) -> None:
     text = codec.encode(value, "it", LIMIT)
 
     assert codec.decode(text.encode()) == json.loads(text) == value
@@ -95,8 +95,8 @@ def test_plain_values_come_back_as_they_were(value: Any) -> None:
     ],
     ids=repr,
 )
-def test_typed_values_come_back_as_they_were(value: Any, kind: Any) -> None:
-    assert there_and_back(value, kind) == value
+def test_codec_typed_values_round_trip(value: Any, kind: Any) -> None:
+    assert round_trip(value, kind) == value
 
 
 UNSTORABLE: dict[str, tuple[Any, str]] = {
@@ -122,9 +122,7 @@ HOLDERS: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("holder", HOLDERS)
 @pytest.mark.parametrize("fault", UNSTORABLE)
-def test_what_json_or_postgresql_cannot_hold_is_refused_and_its_field_named(
-    holder: str, fault: str
-) -> None:
+def test_encode_unstorable_value_is_refused_with_its_field(holder: str, fault: str) -> None:
     bad, message = UNSTORABLE[fault]
     hold, path = HOLDERS[holder]
 
@@ -133,19 +131,19 @@ def test_what_json_or_postgresql_cannot_hold_is_refused_and_its_field_named(
 
 
 @pytest.mark.parametrize("fault", ["NUL", "lone surrogate"])
-def test_a_key_that_cannot_be_held_is_refused_too(fault: str) -> None:
+def test_encode_unstorable_key_is_refused(fault: str) -> None:
     bad, message = UNSTORABLE[fault]
 
     with pytest.raises(ArgumentError, match=rf"{message}.*\(in a key of a\)"):
         codec.encode({"a": {bad: 1}}, "it", LIMIT)
 
 
-def test_text_that_only_looks_like_a_fault_is_stored() -> None:
+def test_codec_text_similar_to_unstorable_value_round_trips() -> None:
     for text in ("\\u0000", "null", "NaN", "\\ud800", "\ufffd", "\U0001f600", "\x7f\x01"):
-        assert there_and_back({"a": text}, dict[str, str]) == {"a": text}
+        assert round_trip({"a": text}, dict[str, str]) == {"a": text}
 
 
-def test_missing_values_are_not_mistaken_for_numbers_that_json_has_not() -> None:
+def test_encode_null_is_stored_and_nan_is_refused() -> None:
     """msgspec writes NaN as null: the codec must check the value behind each null."""
     assert codec.encode([None, Point(1.0)], "it", LIMIT).startswith("[null,")
     with pytest.raises(ArgumentError, match="nan"):
@@ -156,7 +154,7 @@ def test_missing_values_are_not_mistaken_for_numbers_that_json_has_not() -> None
     "wrap", [lambda inner: [inner], lambda inner: {"k": inner}], ids=["[]", "{}"]
 )
 @pytest.mark.parametrize("depth", [900, 1000, 100_000])
-def test_endless_nesting_is_refused(wrap: Any, depth: int) -> None:
+def test_encode_deep_nesting_is_refused(wrap: Any, depth: int) -> None:
     value: Any = 1
     for _ in range(depth):
         value = wrap(value)
@@ -165,7 +163,7 @@ def test_endless_nesting_is_refused(wrap: Any, depth: int) -> None:
         codec.encode({"deep": value}, "it", LIMIT)
 
 
-def test_what_holds_itself_is_refused() -> None:
+def test_encode_list_containing_itself_is_refused() -> None:
     circle: list[Any] = []
     circle.append(circle)
 
@@ -180,7 +178,7 @@ def test_encode_counts_levels_outside_of_text_only() -> None:
     assert codec.decode(codec.encode(value, "it", LIMIT).encode()) == value
 
 
-def test_nesting_beside_closing_brackets_in_text_is_refused() -> None:
+def test_encode_deep_nesting_with_brackets_in_text_is_refused() -> None:
     value: Any = "]" * 5000
     for _ in range(901):
         value = ['}"', value]
@@ -189,7 +187,7 @@ def test_nesting_beside_closing_brackets_in_text_is_refused() -> None:
         codec.encode(value, "it", LIMIT)
 
 
-def test_nesting_that_is_allowed_comes_back() -> None:
+def test_codec_nesting_within_limit_round_trips() -> None:
     value: Any = 1
     for _ in range(800):
         value = [value]
@@ -197,12 +195,12 @@ def test_nesting_that_is_allowed_comes_back() -> None:
     assert codec.decode(codec.encode(value, "it", LIMIT).encode()) == value
 
 
-def test_ten_mebibytes_are_refused_with_what_to_do() -> None:
+def test_encode_payload_of_10_mib_is_refused_with_remedy() -> None:
     with pytest.raises(PayloadTooLarge, match=r"10\.0 MiB.*256 KiB allowed.*pass a reference"):
         codec.encode("x" * 10 * 1024 * 1024, "the arguments of task 'x'", 256 * 1024)
 
 
-def test_the_limit_is_of_bytes_not_of_letters() -> None:
+def test_encode_limit_counts_bytes_instead_of_characters() -> None:
     assert codec.encode("x" * 98, "it", 100)
     with pytest.raises(PayloadTooLarge):
         codec.encode("é" * 98, "it", 100)
@@ -213,17 +211,17 @@ def test_the_limit_is_of_bytes_not_of_letters() -> None:
     [object(), lambda: None, 1j, range(3), Exception("x")],
     ids=lambda value: type(value).__name__,
 )
-def test_what_has_no_form_in_json_is_refused(value: Any) -> None:
+def test_encode_type_without_json_form_is_refused(value: Any) -> None:
     with pytest.raises(ArgumentError, match="cannot be stored"):
         codec.encode({"a": value}, "it", LIMIT)
 
 
-def test_whole_numbers_are_exact_however_large() -> None:
+def test_codec_large_integers_round_trip_exactly() -> None:
     for number in (2**53 + 1, 2**63, 2**64, -(2**63) - 1, 2**200):
-        assert there_and_back({"n": number}, dict[str, int]) == {"n": number}
+        assert round_trip({"n": number}, dict[str, int]) == {"n": number}
 
 
-def test_a_number_with_thousands_of_digits_is_refused() -> None:
+def test_encode_integer_of_5000_digits_is_refused() -> None:
     with pytest.raises(ArgumentError, match="cannot be stored"):
         codec.encode({"n": 10**5000}, "it", LIMIT)
 
@@ -231,7 +229,7 @@ def test_a_number_with_thousands_of_digits_is_refused() -> None:
 # Errors raised by tasks can always be stored
 
 
-class Unspeakable(Exception):
+class UnprintableError(Exception):
     def __str__(self) -> str:
         raise ValueError("no")
 
@@ -240,13 +238,13 @@ class Unspeakable(Exception):
     "error",
     [
         ValueError("a\x00b \ud800 " + "x" * 100_000),
-        Unspeakable(),
+        UnprintableError(),
         KeyError(),
         ExceptionGroup("many", [ValueError("\x00")]),
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_any_error_can_be_kept(error: Exception) -> None:
+def test_encode_error_any_exception_is_storable(error: Exception) -> None:
     text = codec.encode_error(error, 3, "trace\x00back \udfff" * 10_000)
 
     document = json.loads(text)
@@ -257,7 +255,7 @@ def test_any_error_can_be_kept(error: Exception) -> None:
     text.encode()
 
 
-def test_an_errors_message_is_kept_readable() -> None:
+def test_encode_error_unstorable_characters_are_escaped_readably() -> None:
     document = json.loads(codec.encode_error(ValueError("a\x00b\ud800"), 1, ""))
 
     assert document == {

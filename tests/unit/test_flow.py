@@ -10,10 +10,10 @@ from rota import Context, Flow, Rota
 from rota.errors import DefinitionError
 from rota.model.flow import MAX_JOBS, FlowDefinition, FlowNode
 from rota.model.task import TaskDefinition, TaskPolicy
-from unit.inputs import encoded
+from unit.encoded_input import encoded
 
 
-def refused(flow: Flow, message: str) -> None:
+def assert_refused(flow: Flow, message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
         flow.plan  # noqa: B018
 
@@ -21,7 +21,7 @@ def refused(flow: Flow, message: str) -> None:
 # Valid flows
 
 
-def test_a_parameter_named_after_a_task_waits_for_it_and_others_come_from_the_input(
+def test_flow_parameter_is_task_result_or_run_input(
     flow: Flow,
 ) -> None:
     @flow.task
@@ -46,7 +46,7 @@ def test_a_parameter_named_after_a_task_waits_for_it_and_others_come_from_the_in
     )
 
 
-def test_a_task_named_twice_is_waited_for_once(flow: Flow) -> None:
+def test_flow_predecessor_named_twice_is_one_edge(flow: Flow) -> None:
     @flow.task
     def a() -> int: ...  # type: ignore[empty-body]
 
@@ -56,7 +56,7 @@ def test_a_task_named_twice_is_waited_for_once(flow: Flow) -> None:
     assert flow.plan.graph.predecessors["b"] == ["a"]
 
 
-def test_a_condition_waits_for_what_it_takes(flow: Flow) -> None:
+def test_flow_skip_if_parameters_become_predecessors_and_inputs(flow: Flow) -> None:
     @flow.task
     def a() -> int: ...  # type: ignore[empty-body]
 
@@ -70,7 +70,7 @@ def test_a_condition_waits_for_what_it_takes(flow: Flow) -> None:
     assert encoded(flow.plan, limit=3)[1] == {"b": {"limit": 3}}
 
 
-def test_on_failure_waits_for_all_that_nothing_else_waits_for(flow: Flow) -> None:
+def test_flow_on_failure_waits_for_all_sinks(flow: Flow) -> None:
     @flow.on_failure
     def tell(ctx: Context) -> None: ...
 
@@ -87,7 +87,7 @@ def test_on_failure_waits_for_all_that_nothing_else_waits_for(flow: Flow) -> Non
     assert flow.plan.awaited_jobs == 3
 
 
-def test_tasks_of_a_flow_can_be_called_as_the_functions_they_were(flow: Flow) -> None:
+def test_flow_task_can_be_called_as_plain_function(flow: Flow) -> None:
     @flow.task
     def double(n: int) -> int:
         """Twice."""
@@ -96,7 +96,7 @@ def test_tasks_of_a_flow_can_be_called_as_the_functions_they_were(flow: Flow) ->
     assert (double(4), double.name, double.__doc__) == (8, "double", "Twice.")
 
 
-def test_tasks_may_be_added_until_the_flow_is_used_and_after(flow: Flow) -> None:
+def test_flow_task_added_after_plan_extends_the_plan(flow: Flow) -> None:
     @flow.task
     def a() -> None: ...
 
@@ -111,7 +111,7 @@ def test_tasks_may_be_added_until_the_flow_is_used_and_after(flow: Flow) -> None
 # Invalid flows
 
 
-def test_a_circle_is_said_in_full(flow: Flow) -> None:
+def test_flow_cycle_is_refused_with_its_whole_path(flow: Flow) -> None:
     @flow.task
     def load(check: int) -> int: ...  # type: ignore[empty-body]
 
@@ -121,42 +121,44 @@ def test_a_circle_is_said_in_full(flow: Flow) -> None:
     @flow.task(after=["load"])
     def clean() -> int: ...  # type: ignore[empty-body]
 
-    refused(flow, "load waits for check waits for clean waits for load: .* take one of these out")
+    assert_refused(
+        flow, "load waits for check waits for clean waits for load: .* take one of these out"
+    )
 
 
-def test_a_task_that_waits_for_itself_is_refused(flow: Flow) -> None:
+def test_flow_task_after_itself_is_refused(flow: Flow) -> None:
     @flow.task(after=["again"])
     def again() -> None: ...
 
-    refused(flow, "again waits for again")
+    assert_refused(flow, "again waits for again")
 
 
-def test_a_task_that_takes_its_own_name_is_refused(flow: Flow) -> None:
+def test_flow_task_with_parameter_of_its_own_name_is_refused(flow: Flow) -> None:
     @flow.task
     def size(size: int) -> int: ...  # type: ignore[empty-body]
 
-    refused(flow, "size waits for size")
+    assert_refused(flow, "size waits for size")
 
 
-def test_an_unknown_name_in_after_is_said_with_what_it_may_have_meant(flow: Flow) -> None:
+def test_flow_after_misspelt_task_suggests_the_name(flow: Flow) -> None:
     @flow.task
     def extract() -> None: ...
 
     @flow.task(after=["extrct"])
     def clean() -> None: ...
 
-    refused(flow, "'clean' of flow 'etl' is to run after 'extrct'.*did you mean 'extract'")
+    assert_refused(flow, "'clean' of flow 'etl' is to run after 'extrct'.*did you mean 'extract'")
 
 
-def test_an_unknown_name_that_resembles_nothing_is_said_with_those_there_are(flow: Flow) -> None:
+def test_flow_after_unknown_task_lists_existing_tasks(flow: Flow) -> None:
     @flow.task(after=["zzz"])
     def clean() -> None: ...
 
-    refused(flow, "after 'zzz', which is none of its tasks; there are: clean")
+    assert_refused(flow, "after 'zzz', which is none of its tasks; there are: clean")
 
 
 @pytest.mark.parametrize("after", [[3], [len], [None]])
-def test_after_takes_tasks_and_names(flow: Flow, after: list[Any]) -> None:
+def test_flow_after_invalid_type_is_refused(flow: Flow, after: list[Any]) -> None:
     with pytest.raises(
         DefinitionError, match=r"after=\[…\] takes tasks of the flow or their names"
     ):
@@ -165,7 +167,7 @@ def test_after_takes_tasks_and_names(flow: Flow, after: list[Any]) -> None:
         def clean() -> None: ...
 
 
-def test_nothing_can_wait_for_on_failure(flow: Flow) -> None:
+def test_flow_task_after_on_failure_is_refused(flow: Flow) -> None:
     @flow.task
     def a() -> None: ...
 
@@ -175,34 +177,34 @@ def test_nothing_can_wait_for_on_failure(flow: Flow) -> None:
     @flow.task(after=[tell])
     def b() -> None: ...
 
-    refused(flow, "'b'.*'tell'")
+    assert_refused(flow, "'b'.*'tell'")
 
 
-def test_nothing_can_take_what_on_failure_returns(flow: Flow) -> None:
+def test_flow_task_with_result_of_on_failure_is_refused(flow: Flow) -> None:
     @flow.on_failure
     def tell() -> int: ...  # type: ignore[empty-body]
 
     @flow.task
     def b(tell: int) -> None: ...
 
-    refused(flow, "'b'.*'tell'")
+    assert_refused(flow, "'b'.*'tell'")
 
 
-def test_a_type_that_does_not_fit_is_said_with_both(flow: Flow) -> None:
+def test_flow_type_mismatch_names_both_tasks_and_types(flow: Flow) -> None:
     @flow.task
     def extract() -> list[str]: ...  # type: ignore[empty-body]
 
     @flow.task
     def total(extract: list[int]) -> int: ...  # type: ignore[empty-body]
 
-    refused(
+    assert_refused(
         flow,
         r"'total' of flow 'etl' takes extract: list\[int\], but task 'extract' returns list\[str\]; "
         "change one of them",
     )
 
 
-def test_a_condition_must_fit_as_well(flow: Flow) -> None:
+def test_flow_skip_if_type_mismatch_is_refused(flow: Flow) -> None:
     @flow.task
     def extract() -> list[str]: ...  # type: ignore[empty-body]
 
@@ -211,10 +213,10 @@ def test_a_condition_must_fit_as_well(flow: Flow) -> None:
     @flow.task(skip_if=is_small)
     def total() -> int: ...  # type: ignore[empty-body]
 
-    refused(flow, r"takes extract: int, but task 'extract' returns list\[str\]")
+    assert_refused(flow, r"takes extract: int, but task 'extract' returns list\[str\]")
 
 
-def test_a_condition_must_fit_also_where_the_task_takes_the_same(flow: Flow) -> None:
+def test_flow_skip_if_type_mismatch_beside_valid_task_is_refused(flow: Flow) -> None:
     @flow.task
     def extract() -> list[str]: ...  # type: ignore[empty-body]
 
@@ -223,20 +225,20 @@ def test_a_condition_must_fit_also_where_the_task_takes_the_same(flow: Flow) -> 
     @flow.task(skip_if=is_small)
     def total(extract: list[str]) -> int: ...  # type: ignore[empty-body]
 
-    refused(flow, r"takes extract: int, but task 'extract' returns list\[str\]")
+    assert_refused(flow, r"takes extract: int, but task 'extract' returns list\[str\]")
 
 
-def test_a_result_that_may_be_missing_must_be_provided_for(flow: Flow) -> None:
+def test_flow_possibly_missing_result_without_default_is_refused(flow: Flow) -> None:
     @flow.task
     def extract() -> int: ...  # type: ignore[empty-body]
 
     @flow.task(when="all_done")
     def total(extract: int) -> int: ...  # type: ignore[empty-body]
 
-    refused(flow, r"write extract: int \| None, or give it a default")
+    assert_refused(flow, r"write extract: int \| None, or give it a default")
 
 
-def test_a_condition_must_provide_for_a_missing_result_also_where_the_task_does(flow: Flow) -> None:
+def test_flow_skip_if_possibly_missing_result_is_refused(flow: Flow) -> None:
     @flow.task
     def extract() -> int: ...  # type: ignore[empty-body]
 
@@ -245,10 +247,10 @@ def test_a_condition_must_provide_for_a_missing_result_also_where_the_task_does(
     @flow.task(when="all_done", skip_if=is_small)
     def total(extract: int = 0) -> int: ...  # type: ignore[empty-body]
 
-    refused(flow, r"write extract: int \| None, or give it a default")
+    assert_refused(flow, r"write extract: int \| None, or give it a default")
 
 
-def test_a_result_that_may_be_missing_is_provided_for_by_none_or_a_default(flow: Flow) -> None:
+def test_flow_possibly_missing_result_with_none_or_default_is_accepted(flow: Flow) -> None:
     @flow.task
     def extract() -> int: ...  # type: ignore[empty-body]
 
@@ -264,7 +266,7 @@ def test_a_result_that_may_be_missing_is_provided_for_by_none_or_a_default(flow:
     assert len(flow.plan.nodes) == 4
 
 
-def test_a_skip_on_purpose_leaves_a_result_missing_for_whoever_runs_all_the_same(
+def test_flow_none_failed_after_skippable_task_needs_optional_parameter(
     flow: Flow,
 ) -> None:
     @flow.task(skip_if=lambda: True)
@@ -276,10 +278,10 @@ def test_a_skip_on_purpose_leaves_a_result_missing_for_whoever_runs_all_the_same
     @flow.task(when="none_failed")
     def c(b: int) -> None: ...
 
-    refused(flow, r"'c'.*write b: int \| None")
+    assert_refused(flow, r"'c'.*write b: int \| None")
 
 
-def test_a_task_without_hints_fits_anything(flow: Flow) -> None:
+def test_flow_tasks_without_hints_accept_any_type(flow: Flow) -> None:
     @flow.task
     def a():  # type: ignore[no-untyped-def]
         return 1
@@ -293,14 +295,14 @@ def test_a_task_without_hints_fits_anything(flow: Flow) -> None:
     assert len(flow.plan.nodes) == 3
 
 
-def test_two_tasks_of_one_name_are_refused(flow: Flow) -> None:
+def test_flow_duplicate_task_name_is_refused(flow: Flow) -> None:
     flow.task(lambda: None, name="a")
 
     with pytest.raises(DefinitionError, match=r"'etl' has a task called 'a' already.*name=…"):
         flow.task(lambda: None, name="a")
 
 
-def test_a_flow_and_a_task_share_their_names(app: Rota) -> None:
+def test_app_name_used_by_flow_or_task_is_refused(app: Rota) -> None:
     app.flow("one")
     app.task(name="two")(_nothing)
 
@@ -310,7 +312,7 @@ def test_a_flow_and_a_task_share_their_names(app: Rota) -> None:
                 make(name)
 
 
-def test_a_task_called_like_one_of_a_flow_is_refused_and_leaves_the_flow_as_it_was(
+def test_flow_task_name_taken_by_app_task_leaves_flow_unchanged(
     app: Rota,
 ) -> None:
     flow = app.flow("etl")
@@ -325,25 +327,25 @@ def test_a_task_called_like_one_of_a_flow_is_refused_and_leaves_the_flow_as_it_w
 def _nothing() -> None: ...
 
 
-def test_a_second_on_failure_is_refused(flow: Flow) -> None:
+def test_flow_second_on_failure_is_refused(flow: Flow) -> None:
     flow.on_failure(_nothing, name="one")
 
     with pytest.raises(DefinitionError, match="'etl' has an on_failure task already"):
         flow.on_failure(_nothing, name="two")
 
 
-def test_a_rule_without_anybody_to_wait_for_is_refused(flow: Flow) -> None:
+def test_flow_when_rule_without_predecessors_is_refused(flow: Flow) -> None:
     flow.task(_nothing, name="a", when="all_done")
 
-    refused(flow, r"'a' of flow 'etl' has when='all_done' but waits for no task; name one")
+    assert_refused(flow, r"'a' of flow 'etl' has when='all_done' but waits for no task; name one")
 
 
-def test_a_rule_there_is_not_is_refused_with_those_there_are(flow: Flow) -> None:
+def test_flow_unknown_when_rule_lists_valid_rules(flow: Flow) -> None:
     with pytest.raises(DefinitionError, match="all_succeeded, none_failed, all_done, any_failed"):
         flow.task(_nothing, when="sometimes")  # type: ignore[call-overload]
 
 
-def test_a_condition_is_a_plain_function(flow: Flow) -> None:
+def test_flow_skip_if_async_or_with_context_is_refused(flow: Flow) -> None:
     async def slow() -> bool: ...  # type: ignore[empty-body]
     def with_context(ctx: Context) -> bool: ...  # type: ignore[empty-body]
 
@@ -355,28 +357,28 @@ def test_a_condition_is_a_plain_function(flow: Flow) -> None:
 
 
 @pytest.mark.parametrize("name", ["not-one", "a.b", "1st", "a b"])
-def test_a_name_no_parameter_can_have_is_refused(flow: Flow, name: str) -> None:
+def test_flow_task_name_not_a_python_name_is_refused(flow: Flow, name: str) -> None:
     with pytest.raises(DefinitionError, match=r"must be a Python name|cannot be a task's name"):
         flow.task(_nothing, name=name)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "1st", "x" * 201])
-def test_a_flow_has_a_name_like_a_task(app: Rota, name: str) -> None:
+def test_flow_invalid_name_is_refused(app: Rota, name: str) -> None:
     with pytest.raises(DefinitionError, match="cannot be a flow's name"):
         app.flow(name)
 
 
-def test_a_flow_without_tasks_is_refused_when_it_is_used(flow: Flow) -> None:
-    refused(flow, "flow 'etl' has no tasks; write some with @etl.task")
+def test_flow_without_tasks_is_refused_at_plan(flow: Flow) -> None:
+    assert_refused(flow, "flow 'etl' has no tasks; write some with @etl.task")
 
 
-def test_on_failure_alone_is_not_a_flow(flow: Flow) -> None:
+def test_flow_with_only_on_failure_is_refused(flow: Flow) -> None:
     flow.on_failure(_nothing)
 
-    refused(flow, "etl")
+    assert_refused(flow, "etl")
 
 
-def test_a_flow_has_up_to_ten_thousand_tasks() -> None:
+def test_flow_beyond_10000_tasks_is_refused() -> None:
     definition = FlowDefinition("wide")
     for number in range(MAX_JOBS):
         definition.add(

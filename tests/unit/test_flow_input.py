@@ -10,7 +10,7 @@ import pytest
 from rota import Flow
 from rota.errors import ArgumentError, PayloadTooLarge
 from rota.model.flow import FlowPlan
-from unit.inputs import LIMIT, encoded
+from unit.encoded_input import LIMIT, encoded
 
 
 @pytest.fixture
@@ -24,19 +24,19 @@ def plan(flow: Flow) -> FlowPlan:
     return flow.plan
 
 
-def test_what_no_task_takes_is_refused_with_what_there_is(plan: FlowPlan) -> None:
+def test_flow_input_unknown_name_lists_accepted_names(plan: FlowPlan) -> None:
     with pytest.raises(
         ArgumentError, match="no task of flow 'etl' takes 'dya'; its input is day, sizes, strict"
     ):
         encoded(plan, dya="monday")
 
 
-def test_a_result_cannot_be_given(plan: FlowPlan) -> None:
+def test_flow_input_named_as_task_is_refused(plan: FlowPlan) -> None:
     with pytest.raises(ArgumentError, match="no task of flow 'etl' takes 'extract'"):
         encoded(plan, day="monday", strict=True, extract=[])
 
 
-def test_what_is_missing_is_said_with_the_task_that_takes_it(plan: FlowPlan) -> None:
+def test_flow_input_missing_value_names_the_task(plan: FlowPlan) -> None:
     with pytest.raises(
         ArgumentError,
         match="task 'clean' of flow 'etl' takes 'strict', which is neither one of its tasks nor in the",
@@ -44,7 +44,7 @@ def test_what_is_missing_is_said_with_the_task_that_takes_it(plan: FlowPlan) -> 
         encoded(plan, day="monday")
 
 
-def test_a_parameter_that_is_nearly_a_task_is_said_so(flow: Flow) -> None:
+def test_flow_input_missing_value_suggests_similar_task(flow: Flow) -> None:
     @flow.task
     def extract() -> int: ...  # type: ignore[empty-body]
 
@@ -55,7 +55,7 @@ def test_a_parameter_that_is_nearly_a_task_is_said_so(flow: Flow) -> None:
         encoded(flow.plan)
 
 
-def test_a_wrong_type_is_said_with_task_and_field(plan: FlowPlan) -> None:
+def test_flow_input_wrong_type_names_task_and_field(plan: FlowPlan) -> None:
     with pytest.raises(
         ArgumentError,
         match=r"input of flow 'etl' does not fit task 'extract'.*int.*str.*sizes\[1\]",
@@ -63,7 +63,7 @@ def test_a_wrong_type_is_said_with_task_and_field(plan: FlowPlan) -> None:
         encoded(plan, day="monday", strict=True, sizes=[1, "x"])
 
 
-def test_a_wrong_type_for_a_condition_is_refused_too(flow: Flow) -> None:
+def test_flow_input_wrong_type_for_skip_if_is_refused(flow: Flow) -> None:
     def is_small(limit: int) -> bool: ...  # type: ignore[empty-body]
 
     @flow.task(skip_if=is_small)
@@ -73,13 +73,13 @@ def test_a_wrong_type_for_a_condition_is_refused_too(flow: Flow) -> None:
         encoded(flow.plan, limit="much")
 
 
-def test_too_much_is_refused_by_field_and_as_a_whole(plan: FlowPlan) -> None:
+def test_flow_input_field_or_total_too_large_is_refused(plan: FlowPlan) -> None:
     with pytest.raises(PayloadTooLarge, match=r"the input of flow 'etl' \(day\)"):
         encoded(plan, day="x" * LIMIT, strict=True)
     with pytest.raises(PayloadTooLarge, match="the input of flow 'etl'"):
         encoded(plan, day="x" * (LIMIT - 10), strict=True)
 
 
-def test_parameters_keep_their_defaults(plan: FlowPlan) -> None:
+def test_flow_input_omitted_default_is_not_stored(plan: FlowPlan) -> None:
     assert encoded(plan, day="monday", strict=True)[1]["extract"] == {"day": "monday"}
     assert inspect.signature(plan.nodes[0].task.fn).parameters["sizes"].default is None

@@ -40,7 +40,7 @@ def bars(picture: ET.Element) -> list[ET.Element]:
     return [each for each in picture.iter(f"{SVG}rect") if "stretch" in each.get("class", "")]
 
 
-def test_a_bar_lies_where_its_times_are() -> None:
+def test_gantt_bar_position_and_width_match_its_times() -> None:
     [bar] = bars(drawn(GanttBar("running", after(25), after(75), "succeeded")))
 
     whole = WIDTH - NAMES_WIDTH - 16
@@ -49,7 +49,7 @@ def test_a_bar_lies_where_its_times_are() -> None:
 
 
 @given(some.floats(0, 1e9), some.floats(0, 1e9), some.floats(0.001, 1e9))
-def test_every_bar_can_be_seen_and_lies_within_the_picture(
+def test_gantt_every_bar_is_visible_and_inside_picture(
     start: float, long: float, end: float
 ) -> None:
     [bar] = bars(drawn(GanttBar("running", after(start), after(start + long)), end=end))
@@ -60,7 +60,7 @@ def test_every_bar_can_be_seen_and_lies_within_the_picture(
     assert left + wide <= WIDTH
 
 
-def test_waiting_running_sleeping_and_earlier_attempts_differ_by_shape() -> None:
+def test_gantt_bar_kinds_differ_in_height_and_fill() -> None:
     kinds: list[BarKind] = ["queued", "running", "sleeping", "attempt"]
 
     made = bars(drawn(*(GanttBar(kind, after(1), after(2)) for kind in kinds)))
@@ -72,7 +72,7 @@ def test_waiting_running_sleeping_and_earlier_attempts_differ_by_shape() -> None
     ]
 
 
-def test_what_runs_is_drawn_over_what_waited() -> None:
+def test_gantt_running_bar_is_drawn_over_queued_bar() -> None:
     made = bars(
         drawn(GanttBar("running", after(1), after(2)), GanttBar("queued", after(0), after(1)))
     )
@@ -81,7 +81,7 @@ def test_what_runs_is_drawn_over_what_waited() -> None:
 
 
 @given(some.floats(0.001, 3e9))
-def test_the_axis_is_never_crowded_and_never_empty(seconds: float) -> None:
+def test_gantt_axis_has_limited_distinct_ticks(seconds: float) -> None:
     picture = drawn(end=seconds)
 
     marks = [each.text or "" for each in picture.iter(f"{SVG}text") if each.get("class") is None]
@@ -90,7 +90,7 @@ def test_the_axis_is_never_crowded_and_never_empty(seconds: float) -> None:
     assert marks[0] == "0"
 
 
-def test_times_on_the_axis_are_said_as_finely_as_they_lie_apart() -> None:
+def test_gantt_axis_label_precision_follows_duration() -> None:
     def last(seconds: float) -> str:
         return [each.text or "" for each in drawn(end=seconds).iter(f"{SVG}text")][-2]
 
@@ -101,7 +101,7 @@ def test_times_on_the_axis_are_said_as_finely_as_they_lie_apart() -> None:
     assert last(40 * 3600) == "1 d 12 h"
 
 
-def test_a_line_for_each_row_and_the_chosen_one_is_marked() -> None:
+def test_gantt_rows_are_links_and_selected_row_is_marked() -> None:
     rows = [GanttRow(str(n), f"job {n}", "running", [], f"?job={n}") for n in range(5)]
 
     picture = ET.fromstring(gantt(rows, START, after(1), selected="3", now=after(0.5)))
@@ -113,7 +113,7 @@ def test_a_line_for_each_row_and_the_chosen_one_is_marked() -> None:
     assert "now" in {each.get("class") for each in picture.iter(f"{SVG}path")}
 
 
-def test_names_and_hints_are_text_whatever_is_in_them() -> None:
+def test_gantt_names_and_hints_with_markup_are_escaped() -> None:
     name = '</title><script>alert("x")</script>\x00'
     text = gantt(
         [GanttRow(name, name, "", [GanttBar("running", START, START, "", name)])], START, START

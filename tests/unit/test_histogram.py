@@ -13,7 +13,7 @@ values = st.lists(
 
 
 @given(st.lists(values, max_size=5))
-def test_a_batch_is_worth_what_its_values_are(batches: list[list[float]]) -> None:
+def test_histogram_add_all_equals_adding_single_values(batches: list[list[float]]) -> None:
     whole, single = Histogram(), Histogram()
     for batch in batches:
         for value in batch:
@@ -25,7 +25,7 @@ def test_a_batch_is_worth_what_its_values_are(batches: list[list[float]]) -> Non
     assert abs(whole.total - single.total) < 1e-6 * (1 + single.total)
 
 
-def test_a_value_that_is_a_bound_counts_below_it() -> None:
+def test_histogram_value_equal_to_bound_counts_in_its_bucket() -> None:
     one, many = Histogram(), Histogram()
     one.add(1.0)
     many.add_all([1.0] * (MAX_UNSORTED_VALUES + 1))
@@ -37,7 +37,7 @@ def test_a_value_that_is_a_bound_counts_below_it() -> None:
 
 
 @given(values)
-def test_the_last_bound_has_all_of_them(batch: list[float]) -> None:
+def test_histogram_cumulative_counts_rise_to_the_total(batch: list[float]) -> None:
     histogram = Histogram()
     histogram.add_all(list(batch))
     shown = histogram.cumulative()
@@ -46,7 +46,7 @@ def test_the_last_bound_has_all_of_them(batch: list[float]) -> None:
     assert [count for _, count in shown] == sorted(count for _, count in shown)
 
 
-def test_the_largest_is_told_once() -> None:
+def test_histogram_take_max_value_resets_the_maximum() -> None:
     histogram = Histogram()
     histogram.add_all([0.1, 7.0])
 

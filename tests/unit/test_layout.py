@@ -44,9 +44,7 @@ def along(direction: Direction, point: tuple[float, float]) -> float:
 
 
 @given(graphs(), directions)
-def test_no_two_boxes_come_nearer_than_the_least_distance(
-    graph: Graph, direction: Direction
-) -> None:
+def test_layout_boxes_keep_minimum_gap(graph: Graph, direction: Direction) -> None:
     boxes = list(drawn(graph, direction, uneven=True).boxes.values())
 
     for place, one in enumerate(boxes):
@@ -57,7 +55,7 @@ def test_no_two_boxes_come_nearer_than_the_least_distance(
 
 
 @given(graphs(), directions)
-def test_every_box_is_at_least_as_large_as_it_asked_and_inside_the_picture(
+def test_layout_boxes_have_requested_size_and_are_inside_picture(
     graph: Graph, direction: Direction
 ) -> None:
     sizes = {name: (50.0 + n % 3, 30.0 + n % 5) for n, name in enumerate(graph.order)}
@@ -73,7 +71,7 @@ def test_every_box_is_at_least_as_large_as_it_asked_and_inside_the_picture(
 
 
 @given(graphs(), directions)
-def test_every_edge_is_there_once_and_leads_to_a_later_rank(
+def test_layout_every_edge_is_routed_once_to_a_later_rank(
     graph: Graph, direction: Direction
 ) -> None:
     made = drawn(graph, direction)
@@ -87,7 +85,7 @@ def test_every_edge_is_there_once_and_leads_to_a_later_rank(
 
 
 @given(graphs())
-def test_an_edge_goes_from_the_side_of_one_box_to_the_side_of_the_other(graph: Graph) -> None:
+def test_layout_route_joins_facing_sides_of_both_boxes(graph: Graph) -> None:
     made = drawn(graph, uneven=True)
 
     for route in made.routes:
@@ -97,7 +95,7 @@ def test_an_edge_goes_from_the_side_of_one_box_to_the_side_of_the_other(graph: G
 
 
 @given(graphs())
-def test_no_edge_runs_behind_a_box(graph: Graph) -> None:
+def test_layout_no_route_runs_behind_a_box(graph: Graph) -> None:
     """An edge crosses a rank in a straight line between boxes, and turns only between ranks."""
     made = drawn(graph, uneven=True)
 
@@ -110,13 +108,13 @@ def test_no_edge_runs_behind_a_box(graph: Graph) -> None:
 
 
 @given(graphs(), directions)
-def test_the_same_graph_is_laid_out_the_same_way(graph: Graph, direction: Direction) -> None:
+def test_layout_same_graph_is_deterministic(graph: Graph, direction: Direction) -> None:
     again = Graph(dict(graph.predecessors))
 
     assert drawn(graph, direction) == drawn(again, direction)
 
 
-def test_down_is_right_turned_round() -> None:
+def test_layout_direction_down_is_transposed_right() -> None:
     sizes = {name: (40.0, 40.0) for name in DIAMOND.order}
 
     right, down = layout(DIAMOND, sizes, "right"), layout(DIAMOND, sizes, "down")
@@ -129,7 +127,7 @@ def test_down_is_right_turned_round() -> None:
         )
 
 
-def test_a_diamond_is_symmetrical() -> None:
+def test_layout_diamond_is_symmetrical() -> None:
     boxes = drawn(DIAMOND).boxes
 
     assert boxes["a"].y == boxes["d"].y
@@ -137,13 +135,13 @@ def test_a_diamond_is_symmetrical() -> None:
     assert (boxes["b"].rank, boxes["b"].index, boxes["c"].index) == (1, 0, 1)
 
 
-def test_a_chain_is_straight() -> None:
+def test_layout_chain_is_straight() -> None:
     boxes = drawn(chain(30), uneven=False).boxes
 
     assert len({box.y for box in boxes.values()}) == 1
 
 
-def test_a_long_edge_with_room_beside_the_boxes_is_straight() -> None:
+def test_layout_long_edge_with_free_space_is_straight() -> None:
     around = Graph({**chain(9).predecessors, "x": ["j0"], "y": ["j8"], "end": ["y", "j8", "j0"]})
 
     made = drawn(around)
@@ -153,7 +151,7 @@ def test_a_long_edge_with_room_beside_the_boxes_is_straight() -> None:
     assert len({made.boxes[f"j{n}"].y for n in range(1, 9)}) == 1
 
 
-def test_who_is_needed_late_stands_near_who_needs_it() -> None:
+def test_layout_root_needed_late_is_one_rank_before_its_successor() -> None:
     graph = Graph({**chain(6).predecessors, "late": [], "end": ["j5", "late"]})
 
     boxes = drawn(graph).boxes
@@ -161,7 +159,7 @@ def test_who_is_needed_late_stands_near_who_needs_it() -> None:
     assert boxes["late"].rank == boxes["end"].rank - 1
 
 
-def test_separate_parts_lie_beside_each_other() -> None:
+def test_layout_components_are_separated_by_a_gap() -> None:
     graph = Graph({"a": [], "x": [], "b": ["a"], "y": ["x"], "c": ["a"], "z": ["x"]})
 
     boxes = drawn(graph).boxes
@@ -171,7 +169,7 @@ def test_separate_parts_lie_beside_each_other() -> None:
     assert min(boxes[name].y for name in "xyz") >= lowest + COMPONENT_GAP - BLUR
 
 
-def test_edges_of_a_tree_do_not_cross() -> None:
+def test_layout_tree_has_no_crossings() -> None:
     tree = Graph({f"j{n}": [f"j{(n * 7919) % n // 2}"] if n else [] for n in range(200)})
 
     [made] = assign_layers(tree)
@@ -179,7 +177,7 @@ def test_edges_of_a_tree_do_not_cross() -> None:
     assert count_crossings(made) == 0
 
 
-def test_crossings_that_need_not_be_are_undone() -> None:
+def test_layout_avoidable_crossing_is_removed() -> None:
     graph = Graph({"a": [], "b": [], "c": ["a"], "d": ["b", "c"], "e": ["a", "d"]})
 
     [made] = assign_layers(graph)
@@ -190,18 +188,18 @@ def test_crossings_that_need_not_be_are_undone() -> None:
 
 
 @given(graphs())
-def test_untangling_never_makes_it_worse(graph: Graph) -> None:
+def test_layout_sweeps_never_add_crossings(graph: Graph) -> None:
     for part in assign_layers(graph):
         best = count_crossings(part)
         layering._initial_order(part)
         assert best <= count_crossings(part)
 
 
-def test_an_empty_graph_has_an_empty_layout() -> None:
+def test_layout_empty_graph_is_empty() -> None:
     assert drawn(Graph({})) == GraphLayout({}, (), 0.0, 0.0)
 
 
-def test_a_name_given_twice_is_one_edge() -> None:
+def test_layout_duplicate_predecessor_is_one_edge() -> None:
     graph = Graph({"a": [], "b": ["a", "a"], "c": ["b", "a", "a"]})
 
     [made] = assign_layers(graph)
@@ -210,14 +208,14 @@ def test_a_name_given_twice_is_one_edge() -> None:
     assert all(len(set(joined)) == len(joined) for joined in made.below)
 
 
-def test_gaps_grow_where_edges_have_far_to_go() -> None:
+def test_layout_rank_gap_grows_with_edge_length() -> None:
     near, far = drawn(fan(2)).boxes, drawn(fan(40)).boxes
 
     assert near["part0"].x - near["split"].width == RANK_GAP
     assert far["part0"].x - far["split"].width > 2 * RANK_GAP
 
 
-def test_a_chain_may_be_deeper_than_the_stack() -> None:
+def test_layout_chain_beyond_recursion_limit_is_drawn() -> None:
     assert len(drawn(chain(2 * sys.getrecursionlimit())).boxes) == 2 * sys.getrecursionlimit()
 
 
@@ -241,9 +239,7 @@ def shortcuts(length: int) -> Graph:
     ],
     ids=["fan", "scattered", "crossbar", "chain", "shortcuts", "alone"],
 )
-def test_the_work_on_a_large_graph_is_bounded(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_layout_large_graph_has_bounded_work(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     """Count, not time, the work: waypoints created, and edges visited when the sweep budget is zero."""
     looked = 0
     counted = layering._mean_position
@@ -266,7 +262,7 @@ def test_the_work_on_a_large_graph_is_bounded(
     )
 
 
-def test_edges_too_long_to_afford_are_still_drawn() -> None:
+def test_layout_edges_beyond_waypoint_limit_are_drawn_directly() -> None:
     routes = drawn(shortcuts(1_000)).routes
 
     assert len(routes) == 999 + 998

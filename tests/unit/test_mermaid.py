@@ -19,14 +19,14 @@ NODE = re.compile(r' {4}n(\d+)\["([^"\n]*)"\](?::::(\w+))?')
 EDGE = re.compile(r" {4}n(\d+) (-->|-\.->) n(\d+)")
 
 
-def read(text: str) -> dict[str, set[str]]:
+def parse_mermaid(text: str) -> dict[str, set[str]]:
     """Return the predecessors of each job as Mermaid would parse them."""
     found: dict[str, set[str]] = {}
     names: list[str] = []
     for line in text.splitlines()[1:]:
         if node := NODE.fullmatch(line):
             assert int(node[1]) == len(names)
-            names.append(shown(node[2]))
+            names.append(decode_label(node[2]))
             found[names[-1]] = set()
         elif edge := EDGE.fullmatch(line):
             found[names[int(edge[3])]].add(names[int(edge[1])])
@@ -35,12 +35,12 @@ def read(text: str) -> dict[str, set[str]]:
     return found
 
 
-def shown(label: str) -> str:
+def decode_label(label: str) -> str:
     """Decode Mermaid's entities, which are HTML's with # for &#."""
     return unescape(re.sub(r"#(\d+);", r"&#\1;", label))
 
 
-def test_a_graph_is_a_flowchart() -> None:
+def test_mermaid_graph_is_a_flowchart() -> None:
     assert mermaid(DIAMOND, after=[("a", "c")]) == (
         "flowchart LR\n"
         '    n0["a"]\n'
@@ -55,7 +55,7 @@ def test_a_graph_is_a_flowchart() -> None:
     assert mermaid(DIAMOND, direction="down").startswith("flowchart TD\n")
 
 
-def test_states_are_classes_and_only_those_used_are_defined() -> None:
+def test_mermaid_states_are_classes_defined_only_if_used() -> None:
     text = mermaid(DIAMOND, {"a": NodeLabel("failed", "attempt 2"), "b": NodeLabel("succeeded")})
 
     assert '    n0["a<br/>failed · attempt 2"]:::failed\n' in text
@@ -65,7 +65,7 @@ def test_states_are_classes_and_only_those_used_are_defined() -> None:
     ]
 
 
-def test_a_state_nobody_knows_is_no_class() -> None:
+def test_mermaid_unknown_state_has_no_class() -> None:
     text = mermaid(Graph({"a": []}), {"a": NodeLabel("x; click n0 href")})
 
     assert ":::" not in text
@@ -90,17 +90,19 @@ def test_a_state_nobody_knows_is_no_class() -> None:
         ("a\\b", "a#92;b"),
     ],
 )
-def test_what_could_mean_something_is_written_by_its_number(name: str, written: str) -> None:
+def test_mermaid_special_characters_are_numeric_entities(name: str, written: str) -> None:
     assert f'["{written}"]' in mermaid(Graph({name: []}))
 
 
 @given(some.text(some.characters(exclude_categories=("Cs", "Cc", "Z")), min_size=1))
-def test_every_name_comes_back_as_it_was(name: str) -> None:
+def test_mermaid_any_name_round_trips(name: str) -> None:
     graph = Graph({name: []})
 
-    assert list(read(mermaid(graph))) == [name]
+    assert list(parse_mermaid(mermaid(graph))) == [name]
 
 
 @given(graphs())
-def test_every_job_and_every_edge_is_there(graph: Graph) -> None:
-    assert read(mermaid(graph)) == {name: set(graph.predecessors[name]) for name in graph.order}
+def test_mermaid_text_has_every_job_and_edge(graph: Graph) -> None:
+    assert parse_mermaid(mermaid(graph)) == {
+        name: set(graph.predecessors[name]) for name in graph.order
+    }

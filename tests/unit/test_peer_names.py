@@ -20,7 +20,7 @@ task: Any = resize
 
 
 @pytest.mark.parametrize("name", ["delay", "apply_async", "enqueue", "defer", "send", "submit"])
-def test_task_with_a_start_word_of_a_peer_hints_at_start(name: str) -> None:
+def test_task_attribute_named_as_in_peers_hints_at_start(name: str) -> None:
     with pytest.raises(
         AttributeError, match=r"`await task\.start\(…\)`, or `task\.sync\.start\(…\)`"
     ):
@@ -29,7 +29,7 @@ def test_task_with_a_start_word_of_a_peer_hints_at_start(name: str) -> None:
         getattr(flow, name)
 
 
-def test_task_with_another_unknown_name_gives_no_hint() -> None:
+def test_task_unknown_attribute_gives_no_hint() -> None:
     with pytest.raises(AttributeError, match=r"'Task' object has no attribute 'resizee'$"):
         _ = task.resizee
     assert not hasattr(task, "__deepcopy__")

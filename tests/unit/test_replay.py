@@ -14,7 +14,7 @@ from rota.model.journal import EntryKind, JournalEntry, Replay, StoredEntry, ent
 Asked = tuple[EntryKind, str]
 
 
-def kept(entries: Iterable[JournalEntry]) -> list[StoredEntry]:
+def stored_entries(entries: Iterable[JournalEntry]) -> list[StoredEntry]:
     """Return the entries as they are read back from the database."""
     return [
         StoredEntry(
@@ -59,7 +59,7 @@ CODE: list[Asked] = [
 ]
 
 
-def test_things_are_numbered_by_kind_and_name_and_have_an_order() -> None:
+def test_replay_numbers_entries_by_kind_and_name_in_order() -> None:
     assert keys(run(CODE)) == [
         ("step", "a", 1, 1),
         ("value", "now", 1, 2),
@@ -71,24 +71,24 @@ def test_things_are_numbered_by_kind_and_name_and_have_an_order() -> None:
     ]
 
 
-def test_the_same_code_is_given_all_of_it_again() -> None:
+def test_replay_same_code_gets_same_entries() -> None:
     first = run(CODE)
-    assert keys(run(CODE, kept(first))) == keys(first)
+    assert keys(run(CODE, stored_entries(first))) == keys(first)
 
 
-def test_what_is_given_again_is_what_was_kept() -> None:
+def test_replay_returns_stored_result_and_tries() -> None:
     [entry] = run([("step", "a")])
     entry.result, entry.tries = "5", 3
-    again, known = Replay(7, kept([entry])).next_entry("step", "a")
+    again, known = Replay(7, stored_entries([entry])).next_entry("step", "a")
     assert known is not None
     assert (known.result, known.tries, again.tries) == ("5", 3, 3)
     assert Replay(7).next_entry("step", "a")[1] is None
 
 
-def test_what_is_new_comes_after_what_was_kept() -> None:
+def test_replay_new_entries_follow_stored_entries() -> None:
     first = run(CODE[:3])
     # The order of the stored rows does not matter.
-    more = run(CODE, reversed(kept(first)))
+    more = run(CODE, reversed(stored_entries(first)))
     assert keys(more) == keys(run(CODE))
 
 
@@ -105,29 +105,29 @@ def test_what_is_new_comes_after_what_was_kept() -> None:
         ([], "its end", "step 'a'"),
     ],
 )
-def test_something_new_before_something_kept_is_a_change(
+def test_replay_new_entry_before_stored_entry_raises_mismatch(
     code: list[Asked], asked: str, before: str
 ) -> None:
     with pytest.raises(ReplayMismatch) as error:
-        run(code, kept(run(CODE)))
+        run(code, stored_entries(run(CODE)))
     assert (error.value.actual, error.value.expected) == (asked, before)
     assert f"job 7 reached {asked}, but its journal has {before} here" in str(error.value)
     assert "rota release 7" in str(error.value)
 
 
-def test_values_and_versions_may_come_and_go() -> None:
+def test_replay_added_or_removed_values_and_versions_are_accepted() -> None:
     with_values: list[Asked] = [("value", "uuid"), ("step", "a"), ("value", "now"), ("step", "b")]
     without: list[Asked] = [("step", "a"), ("step", "b")]
-    run(without, kept(run(with_values)))
-    run(with_values, kept(run(without)))
-    replay = Replay(7, kept(run(without)))
+    run(without, stored_entries(run(with_values)))
+    run(with_values, stored_entries(run(without)))
+    replay = Replay(7, stored_entries(run(without)))
     replay.version("fees", in_main_branch=True)
     for kind, name in without:
         replay.next_entry(kind, name)
     replay.check_complete()
 
 
-def test_in_branches_the_order_is_anybodys() -> None:
+def test_replay_branches_match_in_any_order() -> None:
     code: list[tuple[Asked, str]] = [
         (("step", "load"), "1."),
         (("step", "load"), "2."),
@@ -149,24 +149,24 @@ def test_in_branches_the_order_is_anybodys() -> None:
     first = come_to(range(len(code)))
     numbers = {(each.kind, each.name, each.number) for each in first.values()}
     assert len(numbers) == len(code)  # all entries are distinct
-    again = come_to([0, 3, 5, 1, 2, 6, 4, 7, 8], kept(first.values()))
+    again = come_to([0, 3, 5, 1, 2, 6, 4, 7, 8], stored_entries(first.values()))
     for at, entry in first.items():
         assert keys([again[at]]) == keys([entry])
         assert again[at].branch_key == entry.branch_key
 
 
-def test_what_is_new_in_a_branch_says_nothing_about_the_rest() -> None:
+def test_replay_new_entry_in_branch_raises_no_mismatch() -> None:
     first = run(CODE, line="1.")
-    run([("step", "x")], kept(first), line="1.")
-    run([("step", "x")], kept(first), line="2.")
-    run([], kept(first))
+    run([("step", "x")], stored_entries(first), line="1.")
+    run([("step", "x")], stored_entries(first), line="2.")
+    run([], stored_entries(first))
 
 
-def test_one_that_was_not_kept_is_not_mistaken_for_the_next_of_its_name() -> None:
+def test_replay_unstored_entry_is_not_matched_with_its_namesake() -> None:
     """The first step was abandoned or failed: the second of that name keeps its number."""
     for line in ("", "1."):
         _, second = run([("step", "a"), ("step", "a")], line=line)
-        replay = Replay(7, kept([second]))
+        replay = Replay(7, stored_entries([second]))
         if line:
             entry, known = replay.next_entry("step", "a", line)
             assert known is None
@@ -177,36 +177,36 @@ def test_one_that_was_not_kept_is_not_mistaken_for_the_next_of_its_name() -> Non
                 replay.next_entry("step", "a", line)
 
 
-def test_the_own_line_is_told_from_the_branches_beside_it() -> None:
-    own, beside = run([("step", "a")]), kept(run([("step", "b")], line="1."))
+def test_replay_unreached_branch_entry_does_not_block_main_branch() -> None:
+    own, beside = run([("step", "a")]), stored_entries(run([("step", "b")], line="1."))
     beside[0].position = 2
     # The branch has not been reached when the main branch continues: that is no mismatch.
-    run([("step", "a"), ("step", "c")], [*kept(own), *beside])
+    run([("step", "a"), ("step", "c")], [*stored_entries(own), *beside])
     with pytest.raises(ReplayMismatch):
-        run([("step", "c")], [*kept(own), *beside])
+        run([("step", "c")], [*stored_entries(own), *beside])
 
 
 @given(
     st.lists(st.tuples(st.sampled_from(["step", "sleep", "wait", "value"]), st.sampled_from("ab"))),
     st.integers(0, 10),
 )
-def test_any_code_can_be_cut_short_anywhere_and_goes_on(code: list[Asked], cut: int) -> None:
+def test_replay_code_cut_anywhere_continues_with_same_entries(code: list[Asked], cut: int) -> None:
     whole = run(code)
-    assert keys(run(code, kept(whole[:cut]))) == keys(whole)
+    assert keys(run(code, stored_entries(whole[:cut]))) == keys(whole)
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=6), st.data())
-def test_a_step_taken_out_is_always_found(names: list[str], data: st.DataObject) -> None:
+def test_replay_removed_step_always_raises_mismatch(names: list[str], data: st.DataObject) -> None:
     code: list[Asked] = [("step", name) for name in names]
     out = data.draw(st.integers(0, len(code) - 1))
     with pytest.raises(ReplayMismatch):
-        run(code[:out] + code[out + 1 :], kept(run(code)))
+        run(code[:out] + code[out + 1 :], stored_entries(run(code)))
 
 
 # Versions
 
 
-def test_a_change_goes_for_a_run_that_is_not_further() -> None:
+def test_version_in_new_run_is_true_and_stored_once() -> None:
     replay = Replay(7)
     entry, goes = replay.version("fees", in_main_branch=True)
     assert entry is not None
@@ -215,23 +215,26 @@ def test_a_change_goes_for_a_run_that_is_not_further() -> None:
     assert replay.version("fees", in_main_branch=True) == (None, True)
 
 
-def test_it_does_not_for_one_that_is_and_that_stays_so() -> None:
-    replay = Replay(7, kept(run([("step", "a")])))
+def test_version_in_run_with_later_entries_stays_false() -> None:
+    replay = Replay(7, stored_entries(run([("step", "a")])))
     entry, goes = replay.version("fees", in_main_branch=True)
     assert entry is not None
     assert (goes, entry.result) == (False, "false")
-    later = Replay(7, kept([*run([("step", "a")]), entry]))
+    later = Replay(7, stored_entries([*run([("step", "a")]), entry]))
     assert later.version("fees", in_main_branch=True) == (None, False)
     later.next_entry("step", "a")
     assert later.version("fees", in_main_branch=True) == (None, False)
 
 
-def test_values_ahead_do_not_make_a_run_an_old_one() -> None:
-    assert Replay(7, kept(run([("value", "now")]))).version("fees", in_main_branch=True)[1] is True
+def test_version_before_stored_values_only_is_true() -> None:
+    assert (
+        Replay(7, stored_entries(run([("value", "now")]))).version("fees", in_main_branch=True)[1]
+        is True
+    )
 
 
-def test_it_goes_for_one_that_has_come_just_as_far() -> None:
-    replay = Replay(7, kept(run([("step", "a"), ("sleep", "sleep")])))
+def test_version_after_all_stored_entries_is_true() -> None:
+    replay = Replay(7, stored_entries(run([("step", "a"), ("sleep", "sleep")])))
     replay.next_entry("step", "a")
     replay.next_entry("sleep", "sleep")
     assert replay.version("fees", in_main_branch=True)[1] is True
@@ -240,8 +243,8 @@ def test_it_goes_for_one_that_has_come_just_as_far() -> None:
 # Progress of a replay
 
 
-def test_code_is_behind_until_it_has_come_as_far_as_before() -> None:
-    replay = Replay(7, kept(run([("step", "a"), ("step", "b"), ("value", "now")])))
+def test_is_replaying_until_last_stored_entry_is_reached() -> None:
+    replay = Replay(7, stored_entries(run([("step", "a"), ("step", "b"), ("value", "now")])))
     assert replay.is_replaying
     replay.next_entry("step", "a")
     assert replay.is_replaying
@@ -260,7 +263,7 @@ def test_code_is_behind_until_it_has_come_as_far_as_before() -> None:
         ("wait", "sleep", 1, "wait 'sleep'"),
     ],
 )
-def test_a_thing_is_said_as_a_person_says_it(
+def test_entry_label_names_kind_name_and_number(
     kind: EntryKind, name: str, number: int, said: str
 ) -> None:
     assert entry_label(kind, name, number) == said

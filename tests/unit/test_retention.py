@@ -33,7 +33,7 @@ def seconds(span: str) -> float:
     return FOREVER if span == "forever" else int(span[:-1]) * float(UNIT_SECONDS[span[-1]])
 
 
-def test_the_default_is_a_week_for_successes_and_a_month_for_the_rest() -> None:
+def test_retention_default_is_7_days_if_succeeded_else_30() -> None:
     keep = Retention.parse(DEFAULT_RETENTION)
 
     assert keep.max_age("any", "succeeded") == 7 * DAY
@@ -41,7 +41,7 @@ def test_the_default_is_a_week_for_successes_and_a_month_for_the_rest() -> None:
     assert Settings().retention == DEFAULT_RETENTION
 
 
-def test_times_for_everything_for_outcomes_and_for_queues() -> None:
+def test_retention_times_per_default_outcome_and_queue() -> None:
     keep = Retention.parse("7d failed=30d; images: 1d failed=7d; audit: forever")
 
     assert keep.max_age("any", "expired") == 7 * DAY
@@ -51,7 +51,7 @@ def test_times_for_everything_for_outcomes_and_for_queues() -> None:
     assert keep.max_age("audit", "failed") == FOREVER
 
 
-def test_what_a_queue_does_not_say_is_said_for_every_queue_and_else_by_default() -> None:
+def test_retention_queue_falls_back_to_general_part_then_default() -> None:
     keep = Retention.parse("images: failed=1h; failed=2h expired=3h")
 
     assert keep.max_age("images", "failed") == 3600
@@ -72,27 +72,29 @@ def test_what_a_queue_does_not_say_is_said_for_every_queue_and_else_by_default()
         ("36500d", 36500 * DAY),
     ],
 )
-def test_units(span: str, expected: float) -> None:
+def test_retention_units_are_converted_to_seconds(span: str, expected: float) -> None:
     assert Retention.parse(span).min_age == expected
 
 
-def test_names_of_queues_may_have_colons() -> None:
+def test_retention_queue_name_with_colon_is_accepted() -> None:
     assert Retention.parse("a:b/c.d-1: 1d").max_age("a:b/c.d-1", "failed") == DAY
 
 
-def test_the_shortest_is_the_least_of_all() -> None:
+def test_retention_min_age_is_shortest_of_all_parts() -> None:
     assert Retention.parse("7d; images: 1d failed=6h; audit: forever").min_age == 6 * 3600
     assert Retention.parse("forever").min_age == FOREVER
 
 
-def test_spaces_and_empty_parts_do_not_matter() -> None:
+def test_retention_spaces_and_empty_parts_are_ignored() -> None:
     assert Retention.parse(" ;7d   failed=1d;\n images:  1d ; ") == Retention.parse(
         "7d failed=1d;images: 1d"
     )
 
 
 @given(rules, some.dictionaries(queues, rules, max_size=3))
-def test_whatever_is_said_is_what_is_meant(default: list[str], named: dict[str, list[str]]) -> None:
+def test_retention_any_valid_text_gives_the_stated_ages(
+    default: list[str], named: dict[str, list[str]]
+) -> None:
     parts = [*(f"{queue}: {' '.join(rule)}" for queue, rule in named.items()), " ".join(default)]
 
     keep = Retention.parse("; ".join(parts))
@@ -109,7 +111,7 @@ def test_whatever_is_said_is_what_is_meant(default: list[str], named: dict[str, 
 
 
 @given(rules, some.dictionaries(queues, rules, max_size=3))
-def test_it_can_be_written_and_read_again(default: list[str], named: dict[str, list[str]]) -> None:
+def test_retention_str_round_trips(default: list[str], named: dict[str, list[str]]) -> None:
     parts = [" ".join(default), *(f"{queue}: {' '.join(rule)}" for queue, rule in named.items())]
     keep = Retention.parse("; ".join(parts))
 
@@ -117,7 +119,7 @@ def test_it_can_be_written_and_read_again(default: list[str], named: dict[str, l
 
 
 @given(some.text("0123456789smhdw=;: \nforeverailducp", max_size=40))
-def test_any_text_is_read_or_refused_with_the_form_shown(text: str) -> None:
+def test_retention_any_text_is_parsed_or_refused_with_example(text: str) -> None:
     told = ""
     try:
         assert Retention.parse(text).min_age >= 0
@@ -155,13 +157,13 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("text", MISTAKES)
-def test_a_mistake_names_the_part_that_is_wrong(text: str) -> None:
+def test_retention_error_names_the_wrong_part(text: str) -> None:
     with pytest.raises(SettingsError) as caught:
         Settings(retention=text)
 
     assert MISTAKES[text] in str(caught.value)
 
 
-def test_something_else_than_text_is_refused() -> None:
+def test_retention_non_text_is_refused() -> None:
     with pytest.raises(SettingsError, match=r"it is 7\.0, not text"):
         Settings(retention=7.0)  # type: ignore[arg-type]

@@ -27,19 +27,19 @@ def middle(low: float, high: float) -> float:
 
 
 @given(policies, some.integers(1, 40_000))
-def test_there_is_another_attempt_until_they_are_used_up(policy: Retry, attempt: int) -> None:
+def test_retry_delay_is_none_after_max_attempts(policy: Retry, attempt: int) -> None:
     assert (policy.delay_after(attempt, ValueError()) is None) == (attempt >= policy.max_attempts)
 
 
 @given(policies, some.integers(1, 40_000))
-def test_a_pause_is_a_number_from_zero_to_the_cap(policy: Retry, attempt: int) -> None:
+def test_retry_delay_is_between_zero_and_max_delay(policy: Retry, attempt: int) -> None:
     """This includes high attempts, where the power alone would overflow a float."""
     pause = policy.delay_after(attempt, ValueError())
 
     assert pause is None or 0 <= pause <= float(policy.max_delay)  # type: ignore[arg-type]
 
 
-def test_a_steep_back_off_ends_at_the_cap_too() -> None:
+def test_retry_steep_backoff_ends_at_max_delay() -> None:
     assert (
         Retry(max_attempts=100, backoff=1e6, max_delay=60, jitter=0).delay_after(70, ValueError())
         == 60
@@ -47,7 +47,7 @@ def test_a_steep_back_off_ends_at_the_cap_too() -> None:
 
 
 @given(policies.filter(lambda policy: policy.max_attempts > 2))
-def test_pauses_do_not_shrink_from_one_attempt_to_the_next(policy: Retry) -> None:
+def test_retry_delays_never_decrease(policy: Retry) -> None:
     pauses = [
         pause
         for attempt in range(1, min(policy.max_attempts, 100))
@@ -58,7 +58,7 @@ def test_pauses_do_not_shrink_from_one_attempt_to_the_next(policy: Retry) -> Non
 
 
 @given(policies, some.integers(1, 100), some.randoms())
-def test_a_pause_is_off_by_no_more_than_the_jitter(
+def test_retry_delay_deviates_at_most_by_jitter(
     policy: Retry, attempt: int, random: object
 ) -> None:
     exact = policy.delay_after(attempt, ValueError(), middle)
@@ -70,13 +70,13 @@ def test_a_pause_is_off_by_no_more_than_the_jitter(
         assert pause <= exact * (1 + policy.jitter) * (1 + 1e-9)
 
 
-def test_the_default_waits_one_second_then_two() -> None:
+def test_retry_default_delays_are_one_and_two_seconds() -> None:
     waits = [Retry(jitter=0).delay_after(attempt, ValueError()) for attempt in (1, 2, 3)]
 
     assert waits == [1.0, 2.0, None]
 
 
-def test_durations_can_be_timedeltas() -> None:
+def test_retry_accepts_timedeltas() -> None:
     policy = Retry(
         max_attempts=9, delay=timedelta(minutes=1), max_delay=timedelta(minutes=3), jitter=0
     )
@@ -89,13 +89,13 @@ def test_durations_can_be_timedeltas() -> None:
     ]
 
 
-def test_jobs_that_failed_together_do_not_come_back_together() -> None:
+def test_retry_default_jitter_spreads_delays() -> None:
     pauses = {Retry(max_attempts=2).delay_after(1, ValueError()) for _ in range(50)}
 
     assert len(pauses) > 40
 
 
-def test_errors_that_are_never_retried_end_the_job_at_once() -> None:
+def test_retry_non_retryable_error_gives_no_delay() -> None:
     policy = Retry(max_attempts=9, non_retryable=(LookupError, OSError))
 
     assert policy.delay_after(1, KeyError()) is None
@@ -103,17 +103,17 @@ def test_errors_that_are_never_retried_end_the_job_at_once() -> None:
     assert policy.delay_after(1, ValueError()) is not None
 
 
-def test_never_can_be_any_collection_of_types() -> None:
+def test_retry_non_retryable_list_becomes_tuple() -> None:
     assert Retry(non_retryable=[KeyError]).non_retryable == (KeyError,)  # type: ignore[arg-type]
 
 
-def test_a_task_can_say_when_to_try_again() -> None:
+def test_retry_later_sets_the_delay() -> None:
     assert Retry(max_delay=1).delay_after(1, RetryLater(90)) == 90
     assert Retry().delay_after(1, RetryLater(timedelta(hours=1))) == 3600
     assert Retry().delay_after(1, RetryLater(-5)) == 0
 
 
-def test_asking_for_another_attempt_counts_as_one() -> None:
+def test_retry_later_in_last_attempt_gives_no_delay() -> None:
     assert Retry(max_attempts=2).delay_after(2, RetryLater(1)) is None
 
 
@@ -129,11 +129,11 @@ def test_asking_for_another_attempt_counts_as_one() -> None:
         ({"delay": float("nan")}, "delay"),
     ],
 )
-def test_a_policy_that_makes_no_sense_is_refused(given: dict[str, object], message: str) -> None:
+def test_retry_invalid_option_is_refused(given: dict[str, object], message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
         Retry(**given)  # type: ignore[arg-type]
 
 
 @given(policies)
-def test_a_policy_can_be_stored_and_read(policy: Retry) -> None:
+def test_retry_to_dict_round_trips(policy: Retry) -> None:
     assert Retry(**policy.to_dict()) == policy

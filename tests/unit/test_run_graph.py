@@ -19,7 +19,7 @@ from rota.web.dashboard.run.graph import PARENT_KEY, build_picture, count_states
 from .test_run_timeline import START, job, run
 
 
-def line(states: list[str], first: int = 10) -> list[JobRow]:
+def chain_of_jobs(states: list[str], first: int = 10) -> list[JobRow]:
     """Return a chain of jobs a, b, c …"""
     last = first + len(states) - 1
     return [
@@ -34,7 +34,7 @@ def line(states: list[str], first: int = 10) -> list[JobRow]:
     ]
 
 
-def test_runs_of_one_shape_are_laid_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_graph_runs_of_same_shape_share_one_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     laid: list[Graph] = []
 
     def counting(graph: Graph, names: Mapping[str, str]) -> GraphLayout:
@@ -44,10 +44,10 @@ def test_runs_of_one_shape_are_laid_out_once(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(run_graph, "layout_boxes", counting)
     other = msgspec.structs.replace(run(3), run=2, created=START + timedelta(days=1))
 
-    one = build_picture(run(3), line(["succeeded", "running", "waiting"]))
-    same = build_picture(run(3), line(["succeeded", "succeeded", "failed"]))
-    alike = build_picture(other, line(["waiting"] * 3, first=500))
-    longer = build_picture(run(4), line(["waiting"] * 4))
+    one = build_picture(run(3), chain_of_jobs(["succeeded", "running", "waiting"]))
+    same = build_picture(run(3), chain_of_jobs(["succeeded", "succeeded", "failed"]))
+    alike = build_picture(other, chain_of_jobs(["waiting"] * 3, first=500))
+    longer = build_picture(run(4), chain_of_jobs(["waiting"] * 4))
 
     assert one.shape is same.shape is alike.shape
     assert one.shape is not longer.shape
@@ -57,8 +57,8 @@ def test_runs_of_one_shape_are_laid_out_once(monkeypatch: pytest.MonkeyPatch) ->
     assert [card.href for card in alike.details.values()] == ["?job=500", "?job=501", "?job=502"]
 
 
-def test_what_a_script_is_told_is_what_the_picture_says() -> None:
-    drawn = build_picture(run(2), line(["succeeded", "running"]))
+def test_run_graph_states_json_matches_the_svg() -> None:
+    drawn = build_picture(run(2), chain_of_jobs(["succeeded", "running"]))
 
     told = json.loads(drawn.states_json())
 
@@ -68,7 +68,7 @@ def test_what_a_script_is_told_is_what_the_picture_says() -> None:
     assert svg.index('aria-current="true"') > svg.index('data-key="1"')
 
 
-def test_a_crowd_tells_how_many_are_in_which_state_those_to_look_at_first() -> None:
+def test_run_graph_group_shows_state_counts_with_failed_first() -> None:
     parts = [
         job("failed" if number == 7 else "succeeded", number + 3, task=f"f.part_{number}")
         for number in range(40)
@@ -90,10 +90,10 @@ def test_a_crowd_tells_how_many_are_in_which_state_those_to_look_at_first() -> N
     assert opened.details["8"].href == f"?open={key}&job=10"
 
 
-def test_calls_hang_on_their_caller() -> None:
+def test_run_graph_child_jobs_are_successors_of_the_parent() -> None:
     calls = msgspec.structs.replace(run(3), flow="", parent=99)
 
-    drawn = build_picture(calls, line(["succeeded"] * 3))
+    drawn = build_picture(calls, chain_of_jobs(["succeeded"] * 3))
 
     parents = drawn.shape.grouped.graph.predecessors
     assert {key: list(each) for key, each in parents.items()} == {

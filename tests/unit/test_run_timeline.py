@@ -40,20 +40,23 @@ def run(many: int) -> FlowDetailRow:
     return FlowDetailRow(1, "f", "running", 1, START, START, None, None, None, b"{}", None, many)
 
 
-def told(bars: Sequence[GanttBar]) -> list[tuple[str, float, float]]:
+def bar_spans(bars: Sequence[GanttBar]) -> list[tuple[str, float, float]]:
     return [
         (each.kind, (each.start - START).total_seconds(), (each.end - START).total_seconds())
         for each in bars
     ]
 
 
-def test_what_has_ended_waited_from_when_it_could_run_until_it_began() -> None:
+def test_timeline_finished_job_is_queued_then_running() -> None:
     done = job("succeeded", finished=at(10), seconds=4.0)
 
-    assert told(bars_of_job(done, [], [], at(1), NOW)) == [("queued", 1, 6), ("running", 6, 10)]
+    assert bar_spans(bars_of_job(done, [], [], at(1), NOW)) == [
+        ("queued", 1, 6),
+        ("running", 6, 10),
+    ]
 
 
-def test_each_attempt_is_drawn_with_the_wait_before_it() -> None:
+def test_timeline_each_attempt_has_its_queued_bar() -> None:
     failed = job("failed", attempt=3, finished=at(30), seconds=2.0)
     tries = [
         JobAttemptRow(2, 1, "failed", 1, at(5), 3.0, None),
@@ -62,35 +65,35 @@ def test_each_attempt_is_drawn_with_the_wait_before_it() -> None:
 
     bars = bars_of_job(failed, tries, [], START, NOW)
 
-    assert told(bars) == [
+    assert bar_spans(bars) == [
         *(("queued", 0, 2), ("attempt", 2, 5), ("queued", 5, 10), ("attempt", 10, 15)),
         *(("queued", 15, 28), ("running", 28, 30)),
     ]
     assert [each.state for each in bars if each.kind != "queued"] == ["failed"] * 3
 
 
-def test_what_was_lost_with_its_worker_is_not_said_to_have_only_waited() -> None:
+def test_timeline_lost_attempt_without_duration_is_one_attempt_bar() -> None:
     done = job("succeeded", attempt=2, finished=at(40), seconds=5.0)
     tries = [JobAttemptRow(2, 1, "failed", 1, at(20), None, None)]
 
-    assert told(bars_of_job(done, tries, [], START, NOW)) == [
+    assert bar_spans(bars_of_job(done, tries, [], START, NOW)) == [
         *(("attempt", 0, 20), ("queued", 20, 35), ("running", 35, 40)),
     ]
 
 
-def test_what_goes_on_reaches_until_now() -> None:
+def test_timeline_unfinished_job_reaches_until_now() -> None:
     running = job("running", since=at(40))
-    assert told(bars_of_job(running, [], [], at(30), NOW)) == [
+    assert bar_spans(bars_of_job(running, [], [], at(30), NOW)) == [
         *(("queued", 30, 40), ("running", 40, 100)),
     ]
-    assert told(bars_of_job(job("queued"), [], [], at(30), NOW)) == [("queued", 30, 100)]
-    assert told(bars_of_job(job("sleeping", since=at(50)), [], [], at(30), NOW)) == [
+    assert bar_spans(bars_of_job(job("queued"), [], [], at(30), NOW)) == [("queued", 30, 100)]
+    assert bar_spans(bars_of_job(job("sleeping", since=at(50)), [], [], at(30), NOW)) == [
         ("sleeping", 50, 100)
     ]
     assert bars_of_job(job("waiting"), [], [], START, NOW) == []
 
 
-def test_what_slept_ran_before_that_as_its_steps_tell() -> None:
+def test_timeline_sleeps_and_steps_split_the_running_bar() -> None:
     done = job("succeeded", finished=at(60), seconds=5.0)
     doings = [
         RunStepRow(2, "step", "a", at(4), 2.0, None, False),
@@ -99,32 +102,32 @@ def test_what_slept_ran_before_that_as_its_steps_tell() -> None:
         RunStepRow(2, "wait", "go", at(50), None, None, False),
     ]
 
-    assert told(bars_of_job(done, [], doings, START, NOW)) == [
+    assert bar_spans(bars_of_job(done, [], doings, START, NOW)) == [
         *(("queued", 0, 2), ("running", 2, 8), ("sleeping", 8, 38), ("sleeping", 38, 50)),
         *(("queued", 50, 55), ("running", 55, 60)),
     ]
 
 
-def test_what_waits_for_a_signal_sleeps_until_now_and_once() -> None:
+def test_timeline_job_waiting_for_signal_has_one_sleeping_bar() -> None:
     waiting = job("sleeping", since=at(9))
     doings = [RunStepRow(2, "wait", "go", at(8), None, None, True)]
 
-    assert told(bars_of_job(waiting, [], doings, START, NOW)) == [
+    assert bar_spans(bars_of_job(waiting, [], doings, START, NOW)) == [
         *(("queued", 0, 8), ("sleeping", 8, 100)),
     ]
 
 
-def test_steps_of_an_attempt_before_are_not_drawn_again() -> None:
+def test_timeline_steps_of_earlier_attempt_are_not_drawn() -> None:
     done = job("succeeded", attempt=2, finished=at(30), seconds=5.0)
     tries = [JobAttemptRow(2, 1, "failed", 1, at(20), 10.0, None)]
     doings = [RunStepRow(2, "sleep", "sleep", at(11), None, at(12), False)]
 
-    assert told(bars_of_job(done, tries, doings, START, NOW)) == [
+    assert bar_spans(bars_of_job(done, tries, doings, START, NOW)) == [
         *(("queued", 0, 10), ("attempt", 10, 20), ("queued", 20, 25), ("running", 25, 30)),
     ]
 
 
-def test_a_job_could_run_when_the_last_before_it_had_ended() -> None:
+def test_timeline_job_is_queued_since_last_predecessor_finished() -> None:
     jobs = [
         job("succeeded", 2, successors=[4], finished=at(25)),
         job("succeeded", 3, successors=[4], finished=at(10)),
@@ -134,7 +137,7 @@ def test_a_job_could_run_when_the_last_before_it_had_ended() -> None:
     assert queued_since(jobs, START) == {2: START, 3: START, 4: at(25)}
 
 
-def test_many_on_one_line_overlap_as_one_in_the_state_to_look_at_first() -> None:
+def test_timeline_overlapping_bars_merge_with_failed_state_first() -> None:
     bars = [
         GanttBar("running", at(0), at(10), "succeeded"),
         GanttBar("running", at(5), at(20), "failed"),
@@ -144,11 +147,11 @@ def test_many_on_one_line_overlap_as_one_in_the_state_to_look_at_first() -> None
 
     found = merge_bars(bars)
 
-    assert told(found) == [("running", 0, 20), ("running", 30, 40), ("queued", 0, 1)]
+    assert bar_spans(found) == [("running", 0, 20), ("running", 30, 40), ("queued", 0, 1)]
     assert [each.state for each in found] == ["failed", "succeeded", "queued"]
 
 
-def test_lines_come_in_the_order_in_which_they_began() -> None:
+def test_timeline_rows_are_ordered_by_begin() -> None:
     jobs = [
         job("waiting", 2, task="f.last"),
         job("succeeded", 3, task="f.second", finished=at(20), seconds=1.0),
@@ -161,7 +164,7 @@ def test_lines_come_in_the_order_in_which_they_began() -> None:
     assert [each.name for each in rows] == ["first", "second", "last"]
 
 
-def test_now_moves_in_steps_and_never_back() -> None:
+def test_timeline_rounded_now_moves_in_steps_and_never_back() -> None:
     seen = [rounded_now(START, at(n / 10), 10) for n in range(20_000)]
 
     assert all(shown >= at(n / 10) for n, shown in enumerate(seen))

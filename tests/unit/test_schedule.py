@@ -27,7 +27,7 @@ BEGIN = datetime(2026, 3, 28, 22, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-def late(
+def decide_hourly(
     policy: SchedulePolicy,
     hours: float = 5.5,
     *,
@@ -49,8 +49,8 @@ def skipped(decision: TickDecision) -> list[tuple[int, str]]:
     return [(tick.hour, state) for tick, state, _ in decision.skip]
 
 
-def test_after_an_absence_the_latest_is_started_and_the_others_are_counted() -> None:
-    decision = late(SchedulePolicy())
+def test_schedule_late_poll_starts_latest_tick_and_counts_the_rest() -> None:
+    decision = decide_hourly(SchedulePolicy())
 
     assert hours(decision.start) == [5]
     assert decision.missed == 5
@@ -58,31 +58,31 @@ def test_after_an_absence_the_latest_is_started_and_the_others_are_counted() -> 
     assert decision.next.hour == 6
 
 
-def test_without_catching_up_one_that_is_a_minute_late_is_started_and_a_later_one_is_not() -> None:
-    assert hours(late(SchedulePolicy(catch_up="none"), 5 + 60 / 3600).start) == [5]
-    decision = late(SchedulePolicy(catch_up="none"), 5 + 61 / 3600)
+def test_schedule_catch_up_none_allows_one_minute_of_delay() -> None:
+    assert hours(decide_hourly(SchedulePolicy(catch_up="none"), 5 + 60 / 3600).start) == [5]
+    decision = decide_hourly(SchedulePolicy(catch_up="none"), 5 + 61 / 3600)
 
     assert decision.start == []
     assert skipped(decision) == [(5, "missed")]
     assert decision.missed == 5
 
 
-def test_all_are_caught_up_with_at_once_the_latest_so_many() -> None:
-    decision = late(SchedulePolicy(catch_up="all", at_most=3))
+def test_schedule_catch_up_all_starts_latest_at_most_ticks() -> None:
+    decision = decide_hourly(SchedulePolicy(catch_up="all", at_most=3))
 
     assert hours(decision.start) == [3, 4, 5]
     assert decision.missed == 3
 
 
-def test_all_are_skipped_while_a_run_is_open_from_before() -> None:
-    decision = late(SchedulePolicy("skip", "all", at_most=3), busy=True)
+def test_schedule_overlap_skip_with_open_run_skips_all_ticks() -> None:
+    decision = decide_hourly(SchedulePolicy("skip", "all", at_most=3), busy=True)
 
     assert decision.start == []
     assert skipped(decision) == [(3, "skipped"), (4, "skipped"), (5, "skipped")]
 
 
-def test_of_all_one_waits_while_a_run_is_open_from_before() -> None:
-    decision = late(SchedulePolicy("queue_one", "all", at_most=3), busy=True)
+def test_schedule_queue_one_with_open_run_queues_first_tick() -> None:
+    decision = decide_hourly(SchedulePolicy("queue_one", "all", at_most=3), busy=True)
 
     assert decision.start == []
     assert skipped(decision) == [(3, "queued"), (4, "skipped"), (5, "skipped")]
@@ -90,59 +90,59 @@ def test_of_all_one_waits_while_a_run_is_open_from_before() -> None:
     assert decision.queued.hour == 3
 
 
-def test_of_all_only_the_latest_takes_the_place_of_the_run_it_cancels() -> None:
-    decision = late(SchedulePolicy("cancel_running", "all"), busy=True)
+def test_schedule_cancel_running_starts_only_the_latest_tick() -> None:
+    decision = decide_hourly(SchedulePolicy("cancel_running", "all"), busy=True)
 
     assert decision.cancel_open_runs
     assert hours(decision.start) == [5]
     assert decision.missed == 5
 
 
-def test_what_waited_is_started_when_the_run_has_ended_however_late() -> None:
+def test_schedule_queued_tick_starts_after_run_ends_despite_grace() -> None:
     before = datetime(2025, 12, 31, 20, tzinfo=UTC)
     policy = SchedulePolicy("queue_one", grace=60)
 
-    assert late(policy, -1, busy=True, queued=before).start == []
-    assert late(policy, -1, busy=False, queued=before).start == [before]
+    assert decide_hourly(policy, -1, busy=True, queued=before).start == []
+    assert decide_hourly(policy, -1, busy=False, queued=before).start == [before]
 
 
-def test_what_comes_as_the_one_that_waited_is_started_waits_in_its_turn() -> None:
+def test_schedule_tick_due_with_queued_start_is_queued_next() -> None:
     before = datetime(2025, 12, 31, 20, tzinfo=UTC)
-    decision = late(SchedulePolicy("queue_one"), queued=before)
+    decision = decide_hourly(SchedulePolicy("queue_one"), queued=before)
 
     assert decision.start == [before]
     assert skipped(decision) == [(5, "queued")]
 
 
-def test_what_waits_while_the_clock_is_set_back_has_its_time_again() -> None:
+def test_schedule_queued_tick_waits_after_clock_is_set_back() -> None:
     queued = datetime(2025, 12, 31, 23, tzinfo=UTC)
-    decision = late(SchedulePolicy("queue_one"), -3, queued=queued)
+    decision = decide_hourly(SchedulePolicy("queue_one"), -3, queued=queued)
 
     assert decision.start == []
     assert decision.due == decision.queued == queued
 
 
-def test_while_one_waits_somebody_looks_every_second() -> None:
-    decision = late(SchedulePolicy("queue_one"), 0, busy=True)
+def test_schedule_new_queued_tick_is_rechecked_after_minimum_interval() -> None:
+    decision = decide_hourly(SchedulePolicy("queue_one"), 0, busy=True)
 
     assert decision.queued is not None
     assert decision.due == decision.queued + MIN_RECHECK
 
 
 @pytest.mark.parametrize(("waited", "rest"), [(20, 1), (60, 3), (300, 15), (86400, 15)])
-def test_the_longer_it_waits_the_less_often_somebody_looks(waited: float, rest: float) -> None:
+def test_schedule_recheck_interval_grows_with_waiting_time(waited: float, rest: float) -> None:
     now = datetime(2025, 12, 31, 20, tzinfo=UTC)
-    decision = late(
+    decision = decide_hourly(
         SchedulePolicy("queue_one"), -4, busy=True, queued=now - timedelta(seconds=waited)
     )
 
     assert decision.due == now + timedelta(seconds=rest)
 
 
-def test_a_run_that_begins_now_is_not_cancelled_at_the_same_look() -> None:
+def test_schedule_queued_start_is_not_cancelled_in_same_poll() -> None:
     """This occurs if the policy changes from `queue_one` to `cancel_running` while a tick is queued."""
     before = datetime(2025, 12, 31, 20, tzinfo=UTC)
-    decision = late(SchedulePolicy("cancel_running"), queued=before)
+    decision = decide_hourly(SchedulePolicy("cancel_running"), queued=before)
 
     assert decision.start == [before]
     assert not decision.cancel_open_runs
@@ -150,41 +150,41 @@ def test_a_run_that_begins_now_is_not_cancelled_at_the_same_look() -> None:
     assert hours([decision.due]) == [0], "at once"
 
 
-def test_what_is_too_late_is_told_and_what_jitters_may_be_later_by_as_much() -> None:
-    assert skipped(late(SchedulePolicy(catch_up="all", grace=5400))) == [
+def test_schedule_tick_beyond_grace_plus_jitter_is_missed() -> None:
+    assert skipped(decide_hourly(SchedulePolicy(catch_up="all", grace=5400))) == [
         *((0, "missed"), (1, "missed"), (2, "missed"), (3, "missed"))
     ]
-    assert hours(late(SchedulePolicy(grace=1800 - 600, jitter=600)).start) == [5]
-    assert skipped(late(SchedulePolicy(grace=1800 - 601, jitter=600))) == [(5, "missed")]
+    assert hours(decide_hourly(SchedulePolicy(grace=1800 - 600, jitter=600)).start) == [5]
+    assert skipped(decide_hourly(SchedulePolicy(grace=1800 - 601, jitter=600))) == [(5, "missed")]
 
 
-def test_the_last_of_its_runs_ends_it() -> None:
-    decision = late(SchedulePolicy("allow", "all", max_runs=5), runs=3)
+def test_schedule_ends_after_max_runs() -> None:
+    decision = decide_hourly(SchedulePolicy("allow", "all", max_runs=5), runs=3)
 
     assert hours(decision.start) == [0, 1]
     assert (decision.next, decision.queued, decision.due) == (None, None, None)
 
 
-def test_where_it_has_had_its_runs_nothing_that_waits_is_started() -> None:
+def test_schedule_max_runs_reached_drops_queued_tick() -> None:
     """This occurs if an operator lowers `max_runs`."""
     before = datetime(2025, 12, 31, 20, tzinfo=UTC)
-    decision = late(SchedulePolicy("queue_one", max_runs=2), queued=before, runs=2)
+    decision = decide_hourly(SchedulePolicy("queue_one", max_runs=2), queued=before, runs=2)
 
     assert decision.start == []
     assert (decision.next, decision.queued, decision.due) == (None, None, None)
 
 
-def test_nothing_comes_after_its_end_but_a_tick_of_that_very_time() -> None:
+def test_schedule_last_tick_may_equal_its_end() -> None:
     end = datetime(2026, 1, 1, 3, tzinfo=UTC)
-    decision = late(SchedulePolicy(catch_up="all", ends=end))
+    decision = decide_hourly(SchedulePolicy(catch_up="all", ends=end))
 
     assert hours(decision.start) == [0, 1, 2, 3]
     assert decision.next is None
     assert decision.due is None
 
 
-def test_to_catch_up_with_as_many_as_there_may_be_does_not_end_it() -> None:
-    decision = late(SchedulePolicy("allow", "all", at_most=MAX_TICKS), 5000.5)
+def test_schedule_catch_up_of_max_ticks_keeps_next_tick() -> None:
+    decision = decide_hourly(SchedulePolicy("allow", "all", at_most=MAX_TICKS), 5000.5)
 
     assert len(decision.start) == MAX_TICKS
     assert decision.missed == 4001
@@ -195,7 +195,7 @@ def test_to_catch_up_with_as_many_as_there_may_be_does_not_end_it() -> None:
     "timetable", [Timetable(every=1), Timetable("* * * * * *", "Europe/Berlin")], ids=str
 )
 @pytest.mark.parametrize("catch_up", get_args(CatchUp))
-def test_a_year_of_seconds_is_not_gone_through(timetable: Timetable, catch_up: Any) -> None:
+def test_schedule_decide_after_year_of_seconds_is_fast(timetable: Timetable, catch_up: Any) -> None:
     now = BEGIN + timedelta(days=365)
     began = time.perf_counter()
 
@@ -212,7 +212,7 @@ def test_a_year_of_seconds_is_not_gone_through(timetable: Timetable, catch_up: A
 # Start
 
 
-def test_once_is_started_however_late_unless_it_is_not_to_be() -> None:
+def test_schedule_single_time_starts_late_unless_policy_forbids() -> None:
     past = Timetable(at=BEGIN - 10 * HOUR)
     tick = first_tick(past, SchedulePolicy(), BEGIN, BEGIN)
     for policy, expected in (
@@ -228,7 +228,7 @@ def test_once_is_started_however_late_unless_it_is_not_to_be() -> None:
 
 
 @pytest.mark.parametrize("timetable", [Timetable(every=3600), Timetable("0 * * * *")], ids=str)
-def test_it_starts_at_its_start_and_not_before(timetable: Timetable) -> None:
+def test_schedule_first_tick_is_not_before_its_start(timetable: Timetable) -> None:
     begin = datetime(2026, 6, 1, 9, tzinfo=UTC)
     policy = SchedulePolicy(starts=begin, ends=begin + HOUR / 2)
 
@@ -236,7 +236,7 @@ def test_it_starts_at_its_start_and_not_before(timetable: Timetable) -> None:
     assert first_tick(timetable, policy, begin, begin) is None, "the next one is after its end"
 
 
-def test_a_clock_that_was_ahead_and_went_back_leaves_it_astray() -> None:
+def test_schedule_clock_set_back_leaves_position_ahead_of_clock() -> None:
     timetable, policy = Timetable("0 * * * *"), SchedulePolicy()
     at_ease = SchedulePosition(first_tick(timetable, policy, BEGIN, BEGIN), BEGIN)
     ahead = decide(timetable, policy, at_ease, BEGIN + timedelta(days=4000))
@@ -265,6 +265,6 @@ def test_a_clock_that_was_ahead_and_went_back_leaves_it_astray() -> None:
         ({"starts": BEGIN, "ends": BEGIN - HOUR}, "before it starts"),
     ],
 )
-def test_a_policy_that_makes_no_sense_is_refused(given: dict[str, Any], told: str) -> None:
+def test_schedule_policy_invalid_option_is_refused(given: dict[str, Any], told: str) -> None:
     with pytest.raises(ArgumentError, match=told):
         SchedulePolicy(**given)

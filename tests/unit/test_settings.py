@@ -13,11 +13,11 @@ from rota.errors import SettingsError
 from rota.model.settings import Settings, database_url
 
 
-def test_nothing_set_is_the_defaults() -> None:
+def test_settings_empty_environment_gives_defaults() -> None:
     assert Settings.read({}) == Settings()
 
 
-def test_every_setting_can_be_set_by_a_variable() -> None:
+def test_settings_every_field_is_read_from_its_variable() -> None:
     others = {
         "schema": "other",
         "notify": "off",
@@ -39,7 +39,7 @@ def test_every_setting_can_be_set_by_a_variable() -> None:
         assert type(getattr(read, each.name)) is type(each.default), each.name
 
 
-def test_what_is_given_by_name_wins() -> None:
+def test_settings_argument_overrides_variable() -> None:
     read = Settings.read(
         {"ROTA_CONCURRENCY": "7", "ROTA_BATCH": "8"}, concurrency=3, poll_interval=None
     )
@@ -47,16 +47,16 @@ def test_what_is_given_by_name_wins() -> None:
     assert (read.concurrency, read.batch, read.poll_interval) == (3, 8, Settings().poll_interval)
 
 
-def test_false_given_by_name_is_given() -> None:
+def test_settings_argument_false_overrides_variable() -> None:
     assert Settings.read({"ROTA_NOTIFY": "on"}, notify=False).notify is False
 
 
-def test_durations_can_be_timedeltas() -> None:
+def test_settings_duration_accepts_timedelta() -> None:
     assert Settings.read({}, drain_timeout=timedelta(minutes=2)).drain_timeout == 120.0
 
 
 @pytest.mark.parametrize("word", ["1", "true", "YES", " on "])
-def test_yes_in_many_words(word: str) -> None:
+def test_settings_boolean_accepts_several_words(word: str) -> None:
     assert Settings.read({"ROTA_NOTIFY": word}).notify is True
 
 
@@ -70,7 +70,9 @@ def test_yes_in_many_words(word: str) -> None:
         ("ROTA_NOTIFY", "", "on or off"),
     ],
 )
-def test_a_variable_that_cannot_be_read_is_named(variable: str, text: str, expected: str) -> None:
+def test_settings_unreadable_variable_is_named_in_error(
+    variable: str, text: str, expected: str
+) -> None:
     with pytest.raises(SettingsError, match=f"^{variable} must be {expected}, not '{text}'$"):
         Settings.read({variable: text})
 
@@ -88,12 +90,12 @@ def test_a_variable_that_cannot_be_read_is_named(variable: str, text: str, expec
         ({"colour": "red"}, r"no setting called 'colour'; there are: schema, connections"),
     ],
 )
-def test_a_value_that_makes_no_sense_is_refused(given: dict[str, Any], message: str) -> None:
+def test_settings_invalid_value_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         Settings.read({}, **given)
 
 
-def test_settings_do_not_change() -> None:
+def test_settings_are_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
         Settings().poll_interval = 3.0  # type: ignore[misc]
 
@@ -101,7 +103,7 @@ def test_settings_do_not_change() -> None:
 # The database
 
 
-def test_the_most_specific_variable_wins() -> None:
+def test_database_url_prefers_the_most_specific_variable() -> None:
     environment = {"DATABASE_URL": "theirs", "ROTA_DATABASE_URL": "ours", "PGHOST": "h"}
 
     assert database_url(environment) == "ours"
@@ -111,13 +113,13 @@ def test_the_most_specific_variable_wins() -> None:
     assert database_url(environment) == ""
 
 
-def test_a_secret_can_come_from_a_file(tmp_path: Path) -> None:
+def test_database_url_is_read_from_file(tmp_path: Path) -> None:
     secret = tmp_path / "dsn"
     secret.write_text("postgresql://somewhere\n")
 
     assert database_url({"ROTA_DATABASE_URL_FILE": str(secret)}) == "postgresql://somewhere"
 
 
-def test_no_database_is_an_error_that_says_how_to_set_one() -> None:
+def test_database_url_missing_raises_error_with_remedy() -> None:
     with pytest.raises(SettingsError, match=r'ROTA_DATABASE_URL.*Rota\("local"\)'):
         database_url({"ROTA_DATABASE_URL": ""})

@@ -36,7 +36,7 @@ def texts(group: ET.Element) -> list[str]:
 
 
 @given(graphs())
-def test_every_job_and_every_edge_is_drawn_once(graph: Graph) -> None:
+def test_svg_every_job_and_edge_is_drawn_once(graph: Graph) -> None:
     picture = svg(graph)
 
     assert list(jobs(picture)) == list(graph.order)
@@ -45,7 +45,7 @@ def test_every_job_and_every_edge_is_drawn_once(graph: Graph) -> None:
 
 
 @given(some.lists(some.text(), unique=True, max_size=5), some.text(), some.text())
-def test_any_text_gives_a_well_formed_picture(names: list[str], detail: str, error: str) -> None:
+def test_svg_any_text_gives_well_formed_picture(names: list[str], detail: str, error: str) -> None:
     graph = Graph({name: names[:place] for place, name in enumerate(names)})
     labels = {name: NodeLabel(detail, error, detail, error) for name in names}
 
@@ -56,7 +56,7 @@ def test_any_text_gives_a_well_formed_picture(names: list[str], detail: str, err
 
 
 @pytest.mark.parametrize("name", NASTY)
-def test_a_name_is_text_whatever_is_in_it(name: str) -> None:
+def test_svg_name_with_markup_is_escaped(name: str) -> None:
     graph = Graph({name: [], "next": [name]})
 
     picture = svg(graph, {name: NodeLabel("failed", name, name)}, title=name)
@@ -67,7 +67,7 @@ def test_a_name_is_text_whatever_is_in_it(name: str) -> None:
     }
 
 
-def test_a_state_is_a_word_and_a_colour() -> None:
+def test_svg_state_is_shown_as_text_class_and_colour() -> None:
     graph = Graph(dict.fromkeys(STATES, ()))
 
     drawn = jobs(svg(graph, {state: NodeLabel(state, "attempt 2") for state in STATES}))
@@ -79,14 +79,14 @@ def test_a_state_is_a_word_and_a_colour() -> None:
         assert f".rota-graph .{state}{{fill:{DARK.states[state].fill}" in DARK_STYLE
 
 
-def test_a_state_nobody_knows_is_said_and_has_no_class() -> None:
+def test_svg_unknown_state_is_shown_without_class() -> None:
     drawn = jobs(svg(Graph({"a": []}), {"a": NodeLabel('x" onload="alert(1)')}))
 
     assert drawn["a"].get("class") == "job plain"
     assert texts(drawn["a"])[1] == 'x" onload="alert(1)'
 
 
-def test_an_edge_that_only_orders_is_dashed() -> None:
+def test_svg_after_edge_is_dashed() -> None:
     root = ET.fromstring(svg(DIAMOND, after=[("a", "c")]))
 
     dashed = {
@@ -102,7 +102,7 @@ def test_an_edge_that_only_orders_is_dashed() -> None:
     }
 
 
-def test_the_tooltip_has_what_the_box_has_no_room_for() -> None:
+def test_svg_tooltip_has_full_name_and_error() -> None:
     name = "a_very_long_name_" * 5
 
     drawn = jobs(svg(Graph({name: []}), {name: NodeLabel("failed", error="ValueError: no")}))
@@ -112,7 +112,7 @@ def test_the_tooltip_has_what_the_box_has_no_room_for() -> None:
     assert len(texts(drawn[name])[0]) <= 36
 
 
-def test_it_says_in_words_what_it_shows() -> None:
+def test_svg_aria_label_summarises_job_states() -> None:
     labels = {"a": NodeLabel("succeeded"), "b": NodeLabel("failed"), "c": NodeLabel("succeeded")}
 
     root = ET.fromstring(svg(DIAMOND, labels, title="etl"))
@@ -122,7 +122,7 @@ def test_it_says_in_words_what_it_shows() -> None:
     assert ET.fromstring(svg(Graph({"a": []}))).get("aria-label") == "Graph: 1 job"
 
 
-def test_those_folded_away_are_counted_and_drawn_as_a_pile() -> None:
+def test_svg_collapsed_jobs_are_counted_and_drawn_as_pile() -> None:
     folded = collapse(fan(100), {f"part{n}": NodeLabel("succeeded") for n in range(100)})
 
     picture = svg(folded.graph, folded.labels)
@@ -131,7 +131,7 @@ def test_those_folded_away_are_counted_and_drawn_as_a_pile() -> None:
     assert len(re.findall('class="under"', picture)) == 1
 
 
-def test_it_loads_nothing_runs_nothing_and_names_no_id() -> None:
+def test_svg_has_no_links_scripts_or_ids() -> None:
     picture = svg(fan(5), {"split": NodeLabel("running")})
 
     without_namespace = picture.replace('xmlns="http://www.w3.org/2000/svg"', "")
@@ -141,7 +141,7 @@ def test_it_loads_nothing_runs_nothing_and_names_no_id() -> None:
     )
 
 
-def test_a_page_with_a_strict_policy_gives_a_nonce_or_takes_the_style_elsewhere() -> None:
+def test_svg_style_has_nonce_or_is_left_out() -> None:
     assert '<style nonce="r4nd0m">' in svg(DIAMOND, nonce="r4nd0m")
 
     bare = svg(DIAMOND, style=False)
@@ -151,14 +151,14 @@ def test_a_page_with_a_strict_policy_gives_a_nonce_or_takes_the_style_elsewhere(
     assert _colours(bare) == {LIGHT.background, LIGHT.text, LIGHT.edge, plain.fill, plain.stroke}
 
 
-def test_by_night_every_colour_of_the_day_is_replaced() -> None:
+def test_svg_dark_style_replaces_every_light_colour() -> None:
     assert DARK_STYLE.strip().startswith("@media (prefers-color-scheme: dark)")
     assert {DARK.background, DARK.edge, DARK.text} <= _colours(DARK_STYLE)
     assert DARK.states.keys() == LIGHT.states.keys() == {"", *STATES}
 
 
 @pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["day", "night"])
-def test_words_can_be_read_on_their_ground(palette: Palette) -> None:
+def test_svg_text_contrast_meets_wcag(palette: Palette) -> None:
     """The contrast is at least 4.5 to 1, as the accessibility guidelines (WCAG) require for text."""
     for ink in palette.states.values():
         assert _contrast(ink.text, ink.fill) >= 4.5
@@ -166,7 +166,7 @@ def test_words_can_be_read_on_their_ground(palette: Palette) -> None:
 
 
 @given(graphs())
-def test_the_same_graph_gives_the_same_picture(graph: Graph) -> None:
+def test_svg_same_graph_is_deterministic(graph: Graph) -> None:
     assert svg(graph, direction="down") == svg(Graph(dict(graph.predecessors)), direction="down")
 
 

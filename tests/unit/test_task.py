@@ -35,7 +35,7 @@ async def resize(path: str, width: int = 100, *, sharp: bool = False) -> str:
     return f"{path}{width}{sharp}"
 
 
-def test_arguments_are_stored_by_name_however_they_were_passed() -> None:
+def test_task_arguments_are_stored_by_name() -> None:
     expected = {"path": "a", "width": 5}
 
     assert bound(resize, "a", 5) == expected
@@ -43,47 +43,47 @@ def test_arguments_are_stored_by_name_however_they_were_passed() -> None:
     assert bound(resize, width=5, path="a") == expected
 
 
-def test_defaults_are_left_to_the_function() -> None:
+def test_task_default_arguments_are_not_stored() -> None:
     """A default that changes with a deploy applies to jobs that are already queued."""
     assert bound(resize, "a") == {"path": "a"}
 
 
-def test_keyword_only_parameters_are_taken_by_name_only() -> None:
+def test_task_keyword_only_argument_by_position_is_refused() -> None:
     assert bound(resize, "a", sharp=True) == {"path": "a", "sharp": True}
     with pytest.raises(ArgumentError, match="takes 2 arguments by position, 3 were given"):
         bound(resize, "a", 5, True)
 
 
-def test_a_wrong_type_is_refused_and_named() -> None:
+def test_task_argument_of_wrong_type_is_refused_with_its_name() -> None:
     with pytest.raises(ArgumentError, match=r"do not fit task 'resize'.*int.*str.*\(in width\)"):
         bound(resize, "a", width="wide")
 
 
-def test_a_wrong_type_deep_inside_is_named_by_its_path() -> None:
+def test_task_nested_argument_of_wrong_type_names_its_path() -> None:
     def sizes(boxes: list[dict[str, int]]) -> None: ...
 
     with pytest.raises(ArgumentError, match=r"\(in boxes\[1\]\[\.\.\.\]\)"):
         bound(sizes, [{"w": 1}, {"w": "x"}])
 
 
-def test_an_unknown_argument_is_refused_with_those_there_are() -> None:
+def test_task_unknown_argument_lists_accepted_arguments() -> None:
     with pytest.raises(
         ArgumentError, match="takes no argument 'widht'; it takes path, width, sharp"
     ):
         bound(resize, "a", widht=5)
 
 
-def test_a_missing_argument_is_named() -> None:
+def test_task_missing_argument_is_refused_with_its_name() -> None:
     with pytest.raises(ArgumentError, match="missing required field `path`"):
         bound(resize, width=5)
 
 
-def test_an_argument_given_twice_is_refused() -> None:
+def test_task_argument_given_twice_is_refused() -> None:
     with pytest.raises(ArgumentError, match="was given 'path' twice"):
         bound(resize, "a", path="b")
 
 
-def test_none_is_not_the_same_as_nothing() -> None:
+def test_task_argument_none_is_stored_if_the_hint_allows() -> None:
     def send(to: str, note: str | None = "hello") -> None: ...
 
     assert bound(send, "a", None) == {"to": "a", "note": None}
@@ -91,7 +91,7 @@ def test_none_is_not_the_same_as_nothing() -> None:
         bound(send, None)
 
 
-def test_a_pydantic_model_is_checked_by_its_own_rules() -> None:
+def test_task_pydantic_argument_is_validated_by_its_model() -> None:
     class Order(BaseModel):
         items: int
 
@@ -105,7 +105,7 @@ def test_a_pydantic_model_is_checked_by_its_own_rules() -> None:
         bound(ship, {"items": "many"})
 
 
-def test_too_much_is_refused() -> None:
+def test_task_arguments_too_large_are_refused() -> None:
     with pytest.raises(PayloadTooLarge, match="the arguments of task 'resize'"):
         bound(resize, "a" * LIMIT)
 
@@ -113,7 +113,7 @@ def test_too_much_is_refused() -> None:
 # Invalid tasks
 
 
-def test_arguments_without_names_are_refused_at_definition() -> None:
+def test_task_variadic_or_positional_only_parameters_are_refused() -> None:
     def many(*paths: str) -> None: ...
     def any_(**options: str) -> None: ...
     def place(path: str, /) -> None: ...
@@ -128,17 +128,17 @@ def test_arguments_without_names_are_refused_at_definition() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "1st", "a b", "x" * 201, "a\n", "ä b"])
-def test_a_name_that_makes_trouble_elsewhere_is_refused(name: str) -> None:
+def test_task_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(DefinitionError, match="cannot be a task's name"):
         define(resize, name)
 
 
 @pytest.mark.parametrize("name", ["a", "_x", "mail.send", "mail:send/now-1", "größe"])
-def test_names_may_have_some_structure(name: str) -> None:
+def test_task_name_with_separators_is_accepted(name: str) -> None:
     assert define(resize, name).name == name
 
 
-def test_two_tasks_of_one_name_are_refused() -> None:
+def test_task_duplicate_name_is_refused() -> None:
     registry = Registry()
     registry.add(define(resize))
 
@@ -146,7 +146,7 @@ def test_two_tasks_of_one_name_are_refused() -> None:
         registry.add(define(resize))
 
 
-def test_a_policy_is_checked() -> None:
+def test_task_policy_invalid_priority_timeout_or_queue_is_refused() -> None:
     with pytest.raises(DefinitionError, match="priority is from 0 to 9"):
         TaskPolicy(priority=10)
     with pytest.raises(DefinitionError, match="timeout must be above 0"):
@@ -156,14 +156,14 @@ def test_a_policy_is_checked() -> None:
     assert TaskPolicy(retry=Retry(max_attempts=1)).retry.max_attempts == 1
 
 
-def test_type_hints_that_name_nothing_are_found_before_a_job_is_run() -> None:
+def test_task_unresolvable_hint_is_refused() -> None:
     def lost(x: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
     with pytest.raises(DefinitionError, match=r"Nowhere.*must name things that exist"):
         define(lost).arguments_decoder  # noqa: B018
 
 
-def test_a_type_that_cannot_come_out_of_json_is_said_so() -> None:
+def test_task_hint_without_json_form_is_refused() -> None:
     def odd(x: int | None = None) -> None: ...
 
     odd.__annotations__ = {"x": dict[str, int] | dict[str, str]}
@@ -174,7 +174,7 @@ def test_a_type_that_cannot_come_out_of_json_is_said_so() -> None:
 # The context
 
 
-def test_a_first_parameter_of_type_context_is_the_context() -> None:
+def test_task_first_parameter_of_type_context_gets_context() -> None:
     """This file has `from __future__ import annotations`, so that the hints are strings."""
 
     def by_name(ctx: Context, path: str) -> None: ...
@@ -188,21 +188,21 @@ def test_a_first_parameter_of_type_context_is_the_context() -> None:
     assert bound(only) == {}
 
 
-def test_a_context_is_known_by_what_it_is_and_not_by_what_it_is_called() -> None:
+def test_task_context_is_found_by_type_instead_of_name() -> None:
     def ours(ctx: Ctx) -> None: ...
     def theirs(ctx: decimal.Context) -> None: ...
 
     assert (define(ours).takes_context, define(theirs).takes_context) == (True, False)
 
 
-def test_hints_that_are_types_count_as_well() -> None:
+def test_task_context_hint_as_type_object_is_found() -> None:
     def typed(ctx: Any, path: str) -> None: ...
 
     typed.__annotations__ = {"ctx": Context, "path": str}
     assert define(typed).takes_context
 
 
-def test_other_first_parameters_are_arguments() -> None:
+def test_task_other_first_parameter_is_an_argument() -> None:
     def another_type(ctx: str) -> None: ...
     def second(path: str, ctx: Context) -> None: ...
 
@@ -213,7 +213,7 @@ def test_other_first_parameters_are_arguments() -> None:
 # Results
 
 
-def test_a_result_is_read_as_what_the_task_declares() -> None:
+def test_task_result_is_decoded_by_return_hint() -> None:
     def counts() -> dict[str, int]: ...  # type: ignore[empty-body]
 
     task = define(counts)
@@ -223,7 +223,7 @@ def test_a_result_is_read_as_what_the_task_declares() -> None:
         task.read_result(b'{"a": "x"}')
 
 
-def test_plain_functions_and_coroutines_are_told_apart() -> None:
+def test_task_is_async_only_for_coroutine_functions() -> None:
     def plain() -> None: ...
 
     assert define(resize).is_async
@@ -248,12 +248,14 @@ def test_plain_functions_and_coroutines_are_told_apart() -> None:
         ({"isolation": "thread"}, 'isolation is "process", or None'),
     ],
 )
-def test_a_policy_says_what_is_wrong_with_it(wrong: dict[str, Any], why: str) -> None:
+def test_task_policy_invalid_crash_option_is_refused_with_reason(
+    wrong: dict[str, Any], why: str
+) -> None:
     with pytest.raises(DefinitionError, match=why):
         TaskPolicy(**wrong)
 
 
-def test_a_policy_as_a_task_is_given_it() -> None:
+def test_task_and_flow_task_options_become_the_policy() -> None:
     def decide(loss: rota.LostJob) -> Literal["fail"]:
         return "fail"
 
@@ -297,7 +299,7 @@ def print_it() -> None: ...
         (TaskPolicy(isolation="process"), False),
     ],
 )
-def test_jobs_are_held_ahead_only_where_losing_them_is_of_no_consequence(
+def test_task_prefetchable_only_if_a_lost_job_is_harmless(
     policy: TaskPolicy, patient: bool
 ) -> None:
     assert policy.prefetchable is patient

@@ -64,7 +64,9 @@ def at(text: str) -> datetime:
         ("30 0 7 * * *", "2026-01-01 07:00:30", "2026-01-02 07:00:30, 2026-01-03 07:00:30"),
     ],
 )
-def test_everything_that_can_be_said(cron: str, since: str, expected: str) -> None:
+def test_cron_supported_expressions_give_expected_times(
+    cron: str, since: str, expected: str
+) -> None:
     found = Timetable(cron).upcoming(at(since), ANCHOR, 2)
 
     assert found == [at(each) for each in expected.split(", ")]
@@ -102,7 +104,7 @@ def test_everything_that_can_be_said(cron: str, since: str, expected: str) -> No
         (7, "cron is an expression, such as '0 7 * * *', not 7"),
     ],
 )
-def test_what_cannot_be_read_is_refused_and_the_field_named(cron: Any, told: str) -> None:
+def test_cron_invalid_expression_is_refused_with_its_field(cron: Any, told: str) -> None:
     with pytest.raises(ArgumentError) as caught:
         Timetable(cron)
 
@@ -121,7 +123,7 @@ def test_what_cannot_be_read_is_refused_and_the_field_named(cron: Any, told: str
         "0 0 */31 * 1#2",  # the first, if it is the second Monday
     ],
 )
-def test_a_date_that_no_year_has_is_refused(cron: str) -> None:
+def test_cron_date_that_never_occurs_is_refused(cron: str) -> None:
     began = time.perf_counter()
     with pytest.raises(ArgumentError, match="never comes: no year has such a date"):
         Timetable(cron)
@@ -129,7 +131,7 @@ def test_a_date_that_no_year_has_is_refused(cron: str) -> None:
     assert time.perf_counter() - began < 1
 
 
-def test_what_comes_at_all_comes_within_forty_years() -> None:
+def test_cron_rarest_dates_occur_within_40_years() -> None:
     """This is why the search stops after 50 years. The test covers every kind of date in all 400 years of
     the calendar's cycle."""
     for cron in ("0 0 29 2 */7", "0 0 * 2 1#5", "0 0 29 2 *", "0 0 */31 1 2"):
@@ -177,7 +179,7 @@ MOMENTS = st.datetimes(datetime(1990, 1, 1), datetime(2090, 1, 1))  # noqa: DTZ0
 @given(cron=EXPRESSIONS, moment=MOMENTS)
 @example(cron="0 0 29 2 *", moment=datetime(2096, 3, 1))  # noqa: DTZ001
 @example(cron="* * 30 feb *", moment=datetime(2000, 1, 1))  # noqa: DTZ001
-def test_in_utc_it_comes_when_cronsim_says(cron: str, moment: datetime) -> None:
+def test_cron_times_in_utc_equal_those_of_cronsim(cron: str, moment: datetime) -> None:
     try:
         expected = [each.replace(tzinfo=UTC) for each in islice(CronSim(cron, moment), 4)]
     except CronSimError:
@@ -200,7 +202,7 @@ def test_in_utc_it_comes_when_cronsim_says(cron: str, moment: datetime) -> None:
 
 
 @given(cron=EXPRESSIONS, moment=MOMENTS, share=st.floats(0, 1))
-def test_from_any_moment_in_between_it_is_the_same(
+def test_cron_from_any_moment_between_ticks_gives_same_neighbours(
     cron: str, moment: datetime, share: float
 ) -> None:
     try:
@@ -217,7 +219,7 @@ def test_from_any_moment_in_between_it_is_the_same(
     assert timetable.count(begin, between, ANCHOR) == 1
 
 
-def test_times_go_in_from_any_zone_and_come_out_in_utc() -> None:
+def test_timetable_converts_times_of_any_zone_to_utc() -> None:
     timetable = Timetable("30 2 * * *", "Europe/Berlin")
     moment = datetime(2026, 7, 1, 9, tzinfo=timezone(timedelta(hours=9)))
 
@@ -235,7 +237,7 @@ def test_times_go_in_from_any_zone_and_come_out_in_utc() -> None:
     far=st.integers(-(10**9), 10**9),
     micro=st.integers(0, 10**6),
 )
-def test_every_goes_in_equal_steps_from_its_anchor_both_ways(
+def test_every_ticks_at_equal_steps_before_and_after_anchor(
     every: float, far: int, micro: int
 ) -> None:
     timetable = Timetable(every=every)
@@ -254,7 +256,7 @@ def test_every_goes_in_equal_steps_from_its_anchor_both_ways(
     assert timetable.count(last, following + 7 * period, ANCHOR) == 8
 
 
-def test_once_is_once() -> None:
+def test_timetable_single_time_ticks_once() -> None:
     moment = at("2026-05-01 12:00")
     timetable = Timetable(at=moment.astimezone(timezone(timedelta(hours=2))))
 
@@ -278,7 +280,7 @@ def test_once_is_once() -> None:
         ({"at": datetime(2026, 1, 1)}, "has no time zone; datetime"),  # noqa: DTZ001
     ],
 )
-def test_what_says_no_time_is_refused(when: dict[str, Any], told: str) -> None:
+def test_timetable_invalid_arguments_are_refused(when: dict[str, Any], told: str) -> None:
     with pytest.raises(ArgumentError, match=told):
         Timetable(**when)
 
@@ -293,12 +295,12 @@ def test_what_says_no_time_is_refused(when: dict[str, Any], told: str) -> None:
         *("a\0b", "x" * 5000, "é", "right/Europe/Berlin", "posix/Europe/Berlin", "localtime"),
     ],
 )
-def test_a_zone_that_is_none_is_refused(name: str) -> None:
+def test_timetable_unknown_zone_is_refused(name: str) -> None:
     with pytest.raises(ArgumentError, match="tz: there is no time zone called"):
         Timetable("@daily", name)
 
 
-def test_a_zone_is_given_by_its_name() -> None:
+def test_timetable_zone_object_is_refused() -> None:
     paris: Any = zoneinfo.ZoneInfo("Europe/Paris")
     with pytest.raises(ArgumentError, match="tz is a name, such as 'Europe/Paris'"):
         Timetable("@daily", paris)
@@ -320,14 +322,14 @@ def no_zones(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_zones")
-def test_without_a_time_zone_database_it_says_so_and_utc_is_there_still() -> None:
+def test_timetable_without_zone_database_supports_only_utc() -> None:
     with pytest.raises(ArgumentError, match="no time zone database; `pip install tzdata`"):
         Timetable("@daily", "Europe/Paris")
 
     assert Timetable("@daily").after(ANCHOR, ANCHOR) == at("2026-01-02 00:00")
 
 
-def test_rota_brings_a_time_zone_database_along(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tzdata_dependency_provides_time_zones(monkeypatch: pytest.MonkeyPatch) -> None:
     zoneinfo.reset_tzpath(to=[])
     try:
         paris = zoneinfo.ZoneInfo.no_cache("Europe/Paris")
@@ -357,7 +359,7 @@ def test_rota_brings_a_time_zone_database_along(monkeypatch: pytest.MonkeyPatch)
     ],
     ids=str,
 )
-def test_in_words(timetable: Timetable, words: str) -> None:
+def test_timetable_describe_returns_plain_words(timetable: Timetable, words: str) -> None:
     assert timetable.describe() == words
 
 
@@ -374,7 +376,7 @@ def median(call: Any, moments: list[datetime]) -> float:
 
 
 @pytest.mark.parametrize("cron", ["30 2 * * *", "*/15 * * * *", "0 9 * * mon-fri", "@monthly"])
-def test_the_next_one_is_found_in_no_time(cron: str) -> None:
+def test_cron_next_tick_is_found_within_100_microseconds(cron: str) -> None:
     timetable = Timetable(cron, "Europe/Berlin")
     chance = random.Random(cron)
     moments = [ANCHOR + timedelta(seconds=chance.randrange(10**8)) for _ in range(1000)]
@@ -382,7 +384,7 @@ def test_the_next_one_is_found_in_no_time(cron: str) -> None:
     assert median(lambda moment: timetable.after(moment, ANCHOR), moments) < 100e-6
 
 
-def test_a_year_of_minutes_is_skipped_and_counted_in_no_time() -> None:
+def test_cron_year_of_minutes_is_counted_within_20_milliseconds() -> None:
     timetable = Timetable("* * * * *", "Europe/Berlin")
     year = timedelta(days=365)
     moments = [ANCHOR + year + timedelta(days=each) for each in range(20)]

@@ -65,7 +65,7 @@ class Change:
         return self.before, self.after, (self.at + self.before).time()
 
 
-def ahead(zone: ZoneInfo, moment: datetime) -> timedelta:
+def offset_at(zone: ZoneInfo, moment: datetime) -> timedelta:
     offset = moment.astimezone(zone).utcoffset()
     assert offset is not None
     return offset
@@ -75,16 +75,16 @@ def changes(name: str, step: timedelta = timedelta(days=6)) -> list[Change]:
     """Return a zone's changes. Two are at least a week less an hour apart, as `histories` asserts."""
     zone, found = ZoneInfo(name), []
     at, end = datetime(2000, 1, 1, tzinfo=UTC), datetime(2041, 1, 1, tzinfo=UTC)
-    before = ahead(zone, at)
+    before = offset_at(zone, at)
     while at < end:
         low, high = at, at + step
         at = high
-        after = ahead(zone, high)
+        after = offset_at(zone, high)
         if after == before:
             continue
         while high - low > timedelta(seconds=1):
             middle = low + (high - low) // 2
-            low, high = (middle, high) if ahead(zone, middle) == before else (low, middle)
+            low, high = (middle, high) if offset_at(zone, middle) == before else (low, middle)
         found.append(Change(name, high.replace(microsecond=0), before, after))
         before = after
     return found
@@ -238,7 +238,7 @@ def check_quarters(change: Change) -> None:
         at = following
 
 
-def look_around(change: Change, chance: random.Random) -> None:
+def check_change(change: Change, chance: random.Random) -> None:
     clocks = Clocks(change)
     for cron, through in expressions(change):
         check(clocks, cron, through, chance)
@@ -253,10 +253,10 @@ def sample(name: str) -> list[Change]:
 
 @pytest.mark.timeout(3600 if LONG else 60)
 @pytest.mark.parametrize("name", ODD)
-def test_where_clocks_change_everything_comes_as_the_rules_say(name: str) -> None:
+def test_cron_clock_changes_of_unusual_zones_follow_the_rules(name: str) -> None:
     chance = random.Random(name)
     for change in sample(name):
-        look_around(change, chance)
+        check_change(change, chance)
 
 
 LONG_AGO = [
@@ -282,16 +282,16 @@ LONG_AGO = [
 
 
 @pytest.mark.parametrize("change", LONG_AGO, ids=str)
-def test_also_where_they_change_as_they_have_not_for_long(change: Change) -> None:
-    assert ahead(ZoneInfo(change.zone), change.at - timedelta(seconds=1)) == change.before
-    assert ahead(ZoneInfo(change.zone), change.at) == change.after
+def test_cron_historic_clock_changes_follow_the_rules(change: Change) -> None:
+    assert offset_at(ZoneInfo(change.zone), change.at - timedelta(seconds=1)) == change.before
+    assert offset_at(ZoneInfo(change.zone), change.at) == change.after
     clocks = Clocks(change)
 
     for cron, through in expressions(change):
         check(clocks, cron, through, random.Random(cron))
 
 
-def test_where_clocks_go_by_odd_seconds_quarters_are_what_they_show() -> None:
+def test_cron_quarters_follow_local_time_with_offset_in_seconds() -> None:
     """Not all intervals are 15 real minutes: the change skipped 44.5 minutes."""
     zone, change = ZoneInfo("Africa/Monrovia"), datetime(1972, 1, 7, 0, 44, 30, tzinfo=UTC)
     begin = change - timedelta(hours=2)
@@ -304,7 +304,7 @@ def test_where_clocks_go_by_odd_seconds_quarters_are_what_they_show() -> None:
     ]
     timetable = Timetable("*/15 * * * *", "Africa/Monrovia")
 
-    assert ahead(zone, begin) == -timedelta(minutes=44, seconds=30)
+    assert offset_at(zone, begin) == -timedelta(minutes=44, seconds=30)
     assert timetable.upcoming(begin, begin, len(expected)) == expected
     assert [timetable.latest(each, begin) for each in expected] == expected
     assert {b - a for a, b in pairwise(expected)} == {
@@ -313,7 +313,7 @@ def test_where_clocks_go_by_odd_seconds_quarters_are_what_they_show() -> None:
 
 
 @cache
-def histories() -> list[list[Change]]:
+def distinct_zone_changes() -> list[list[Change]]:
     """Return the changes of every zone, without duplicates of zones with the same changes."""
     found: dict[object, list[Change]] = {}
     zones = sorted(available_timezones())
@@ -326,8 +326,8 @@ def histories() -> list[list[Change]]:
 
 @pytest.mark.timeout(7200 if LONG else 60)
 @pytest.mark.parametrize("share", range(SHARES))
-def test_in_every_zone_of_the_world(share: int) -> None:
+def test_cron_clock_changes_of_all_zones_follow_the_rules(share: int) -> None:
     chance = random.Random(share)
-    for history in histories()[share::SHARES]:
+    for history in distinct_zone_changes()[share::SHARES]:
         for change in history if LONG else history[-1:]:
-            look_around(change, chance)
+            check_change(change, chance)

@@ -13,7 +13,7 @@ from rota import Rota
 from rota.testing.server import DatabaseServer
 from rota.web.site import ALL_PARTS
 
-from .visitors import Visitors, shop
+from .site_client import SiteClient, make_site_app
 
 
 @pytest.fixture(scope="session")
@@ -25,18 +25,18 @@ def site_dsn(rota_server: DatabaseServer, way: Callable[[str], str]) -> Iterator
 @pytest.fixture
 async def site_app(site_dsn: str) -> AsyncIterator[Rota]:
     """App with tasks, a flow and a schedule, without a worker."""
-    async with shop(site_dsn) as app:
+    async with make_site_app(site_dsn) as app:
         yield app
 
 
 @pytest.fixture
-async def visitors(site_app: Rota) -> AsyncIterator[Visitors]:
-    async with Visitors(site_app) as visitors:
+async def site_client(site_app: Rota) -> AsyncIterator[SiteClient]:
+    async with SiteClient(site_app) as visitors:
         yield visitors
 
 
 @pytest.fixture
-async def readers(site_app: Rota) -> AsyncIterator[Visitors]:
+async def page_client(site_app: Rota) -> AsyncIterator[SiteClient]:
     """Clients of a site that also serves pages."""
-    async with Visitors(site_app, parts=ALL_PARTS) as visitors:
+    async with SiteClient(site_app, parts=ALL_PARTS) as visitors:
         yield visitors

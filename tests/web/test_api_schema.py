@@ -23,7 +23,7 @@ from schemathesis.generation import GenerationMode
 from rota.testing.server import DatabaseServer
 from rota.web.api import openapi
 
-from .visitors import Visitors, shop
+from .site_client import SiteClient, make_site_app
 
 MANY = 100 if os.environ.get("ROTA_TEST_LONG") == "1" else 3
 
@@ -40,13 +40,13 @@ CHECKS = CHECK_REGISTRY.get_by_names(
 )
 
 
-def _unguarded(document: dict[str, Any]) -> dict[str, Any]:
+def _without_security(document: dict[str, Any]) -> dict[str, Any]:
     """Return the document without authentication: here every caller is an admin."""
     components = {"schemas": document["components"]["schemas"]}
     return {**document, "security": [], "components": components}
 
 
-schema = schemathesis.openapi.from_dict(_unguarded(openapi()))
+schema = schemathesis.openapi.from_dict(_without_security(openapi()))
 OPERATIONS: dict[str, Any] = {
     found.label: found
     for each in schema.get_all_operations()
@@ -55,15 +55,15 @@ OPERATIONS: dict[str, Any] = {
 TAKING = {label: each for label, each in OPERATIONS.items() if each.body.items or each.query.items}
 
 
-class Asking:
+class CaseSender:
     """Sends cases to a site in this process, on one event loop for all of them."""
 
     def __init__(self, dsn: str) -> None:
         self._runner = asyncio.Runner()
         self._visitors = self._runner.run(self._open(dsn))
 
-    async def _open(self, dsn: str) -> Visitors:
-        visitors = await Visitors(shop(dsn)).__aenter__()
+    async def _open(self, dsn: str) -> SiteClient:
+        visitors = await SiteClient(make_site_app(dsn)).__aenter__()
         flow = await visitors.start("etl", input={"day": "monday"})
         schedule = {"name": "a schedule", "task": "greet", "every": 60, "input": {"name": "Ada"}}
         await visitors.done("POST", "/api/v1/schedules", json=schedule)
@@ -100,14 +100,14 @@ class Asking:
 
 
 @pytest.fixture(scope="module")
-def asking(rota_server: DatabaseServer, way: Callable[[str], str]) -> Iterator[Asking]:
+def case_sender(rota_server: DatabaseServer, way: Callable[[str], str]) -> Iterator[CaseSender]:
     with rota_server.database() as dsn:
-        asking = Asking(way(dsn))
+        asking = CaseSender(way(dsn))
         yield asking
         asking.close()
 
 
-def checked(asking: Asking, cases: Any, change: Callable[[Any], None]) -> None:
+def check_cases(asking: CaseSender, cases: Any, change: Callable[[Any], None]) -> None:
     @settings(
         max_examples=MANY,
         deadline=None,
@@ -126,20 +126,22 @@ def checked(asking: Asking, cases: Any, change: Callable[[Any], None]) -> None:
 
 
 @pytest.mark.parametrize("label", OPERATIONS)
-def test_what_its_document_allows_is_answered_as_that_says(asking: Asking, label: str) -> None:
+def test_openapi_valid_request_gets_documented_response(
+    case_sender: CaseSender, label: str
+) -> None:
     operation = OPERATIONS[label]
 
     def about_what_is_there(case: Any) -> None:
         for name in case.path_parameters or {}:
-            case.path_parameters[name] = asking.there[name]
+            case.path_parameters[name] = case_sender.there[name]
         if label == "POST /api/v1/runs" and isinstance(case.body, dict):
             case.body.update(name="greet", input={"name": "Ada"}, queue=None)
 
     cases = operation.as_strategy(generation_mode=GenerationMode.POSITIVE)
-    checked(asking, cases, about_what_is_there)
+    check_cases(case_sender, cases, about_what_is_there)
 
 
 @pytest.mark.parametrize("label", TAKING)
-def test_what_its_document_does_not_allow_is_refused(asking: Asking, label: str) -> None:
+def test_openapi_invalid_request_is_refused(case_sender: CaseSender, label: str) -> None:
     cases = TAKING[label].as_strategy(generation_mode=GenerationMode.NEGATIVE)
-    checked(asking, cases, lambda case: None)
+    check_cases(case_sender, cases, lambda case: None)

@@ -29,7 +29,7 @@ from rota.web.tokens_auth import (
     TokenAuthenticator,
 )
 
-from .visitors import Visitors
+from .site_client import SiteClient
 
 RUNS = "/api/v1/runs"
 START = {"name": "greet", "input": {"name": "Ada"}}
@@ -45,7 +45,7 @@ async def opened(request: Request) -> Response:
     return PlainTextResponse("hello")
 
 
-async def forgotten(request: Request) -> Response:
+async def without_access_rule(request: Request) -> Response:
     return PlainTextResponse("secret")
 
 
@@ -55,20 +55,20 @@ async def forgotten(request: Request) -> Response:
 @pytest.mark.parametrize(
     "routes",
     [
-        [Route("/a", guarded), Route("/b", forgotten)],
-        [Mount("/a", routes=[Route("/b", forgotten)])],
+        [Route("/a", guarded), Route("/b", without_access_rule)],
+        [Mount("/a", routes=[Route("/b", without_access_rule)])],
         [Mount("/a", app=Starlette())],
-        [WebSocketRoute("/a", forgotten)],
+        [WebSocketRoute("/a", without_access_rule)],
     ],
 )
-def test_a_route_that_does_not_say_whom_it_is_for_keeps_the_site_from_starting(
+def test_guard_route_without_access_rule_is_refused(
     routes: list[Route],
 ) -> None:
     with pytest.raises(DefinitionError, match=r"has no access rule"):
         Guard(Starlette(routes=routes), LocalAccess(), routes)
 
 
-async def test_an_endpoint_that_is_reached_past_the_guard_answers_nobody() -> None:
+async def test_endpoint_reached_without_guard_is_forbidden() -> None:
     app = Starlette(routes=[Route("/guarded", guarded), Route("/open", opened)])
     transport = httpx2.ASGITransport(app=app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
@@ -77,7 +77,7 @@ async def test_an_endpoint_that_is_reached_past_the_guard_answers_nobody() -> No
         assert (await client.get("/open")).text == "hello"
 
 
-def test_roles_are_in_an_order() -> None:
+def test_roles_are_ordered() -> None:
     assert Role.VIEWER < Role.OPERATOR < Role.ADMIN
     assert Caller("x", Role.OPERATOR).has_role(Role.VIEWER)
     assert not Caller("x", Role.OPERATOR).has_role(Role.ADMIN)
@@ -86,7 +86,7 @@ def test_roles_are_in_an_order() -> None:
 # Tokens
 
 
-def test_a_token_is_256_random_bits_and_its_repr_tells_none_of_them() -> None:
+def test_token_is_random_and_hidden_in_repr() -> None:
     tokens = {AccessToken.generate().text for _ in range(100)}
     assert len(tokens) == 100
     token = AccessToken.generate()
@@ -98,70 +98,74 @@ def test_a_token_is_256_random_bits_and_its_repr_tells_none_of_them() -> None:
     assert AccessToken.parse(token.text + "\n") is None
 
 
-async def test_only_the_digest_of_a_token_is_kept(visitors: Visitors) -> None:
-    secret = visitors.passes["admin"].split("_", 2)[2]
-    [[everything]] = await visitors.sql("select json_agg(t)::text from rota.access_tokens as t")
-    [[audited]] = await visitors.sql("select json_agg(t)::text from rota.audit as t")
+async def test_token_store_contains_only_the_digest(site_client: SiteClient) -> None:
+    secret = site_client.passes["admin"].split("_", 2)[2]
+    [[everything]] = await site_client.sql("select json_agg(t)::text from rota.access_tokens as t")
+    [[audited]] = await site_client.sql("select json_agg(t)::text from rota.audit as t")
     assert secret not in everything + audited
 
 
-async def test_a_token_with_one_letter_changed_opens_nothing(visitors: Visitors) -> None:
-    good = visitors.passes["admin"]
+async def test_token_with_changed_letter_is_refused(site_client: SiteClient) -> None:
+    good = site_client.passes["admin"]
     for at in (-1, -43, len("rota_")):
         letter = "a" if good[at] != "a" else "b"
         text = good[:at] + letter + good[at:][1:]
-        answer = await visitors.ask("GET", RUNS, headers={"Authorization": f"Bearer {text}"})
+        answer = await site_client.ask("GET", RUNS, headers={"Authorization": f"Bearer {text}"})
         assert answer.status_code == 401
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Basic cm90YTpyb3Rh", "Bearer  ", "rota_x_y"])
-async def test_what_is_no_token_opens_nothing(visitors: Visitors, header: str) -> None:
-    answer = await visitors.ask("GET", RUNS, headers={"Authorization": header})
+async def test_authorization_header_without_token_is_refused(
+    site_client: SiteClient, header: str
+) -> None:
+    answer = await site_client.ask("GET", RUNS, headers={"Authorization": header})
     assert answer.status_code == 401
 
 
-async def test_a_token_in_the_query_opens_nothing(visitors: Visitors) -> None:
-    token = visitors.passes["admin"]
+async def test_token_in_query_is_refused(site_client: SiteClient) -> None:
+    token = site_client.passes["admin"]
     for name in ("token", "access_token"):
-        answer = await visitors.ask("GET", f"{RUNS}?{name}={token}", who="nobody")
+        answer = await site_client.ask("GET", f"{RUNS}?{name}={token}", who="nobody")
         assert answer.status_code == 401
 
 
-async def test_revoking_is_felt_by_the_very_next_request(visitors: Visitors) -> None:
-    token, _ = await create_access_token(visitors.app, "ci", Role.VIEWER, None, "test")
+async def test_token_revoked_is_refused_at_the_next_request(site_client: SiteClient) -> None:
+    token, _ = await create_access_token(site_client.app, "ci", Role.VIEWER, None, "test")
     said = {"Authorization": f"Bearer {token.text}"}
-    assert (await visitors.ask("GET", RUNS, headers=said)).status_code == 200
-    await revoke_access_token(visitors.app, token.id, "test")
-    answer = await visitors.ask("GET", RUNS, headers=said)
+    assert (await site_client.ask("GET", RUNS, headers=said)).status_code == 200
+    await revoke_access_token(site_client.app, token.id, "test")
+    answer = await site_client.ask("GET", RUNS, headers=said)
     assert (answer.status_code, "was revoked" in answer.text) == (401, True)
 
 
-async def test_its_last_use_is_noted_once_a_minute(visitors: Visitors) -> None:
-    assert (await visitors.kept("viewer")).last_used is None
-    await visitors.done("GET", RUNS, who="viewer")
-    used = (await visitors.kept("viewer")).last_used
+async def test_token_last_use_is_recorded_once_a_minute(site_client: SiteClient) -> None:
+    assert (await site_client.kept("viewer")).last_used is None
+    await site_client.done("GET", RUNS, who="viewer")
+    used = (await site_client.kept("viewer")).last_used
     assert used is not None
-    await visitors.done("GET", RUNS, who="viewer")
-    assert (await visitors.kept("viewer")).last_used == used
-    id = visitors.passes["viewer"].split("_")[1]
-    await visitors.sql(
+    await site_client.done("GET", RUNS, who="viewer")
+    assert (await site_client.kept("viewer")).last_used == used
+    id = site_client.passes["viewer"].split("_")[1]
+    await site_client.sql(
         "update rota.access_tokens set last_used = last_used - interval '61 s' where id = %s", id
     )
-    await visitors.done("GET", RUNS, who="viewer")
-    again = (await visitors.kept("viewer")).last_used
+    await site_client.done("GET", RUNS, who="viewer")
+    again = (await site_client.kept("viewer")).last_used
     assert again is not None
     assert again > used
 
 
-def guess(visitors: Visitors, who: str) -> str:
+def token_with_wrong_secret(visitors: SiteClient, who: str) -> str:
     """Return a token with a known id and a wrong secret."""
     return "_".join([*visitors.passes[who].split("_")[:2], "x" * 43])
 
 
-async def test_who_tries_many_secrets_of_one_token_is_put_off(visitors: Visitors) -> None:
+async def test_token_many_wrong_secrets_are_rate_limited_per_address(
+    site_client: SiteClient,
+) -> None:
     async def attempt(client: str) -> httpx2.Response:
-        bad = {"Authorization": f"Bearer {guess(visitors, 'viewer')}"}
-        return await visitors.ask("GET", RUNS, headers=bad, client=client)
+        bad = {"Authorization": f"Bearer {token_with_wrong_secret(site_client, 'viewer')}"}
+        return await site_client.ask("GET", RUNS, headers=bad, client=client)
 
     codes = [(await attempt("203.0.113.7")).status_code for _ in range(MAX_ATTEMPTS_PER_MINUTE)]
     assert set(codes) == {401}
@@ -173,24 +177,24 @@ async def test_who_tries_many_secrets_of_one_token_is_put_off(visitors: Visitors
 
 
 @pytest.mark.parametrize("bad", ["malformed", "unknown", "guessed"])
-async def test_nobody_is_locked_out_by_who_comes_from_the_same_proxy(
-    visitors: Visitors, bad: str
+async def test_token_valid_is_accepted_despite_failures_of_its_address(
+    site_client: SiteClient, bad: str
 ) -> None:
     """A valid token is accepted from an address with many failed attempts, also at its first use here."""
     for _ in range(2 * MAX_ATTEMPTS_PER_MINUTE):
         text = {
             "malformed": "no token at all",
             "unknown": AccessToken.generate().text,
-            "guessed": guess(visitors, "operator"),
+            "guessed": token_with_wrong_secret(site_client, "operator"),
         }[bad]
         headers = {"Authorization": f"Bearer {text}"}
-        answer = await visitors.ask("GET", RUNS, headers=headers, client="203.0.113.9")
+        answer = await site_client.ask("GET", RUNS, headers=headers, client="203.0.113.9")
         assert answer.status_code in (401, 429)
-    answer = await visitors.ask("GET", RUNS, who="viewer", client="203.0.113.9")
+    answer = await site_client.ask("GET", RUNS, who="viewer", client="203.0.113.9")
     assert answer.status_code == 200
 
 
-async def test_of_tokens_that_nobody_knows_few_are_looked_up_at_once(
+async def test_authenticator_limits_concurrent_lookups_of_unknown_tokens(
     site_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     doorman = TokenAuthenticator(site_app)
@@ -205,10 +209,13 @@ async def test_of_tokens_that_nobody_knows_few_are_looked_up_at_once(
             await let.wait()
         return await look(token)
 
-    assert (await doorman.identify(_asking(good), good.text)).name.startswith("ci")
+    assert (await doorman.identify(_request_with_token(good), good.text)).name.startswith("ci")
     monkeypatch.setattr(doorman, "_look_up", slow)
     strangers = [AccessToken.generate() for _ in range(20)]
-    asked = [asyncio.create_task(doorman.identify(_asking(each), each.text)) for each in strangers]
+    asked = [
+        asyncio.create_task(doorman.identify(_request_with_token(each), each.text))
+        for each in strangers
+    ]
     while looked < MAX_UNKNOWN_LOOKUPS:
         await asyncio.sleep(0)
     for _ in range(100):
@@ -216,18 +223,18 @@ async def test_of_tokens_that_nobody_knows_few_are_looked_up_at_once(
     assert looked == MAX_UNKNOWN_LOOKUPS
     # A token that was already looked up does not wait for unknown ones.
     async with asyncio.timeout(60):
-        await doorman.identify(_asking(good), good.text)
+        await doorman.identify(_request_with_token(good), good.text)
     let.set()
     ended = await asyncio.gather(*asked, return_exceptions=True)
     assert all(isinstance(each, HttpError) and each.status == 401 for each in ended)
 
 
-def _asking(token: AccessToken) -> Request:
+def _request_with_token(token: AccessToken) -> Request:
     header = (b"authorization", f"Bearer {token.text}".encode())
     return Request({"type": "http", "headers": [header], "client": ("203.0.113.7", 1)})
 
 
-async def test_while_the_database_is_away_who_was_known_may_look_and_do_nothing(
+async def test_authenticator_without_database_grants_known_token_viewer_role(
     site_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A known token gets the role viewer, which can read the metrics of this process."""
@@ -250,22 +257,24 @@ async def test_while_the_database_is_away_who_was_known_may_look_and_do_nothing(
     await away.close()
 
 
-async def test_a_database_that_says_nothing_is_away(site_app: Rota, site_dsn: str) -> None:
+async def test_authenticator_silent_database_falls_back_to_cached_viewer(
+    site_app: Rota, site_dsn: str
+) -> None:
     """A scrape times out after a few seconds, and would report this process as down."""
     token, _ = await create_access_token(site_app, "ops", Role.ADMIN, timedelta(days=1), "test")
     with Proxy(site_dsn) as proxy:
         async with Rota(proxy.dsn) as app:
             doorman = TokenAuthenticator(app)
-            await doorman.authenticate(_asking(token))
+            await doorman.authenticate(_request_with_token(token))
             proxy.hold()
             began = time.monotonic()
-            known = await doorman.authenticate(_asking(token))
+            known = await doorman.authenticate(_request_with_token(token))
             assert (known.role, known.is_cached) == (Role.VIEWER, True)
             assert time.monotonic() - began < QUERY_TIMEOUT_SECONDS + 1
             proxy.heal()
 
 
-async def test_who_is_only_remembered_is_told_to_come_again_not_that_he_may_not() -> None:
+async def test_guard_cached_caller_without_role_gets_503_instead_of_403() -> None:
     class Remembering:
         async def authenticate(self, request: Request) -> Caller:
             return Caller("ops", Role.VIEWER, is_cached=True)
@@ -286,17 +295,17 @@ async def test_who_is_only_remembered_is_told_to_come_again_not_that_he_may_not(
 # Mounted in an application
 
 
-async def test_in_an_application_of_yours_it_is_the_same_below_a_path(visitors: Visitors) -> None:
-    visitors.site = Starlette(routes=[Mount("/rota", app=visitors.site)])
-    assert (await visitors.done("GET", "/rota/api/v1/me", who="viewer"))["role"] == "viewer"
-    assert (await visitors.ask("GET", "/rota/api/v1/me", who="nobody")).status_code == 401
-    assert (await visitors.ask("POST", "/rota/api/v1/runs", who="viewer")).status_code == 403
-    await visitors.done("POST", "/rota/api/v1/runs", who="operator", json=START)
-    document = await visitors.done("GET", "/rota/api/v1/openapi.json")
+async def test_site_mounted_below_path_authenticates_alike(site_client: SiteClient) -> None:
+    site_client.site = Starlette(routes=[Mount("/rota", app=site_client.site)])
+    assert (await site_client.done("GET", "/rota/api/v1/me", who="viewer"))["role"] == "viewer"
+    assert (await site_client.ask("GET", "/rota/api/v1/me", who="nobody")).status_code == 401
+    assert (await site_client.ask("POST", "/rota/api/v1/runs", who="viewer")).status_code == 403
+    await site_client.done("POST", "/rota/api/v1/runs", who="operator", json=START)
+    document = await site_client.done("GET", "/rota/api/v1/openapi.json")
     assert document["servers"] == [{"url": "/rota"}]
 
 
-class Badges:
+class BadgeAuthenticator:
     """Authenticator that trusts a header of the request."""
 
     async def authenticate(self, request: Request) -> Caller:
@@ -305,8 +314,8 @@ class Badges:
         return Caller(request.headers["badge"], Role.OPERATOR)
 
 
-async def test_who_asks_can_be_told_by_the_application(site_app: Rota) -> None:
-    visitors = Visitors(site_app, auth=Badges(), bind="0.0.0.0")
+async def test_site_custom_authenticator_defines_the_caller(site_app: Rota) -> None:
+    visitors = SiteClient(site_app, auth=BadgeAuthenticator(), bind="0.0.0.0")
     assert (await visitors.ask("GET", RUNS)).status_code == 401
     badge = {"Badge": "ann"}
     assert (await visitors.done("GET", "/api/v1/me", headers=badge))["name"] == "ann"
@@ -318,12 +327,12 @@ async def test_who_asks_can_be_told_by_the_application(site_app: Rota) -> None:
 # Headers of every answer
 
 
-async def test_no_answer_is_kept_framed_or_guessed_at(visitors: Visitors) -> None:
+async def test_responses_carry_security_headers(site_client: SiteClient) -> None:
     for method, path, who in (
         *(("GET", RUNS, "viewer"), ("GET", RUNS, "nobody"), ("GET", "/nowhere", "viewer")),
         *(("PUT", RUNS, "admin"), ("POST", RUNS, "admin"), ("GET", "/health/live", "nobody")),
     ):
-        answer = await visitors.ask(method, path, who=who)
+        answer = await site_client.ask(method, path, who=who)
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["cache-control"] == "no-store"
         assert answer.headers["x-frame-options"] == "DENY"
@@ -333,7 +342,7 @@ async def test_no_answer_is_kept_framed_or_guessed_at(visitors: Visitors) -> Non
             assert set(answer.json()["error"]) == {"code", "message"}
 
 
-async def test_a_websocket_is_hung_up_on(visitors: Visitors) -> None:
+async def test_site_websocket_is_closed(site_client: SiteClient) -> None:
     said: list[object] = []
 
     async def send(message: object) -> None:
@@ -343,5 +352,5 @@ async def test_a_websocket_is_hung_up_on(visitors: Visitors) -> None:
         await asyncio.sleep(0)
         return {"type": "websocket.connect"}
 
-    await visitors.site({"type": "websocket", "path": RUNS, "headers": []}, receive, send)
+    await site_client.site({"type": "websocket", "path": RUNS, "headers": []}, receive, send)
     assert said == [{"type": "websocket.close", "code": 1008}]

@@ -42,7 +42,7 @@ def formula(rota_server: DatabaseServer) -> Iterator[Direct]:
         yield connection
 
 
-def wanted_for(connection: Direct, *load: float | None) -> int:
+def workers_needed(connection: Direct, *load: float | None) -> int:
     row = connection.execute(FORMULA, load).fetchone()
     assert row is not None
     number: int = row[0]
@@ -61,7 +61,7 @@ several = settings(
 
 @several
 @given(rates, service_times, backlogs, st.integers(1, 1_000_000), rates, targets, places)
-def test_more_backlog_never_wants_fewer(
+def test_desired_workers_more_backlog_never_needs_fewer(
     formula: Direct,
     arrivals: float,
     service: float | None,
@@ -72,14 +72,14 @@ def test_more_backlog_never_wants_fewer(
     concurrency: int,
 ) -> None:
     rest = (running, target, concurrency, 0, 1000)
-    less = wanted_for(formula, arrivals, service, backlog, *rest)
+    less = workers_needed(formula, arrivals, service, backlog, *rest)
 
-    assert wanted_for(formula, arrivals, service, backlog + more, *rest) >= less
+    assert workers_needed(formula, arrivals, service, backlog + more, *rest) >= less
 
 
 @several
 @given(rates, st.floats(0, 1e5), backlogs, rates, targets, places, st.integers(0, 50))
-def test_what_is_wanted_lies_between_the_bounds_and_is_enough(
+def test_desired_workers_any_load_is_bounded_and_sufficient(
     formula: Direct,
     arrivals: float,
     service: float,
@@ -90,7 +90,7 @@ def test_what_is_wanted_lies_between_the_bounds_and_is_enough(
     fewest: int,
 ) -> None:
     most = fewest + 200
-    wanted = wanted_for(
+    wanted = workers_needed(
         formula, arrivals, service, backlog, running, target, concurrency, fewest, most
     )
 
@@ -103,9 +103,9 @@ def test_what_is_wanted_lies_between_the_bounds_and_is_enough(
 
 
 @pytest.mark.parametrize("fewest", [0, 2])
-def test_who_has_nothing_to_do_wants_the_fewest(formula: Direct, fewest: int) -> None:
-    assert wanted_for(formula, 0, 0.5, 0, 0, 60, 100, fewest, 10) == fewest
-    assert wanted_for(formula, 0, None, 0, 0, 60, 100, fewest, 10) == fewest
+def test_desired_workers_no_load_is_the_minimum(formula: Direct, fewest: int) -> None:
+    assert workers_needed(formula, 0, 0.5, 0, 0, 60, 100, fewest, 10) == fewest
+    assert workers_needed(formula, 0, None, 0, 0, 60, 100, fewest, 10) == fewest
 
 
 @pytest.mark.parametrize(
@@ -120,10 +120,10 @@ def test_who_has_nothing_to_do_wants_the_fewest(formula: Direct, fewest: int) ->
         pytest.param((0, 0.000001, 1, 0, 60, 100), 1, id="a single job wants somebody"),
     ],
 )
-def test_a_known_load_wants_a_known_number(
+def test_desired_workers_known_load_gives_known_number(
     formula: Direct, load: tuple[float | None, ...], expected: int
 ) -> None:
-    assert wanted_for(formula, *load, 0, 100) == expected
+    assert workers_needed(formula, *load, 0, 100) == expected
 
 
 # From the database
@@ -158,7 +158,7 @@ def load(rota_app: Rota, direct_dsn: str) -> Iterator[Load]:
         yield Load(rota_app, direct)
 
 
-async def test_an_idle_fleet_wants_the_fewest(load: Load) -> None:
+async def test_desired_workers_idle_fleet_is_the_minimum(load: Load) -> None:
     load.direct.execute(WORKER, (["default"], 10, 0))
 
     assert (await load.wants()).desired == 0
@@ -166,7 +166,7 @@ async def test_an_idle_fleet_wants_the_fewest(load: Load) -> None:
     assert (await load.wants()).workers == 1
 
 
-async def test_what_came_in_is_what_was_claimed_and_what_piled_up(load: Load) -> None:
+async def test_arrival_rate_counts_claims_and_backlog_growth(load: Load) -> None:
     load.direct.execute(WORKER, (["default"], 10, 0))
     await load.counted(ago=2, claimed=3000, attempts=3000, seconds=1500.0)
     load.direct.execute(
@@ -184,13 +184,13 @@ async def test_what_came_in_is_what_was_claimed_and_what_piled_up(load: Load) ->
     assert found.desired == math.ceil(by_hand)
 
 
-async def test_what_was_given_back_did_not_come_in_again(load: Load) -> None:
+async def test_arrival_rate_returned_jobs_are_not_counted(load: Load) -> None:
     await load.counted(claimed=500, returned=450, attempts=50, seconds=50.0)
 
     assert (await load.wants()).arrival_rate == pytest.approx(50 / 330, rel=0.1)
 
 
-async def test_how_long_it_took_is_remembered_when_nothing_has_ended_lately(load: Load) -> None:
+async def test_desired_workers_without_recent_jobs_uses_older_durations(load: Load) -> None:
     await load.counted(ago=25, claimed=10, attempts=10, seconds=20.0)
     load.direct.execute(JOBS, ("default", 300))
     found = await load.wants(concurrency=1)
@@ -199,7 +199,7 @@ async def test_how_long_it_took_is_remembered_when_nothing_has_ended_lately(load
     assert found.desired >= 300 * 2 / 60
 
 
-async def test_what_runs_keeps_its_workers(load: Load) -> None:
+async def test_desired_workers_long_running_jobs_keep_their_workers(load: Load) -> None:
     """Jobs that take an hour end rarely, so the counts of ended jobs do not show them."""
     row = load.direct.execute(WORKER, (["default", "other"], 10, 8)).fetchone()
     assert row is not None
@@ -217,7 +217,7 @@ async def test_what_runs_keeps_its_workers(load: Load) -> None:
     assert (await load.wants("other")).running == 0
 
 
-async def test_one_number_is_the_same_number(load: Load) -> None:
+async def test_desired_workers_sql_function_equals_the_query(load: Load) -> None:
     await load.counted(claimed=100, attempts=100, seconds=100.0)
     load.direct.execute(JOBS, ("default", 600))
     found = await load.wants(concurrency=2)
@@ -232,7 +232,7 @@ async def test_one_number_is_the_same_number(load: Load) -> None:
         assert row[0] == expected, text
 
 
-async def test_it_is_told_over_http(load: Load) -> None:
+async def test_autoscale_endpoint_reports_desired_workers_by_queue(load: Load) -> None:
     load.direct.execute(JOBS, ("default", 600))
     load.direct.execute(JOBS, ("other", 1))
     local = LocalAccess()

@@ -19,21 +19,21 @@ from rota import Rota
 from rota.web import connection_limit, side_server
 from rota.web.serve import bind
 
-from .instance import Instance, serving
+from .server_process import ServerProcess, serving
 
 FILES = 200
 IDLE = 300
 
 
 @pytest.fixture
-def worker(rota_dsn: str, tmp_path: Path) -> Iterator[Instance]:
+def worker(rota_dsn: str, tmp_path: Path) -> Iterator[ServerProcess]:
     words = ["rota", "worker", "watched:app", "--health-port", "{port}"]
     with serving(words, rota_dsn, tmp_path) as instance:
         yield instance
 
 
-async def test_idle_connections_beyond_the_file_limit_stop_neither_jobs_nor_health(
-    worker: Instance, rota_app: Rota
+async def test_worker_above_file_limit_still_runs_jobs_and_answers_health(
+    worker: ServerProcess, rota_app: Rota
 ) -> None:
     @rota_app.task
     async def double(n: int, wait: float = 0.0) -> int:
@@ -120,7 +120,7 @@ def limit_to(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_limit.OpenConnections, "limit", staticmethod(lambda: count))
 
 
-async def test_client_that_never_completes_its_request_head_is_closed(
+async def test_connection_incomplete_request_head_is_closed(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_limit, "HEAD_SECONDS", 0.05)
@@ -130,7 +130,7 @@ async def test_client_that_never_completes_its_request_head_is_closed(
     assert await slow.answer() == b""
 
 
-async def test_client_between_requests_is_closed_for_an_incomplete_head(
+async def test_connection_reused_with_incomplete_head_is_closed(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = await server.connect()
@@ -140,7 +140,7 @@ async def test_client_between_requests_is_closed_for_an_incomplete_head(
     assert await client.answer() == b""
 
 
-async def test_request_that_takes_longer_than_a_head_may_is_answered(
+async def test_request_longer_than_head_timeout_is_answered(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = await server.connect()
@@ -152,7 +152,7 @@ async def test_request_that_takes_longer_than_a_head_may_is_answered(
     assert b"200 OK" in await slow
 
 
-async def test_new_connection_at_the_limit_closes_the_oldest_idle_one(
+async def test_connection_new_at_limit_closes_the_oldest_idle(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit_to(3, monkeypatch)
@@ -165,7 +165,7 @@ async def test_new_connection_at_the_limit_closes_the_oldest_idle_one(
         assert b"200 OK" in await client.request()
 
 
-async def test_new_connection_at_the_limit_is_closed_while_all_are_busy(
+async def test_connection_new_at_limit_is_closed_if_all_are_busy(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit_to(1, monkeypatch)

@@ -24,7 +24,7 @@ from rota.app.shutdown_signals import SignalHandlers
 from rota.asgi import Drain
 from rota.web.in_flight import InFlightRequests, Message, Receive, Scope, Send
 
-from .instance import Answer, Instance, ask, eventually, serving
+from .server_process import Answer, ServerProcess, send_request, serving, wait_until
 
 SERVE = ["rota", "serve", "orders:api", "--port", "{port}"]
 UVICORN = ["uvicorn", "orders:drained", "--port", "{port}"]
@@ -53,26 +53,26 @@ SLOWLY = {
 }  # ending within 20 s: it was hurried
 
 
-class Asked(threading.Thread):
+class WaitingRequest(threading.Thread):
     """Request that waits for its answer."""
 
-    def __init__(self, instance: Instance, file: Path) -> None:
+    def __init__(self, instance: ServerProcess, file: Path) -> None:
         super().__init__(daemon=True)
         self._instance = instance
         self._file = file
         self.answer: Answer | None = None
         self.start()
-        eventually(file.with_suffix(".began").exists, instance)
+        wait_until(file.with_suffix(".began").exists, instance)
 
     def run(self) -> None:
         with suppress(OSError, http.client.HTTPException):
             self.answer = self._instance.ask(f"/slow?file={self._file}")
 
 
-def start_last(instance: Instance, file: Path) -> int:
+def start_last(instance: ServerProcess, file: Path) -> int:
     """Start a job; return its run once its code runs. It ends when the file exists."""
     run: int = instance.ask(f"/last?file={file}", "POST").body["run"]
-    eventually(file.with_suffix(".began").exists, instance)
+    wait_until(file.with_suffix(".began").exists, instance)
     return run
 
 
@@ -100,27 +100,27 @@ def dsn(rota_dsn: str) -> str:
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_told_to_stop_it_serves_on_and_says_that_it_is_not_ready(
+def test_server_during_drain_delay_serves_requests_and_is_not_ready(
     command: list[str], dsn: str, tmp_path: Path
 ) -> None:
     with serving(command, dsn, tmp_path, ROTA_DRAIN_DELAY="1.5") as instance:
         instance.up()
         kept = http.client.HTTPConnection("127.0.0.1", instance.port)
-        assert not ask(kept, "/orders/1", "POST").closes
+        assert not send_request(kept, "/orders/1", "POST").closes
 
         instance.tell(signal.SIGTERM)
         began = time.monotonic()
-        eventually(lambda: not instance.is_ready(), instance)
+        wait_until(lambda: not instance.is_ready(), instance)
 
         # The socket accepts, requests are served, and kept connections are closed with their next answer.
         [reason] = instance.ask("/health/ready").body["reasons"]
         assert reason["code"] == "draining"
         assert instance.ask("/orders/2", "POST").status == 202
-        answer = ask(kept, "/orders/3", "POST")
+        answer = send_request(kept, "/orders/3", "POST")
         assert (answer.status, answer.closes) == (202, True)
         kept.close()
 
-        eventually(lambda: not instance.accepts(), instance)
+        wait_until(lambda: not instance.accepts(), instance)
         assert time.monotonic() - began > 1.4
         instance.ended()
         assert "closed" not in instance.said
@@ -130,14 +130,14 @@ def test_told_to_stop_it_serves_on_and_says_that_it_is_not_ready(
     assert states == [("stopped",)]
 
 
-def test_requests_and_jobs_under_way_come_to_their_end(dsn: str, tmp_path: Path) -> None:
+def test_server_shutdown_waits_for_open_requests_and_jobs(dsn: str, tmp_path: Path) -> None:
     with serving(UVICORN, dsn, tmp_path, ROTA_DRAIN_DELAY="0.2") as instance:
         instance.up()
         run = start_last(instance, tmp_path / "job")
-        asked = Asked(instance, tmp_path / "request")
+        asked = WaitingRequest(instance, tmp_path / "request")
 
         instance.tell(signal.SIGTERM)
-        eventually(lambda: not instance.accepts(), instance)
+        wait_until(lambda: not instance.accepts(), instance)
 
         assert instance.process.poll() is None
         (tmp_path / "request").touch()
@@ -153,16 +153,16 @@ def test_requests_and_jobs_under_way_come_to_their_end(dsn: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("command", BARE, ids=lambda words: words[0])
-def test_without_drain_the_worker_leaves_while_a_request_is_still_under_way(
+def test_server_without_drain_stops_worker_during_open_request(
     command: list[str], dsn: str, tmp_path: Path
 ) -> None:
     """Without Drain the server notifies the application only after its last request was answered."""
     bare = [word.replace("orders:drained", "orders:api") for word in command]
     with serving(bare, dsn, tmp_path) as instance:
         instance.up()
-        asked = Asked(instance, tmp_path / "request")
+        asked = WaitingRequest(instance, tmp_path / "request")
         instance.tell(signal.SIGTERM)
-        eventually(lambda: worker_states(dsn) == ["draining"], instance)
+        wait_until(lambda: worker_states(dsn) == ["draining"], instance)
         assert asked.answer is None
         (tmp_path / "request").touch()
         instance.ended()
@@ -173,14 +173,16 @@ def test_without_drain_the_worker_leaves_while_a_request_is_still_under_way(
 
 
 @pytest.mark.parametrize("command", [SERVE, UVICORN], ids=["rota serve", "uvicorn"])
-def test_a_second_signal_hurries(command: list[str], dsn: str, tmp_path: Path) -> None:
+def test_server_second_signal_cancels_requests_and_requeues_jobs(
+    command: list[str], dsn: str, tmp_path: Path
+) -> None:
     with serving(command, dsn, tmp_path, **SLOWLY) as instance:
         instance.up()
         run = start_last(instance, tmp_path / "job")
-        asked = Asked(instance, tmp_path / "request")
+        asked = WaitingRequest(instance, tmp_path / "request")
 
         instance.tell(signal.SIGTERM)
-        eventually(lambda: not instance.is_ready(), instance)
+        wait_until(lambda: not instance.is_ready(), instance)
         instance.tell(signal.SIGTERM)
 
         instance.ended()
@@ -190,12 +192,12 @@ def test_a_second_signal_hurries(command: list[str], dsn: str, tmp_path: Path) -
     assert state_of(dsn, run) == ("queued", 1)
 
 
-def test_what_outlasts_the_grace_is_cut_off_and_handed_over(dsn: str, tmp_path: Path) -> None:
+def test_server_drain_timeout_cancels_requests_and_requeues_jobs(dsn: str, tmp_path: Path) -> None:
     settings = {"ROTA_DRAIN_DELAY": "0", "ROTA_DRAIN_TIMEOUT": "2"}
     with serving(SERVE, dsn, tmp_path, **settings) as instance:
         instance.up()
         run = start_last(instance, tmp_path / "job")
-        asked = Asked(instance, tmp_path / "request")
+        asked = WaitingRequest(instance, tmp_path / "request")
 
         instance.tell(signal.SIGTERM)
         began = time.monotonic()
@@ -213,7 +215,7 @@ def test_what_outlasts_the_grace_is_cut_off_and_handed_over(dsn: str, tmp_path: 
 
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
 @pytest.mark.parametrize("way", ["handler", "loop"])
-def test_the_server_hears_of_a_signal_when_it_is_passed_on(loop_factory: Any, way: str) -> None:
+def test_signal_handlers_forward_signal_to_server_on_request(loop_factory: Any, way: str) -> None:
     """For handlers of `signal` and of the event loop. Other signals reach the server directly."""
     heard: list[str] = []
 
@@ -253,14 +255,14 @@ def test_the_server_hears_of_a_signal_when_it_is_passed_on(loop_factory: Any, wa
         signal.signal(signal.SIGTERM, before)
 
 
-async def test_what_a_terminal_and_a_parent_send_is_one_signal(
+async def test_drain_ctrl_c_and_parent_signal_count_as_one(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C reaches every process of a terminal, and the server's parent sends another signal to its
     processes.
     """
     monkeypatch.setattr(SignalHandlers, "forward", lambda signals, number: None)
-    drain = Drain(_nothing, rota_app, drain_delay=60)
+    drain = Drain(_empty_api, rota_app, drain_delay=60)
     drain._start()
     try:
         drain._on_signal(signal.SIGINT)
@@ -274,25 +276,25 @@ async def test_what_a_terminal_and_a_parent_send_is_one_signal(
         drain._stop()
 
 
-async def test_where_signals_cannot_be_had_first_it_says_so(
+async def test_drain_without_signal_access_logs_a_warning(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Hypercorn's parent receives the signal and stops its processes by other means."""
     monkeypatch.setitem(sys.modules, "hypercorn", ModuleType("hypercorn"))
     monkeypatch.setattr(multiprocessing, "parent_process", lambda: "there is one")
-    drain = Drain(_nothing, rota_app)
+    drain = Drain(_empty_api, rota_app)
     drain._start()
     drain._stop()
     assert "start it with --workers 0" in caplog.text
 
     caplog.clear()
-    await asyncio.to_thread(_begin_elsewhere, rota_app)
+    await asyncio.to_thread(_start_drain_in_other_loop, rota_app)
     assert "does not run in the main thread" in caplog.text
 
 
-def _begin_elsewhere(app: Rota) -> None:
+def _start_drain_in_other_loop(app: Rota) -> None:
     async def begin() -> None:
-        drain = Drain(_nothing, app)
+        drain = Drain(_empty_api, app)
         drain._start()
         drain._stop()
 
@@ -300,7 +302,7 @@ def _begin_elsewhere(app: Rota) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.1", "2"])
-async def test_an_answer_closes_its_connection_where_there_is_such_a_thing(
+async def test_response_while_draining_closes_http1_connection(
     rota_app: Rota, version: str
 ) -> None:
     sent: list[Message] = []
@@ -315,14 +317,14 @@ async def test_an_answer_closes_its_connection_where_there_is_such_a_thing(
     requests = InFlightRequests(rota_app.readiness)
     for draining in (False, True):
         rota_app.readiness.is_draining = draining
-        await requests.serve(api, {"type": "http", "http_version": version}, _never, send)
+        await requests.serve(api, {"type": "http", "http_version": version}, _fail_on_receive, send)
     closes = (b"connection", b"close") if version == "1.1" else KEEP
     assert [each["headers"] for each in sent] == [[KEEP], [closes]]
     assert len(requests) == 0
 
 
-async def _nothing(scope: Scope, receive: Receive, send: Send) -> None: ...
+async def _empty_api(scope: Scope, receive: Receive, send: Send) -> None: ...
 
 
-async def _never() -> Message:
+async def _fail_on_receive() -> Message:
     raise AssertionError("nobody asks")

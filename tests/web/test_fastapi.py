@@ -12,7 +12,7 @@ from httpx2 import ASGITransport, AsyncClient
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from acceptance.test_on_your_own_connection import sqlalchemy_url
+from acceptance.test_user_connection import sqlalchemy_url
 from rota import Rota, Task
 from rota.app.run import Run
 from rota.app.sync import SyncRun
@@ -72,7 +72,7 @@ ORDER = sa.text("insert into orders values (:number)")
 
 
 @pytest.fixture(params=["psycopg", "asyncpg"])
-async def awaited(shop: Shop, request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
+async def async_shop(shop: Shop, request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
     """Async endpoints, with a session that commits after they have returned."""
     engine = create_async_engine(sqlalchemy_url(shop.dsn, request.param))
 
@@ -99,25 +99,25 @@ async def awaited(shop: Shop, request: pytest.FixtureRequest) -> AsyncIterator[S
     await engine.dispose()
 
 
-async def test_a_run_begins_with_the_commit_of_its_request(awaited: Shop) -> None:
-    assert await awaited.ask("/orders/1") == 200
+async def test_fastapi_run_is_committed_with_the_request_session(async_shop: Shop) -> None:
+    assert await async_shop.ask("/orders/1") == 200
 
-    assert await awaited.counts() == (1, 3)
+    assert await async_shop.counts() == (1, 3)
     state = "select count(*) from rota.job_state where state = 'sleeping'"
-    database = (await awaited.app.open()).database
+    database = (await async_shop.app.open()).database
     async with database.connection() as connection:
         # The delay set by `options` still applies: one run sleeps for a minute.
         assert await (await connection.execute(state)).fetchone() == (1,)
 
 
-async def test_a_request_that_fails_starts_nothing(awaited: Shop) -> None:
-    assert await awaited.ask("/orders/1?broken=true") == 500
+async def test_fastapi_failed_request_starts_no_run(async_shop: Shop) -> None:
+    assert await async_shop.ask("/orders/1?broken=true") == 500
 
-    assert await awaited.counts() == (0, 0)
+    assert await async_shop.counts() == (0, 0)
 
 
 @pytest.fixture
-def blocking(shop: Shop) -> Iterator[Shop]:
+def sync_shop(shop: Shop) -> Iterator[Shop]:
     """Sync endpoints, each in a thread, with a dependency that is identified by its function."""
     engine = sa.create_engine(sqlalchemy_url(shop.dsn, "psycopg"))
 
@@ -146,13 +146,13 @@ def blocking(shop: Shop) -> Iterator[Shop]:
     engine.dispose()
 
 
-async def test_an_endpoint_that_does_not_await_starts_runs_too(blocking: Shop) -> None:
-    assert await blocking.ask("/orders/1") == 200
-    assert await blocking.ask("/orders/2?broken=true") == 500
+async def test_fastapi_sync_endpoint_starts_run_unless_the_request_fails(sync_shop: Shop) -> None:
+    assert await sync_shop.ask("/orders/1") == 200
+    assert await sync_shop.ask("/orders/2?broken=true") == 500
 
-    assert await blocking.counts() == (1, 2)
+    assert await sync_shop.counts() == (1, 2)
 
 
-def test_what_gives_no_session_is_refused() -> None:
+def test_runs_in_without_session_dependency_is_refused() -> None:
     with pytest.raises(DefinitionError, match="Depends"):
         runs_in(AsyncSession)

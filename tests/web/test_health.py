@@ -28,7 +28,9 @@ NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=1"
 
 
 @asynccontextmanager
-async def asking(app: Rota, auth: Any = None, **headers: str) -> AsyncIterator[httpx2.AsyncClient]:
+async def health_client(
+    app: Rota, auth: Any = None, **headers: str
+) -> AsyncIterator[httpx2.AsyncClient]:
     if auth is None:
         auth = LocalAccess()
         headers = {"Authorization": f"Bearer {auth.key}", **headers}
@@ -40,15 +42,15 @@ async def asking(app: Rota, auth: Any = None, **headers: str) -> AsyncIterator[h
 
 
 @asynccontextmanager
-async def known_as(app: Rota, role: Role) -> AsyncIterator[httpx2.AsyncClient]:
+async def client_with_role(app: Rota, role: Role) -> AsyncIterator[httpx2.AsyncClient]:
     token, _ = await create_access_token(app, role.text, role, timedelta(hours=1), "test")
-    async with asking(app, "tokens", Authorization=f"Bearer {token.text}") as client:
+    async with health_client(app, "tokens", Authorization=f"Bearer {token.text}") as client:
         yield client
 
 
 @pytest.mark.parametrize("path", ["/health/live", "/livez", "/healthz"])
-async def test_to_be_live_takes_no_database(path: str) -> None:
-    async with Rota(NOWHERE) as app, asking(app, "tokens") as client:
+async def test_live_without_database_answers_200(path: str) -> None:
+    async with Rota(NOWHERE) as app, health_client(app, "tokens") as client:
         answer = await client.get(path)
 
         assert answer.status_code == 200
@@ -58,8 +60,8 @@ async def test_to_be_live_takes_no_database(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/health/ready", "/readyz"])
-async def test_who_is_not_ready_says_why(path: str) -> None:
-    async with Rota(NOWHERE) as app, asking(app, "tokens") as client:
+async def test_ready_without_database_answers_503_with_reason(path: str) -> None:
+    async with Rota(NOWHERE) as app, health_client(app, "tokens") as client:
         answer = await client.get(path)
 
         assert answer.status_code == 503
@@ -69,8 +71,8 @@ async def test_who_is_not_ready_says_why(path: str) -> None:
         assert "Retry-After" in answer.headers
 
 
-async def test_readiness_follows_what_the_instance_does(rota_app: Rota) -> None:
-    async with asking(rota_app, "tokens") as client:
+async def test_ready_follows_the_state_of_the_instance(rota_app: Rota) -> None:
+    async with health_client(rota_app, "tokens") as client:
         answer = await client.get("/health/ready")
         assert (answer.status_code, answer.json()["status"]) == (200, "ready")
 
@@ -83,15 +85,15 @@ async def test_readiness_follows_what_the_instance_does(rota_app: Rota) -> None:
         assert (await client.get("/health/live")).status_code == 200
 
 
-async def test_a_worker_tells_how_late_its_loop_is(rota_app: Rota) -> None:
+async def test_live_with_worker_reports_loop_lag(rota_app: Rota) -> None:
     @rota_app.task
     async def work() -> None: ...
 
-    async with rota_app.worker(), asking(rota_app) as client:
+    async with rota_app.worker(), health_client(rota_app) as client:
         assert (await client.get("/health/live")).json()["lag"] >= 0
 
 
-async def test_the_instances_are_those_that_are_there(
+async def test_instances_endpoint_lists_active_and_silent_workers(
     rota_app: Rota, rota_dsn: str, db: AsyncConnection[Any]
 ) -> None:
     ran, seen = asyncio.Event(), asyncio.Event()
@@ -111,7 +113,7 @@ async def test_the_instances_are_those_that_are_there(
     async with rota_app.worker(concurrency=4) as worker, rota_app.leader("boss").term():
         await work.start()
         await asyncio.wait_for(ran.wait(), 60)
-        async with asking(rota_app) as client:
+        async with health_client(rota_app) as client:
             while True:
                 worker.session.heartbeat.beat_now()  # the heartbeat records the running jobs
                 told = (await client.get("/health/instances")).json()
@@ -139,28 +141,28 @@ async def test_the_instances_are_those_that_are_there(
 # Roles
 
 
-async def test_only_live_and_ready_are_for_everybody(rota_app: Rota) -> None:
-    async with asking(rota_app, "tokens") as client:
+async def test_health_only_live_and_ready_are_public(rota_app: Rota) -> None:
+    async with health_client(rota_app, "tokens") as client:
         for path in ("/health/live", "/health/ready", "/livez", "/readyz", "/healthz"):
             assert (await client.get(path)).status_code == 200, path
         for path in ("/health/instances", "/metrics", "/autoscale"):
             assert (await client.get(path)).status_code == 401, path
         assert (await client.post("/admin/drain", json={})).status_code == 401
-    async with known_as(rota_app, Role.VIEWER) as client:
+    async with client_with_role(rota_app, Role.VIEWER) as client:
         for path in ("/health/instances", "/metrics", "/autoscale"):
             assert (await client.get(path)).status_code == 200, path
         assert (await client.post("/admin/drain", json={})).status_code == 403
     assert not rota_app.readiness.is_draining
 
 
-async def test_an_operator_drains_a_worker_and_it_is_written_down(
+async def test_admin_drain_worker_drains_only_this_worker_and_is_audited(
     rota_app: Rota, db: AsyncConnection[Any]
 ) -> None:
     @rota_app.task
     async def work() -> None: ...
 
     left = asyncio.Event()
-    async with rota_app.worker() as worker, known_as(rota_app, Role.OPERATOR) as client:
+    async with rota_app.worker() as worker, client_with_role(rota_app, Role.OPERATOR) as client:
         worker.on_drain_request(left.set)
         answer = await client.post("/admin/drain", json={"worker": worker.id})
         assert (answer.status_code, answer.json()["worker"]) == (202, worker.id)
@@ -176,14 +178,14 @@ async def test_an_operator_drains_a_worker_and_it_is_written_down(
     ]
 
 
-async def test_without_a_name_it_is_the_instance_that_answers(
+async def test_admin_drain_without_worker_id_drains_the_answering_instance(
     rota_app: Rota, db: AsyncConnection[Any]
 ) -> None:
     @rota_app.task
     async def work() -> None: ...
 
     left = asyncio.Event()
-    async with rota_app.worker() as worker, known_as(rota_app, Role.OPERATOR) as client:
+    async with rota_app.worker() as worker, client_with_role(rota_app, Role.OPERATOR) as client:
         worker.on_drain_request(left.set)
         answer = await client.post("/admin/drain")
         assert (answer.status_code, answer.json()["worker"]) == (202, worker.id)
@@ -191,10 +193,10 @@ async def test_without_a_name_it_is_the_instance_that_answers(
         assert (await client.get("/health/ready")).status_code == 503
 
 
-async def test_an_instance_without_a_worker_can_be_drained_too(
+async def test_admin_drain_instance_without_worker_is_drained(
     rota_app: Rota, db: AsyncConnection[Any]
 ) -> None:
-    async with known_as(rota_app, Role.OPERATOR) as client:
+    async with client_with_role(rota_app, Role.OPERATOR) as client:
         answer = await client.post("/admin/drain", json={})
         assert (answer.status_code, answer.json()["worker"]) == (202, None)
         assert rota_app.readiness.is_draining
@@ -203,10 +205,10 @@ async def test_an_instance_without_a_worker_can_be_drained_too(
     assert ("drain instance", f"{socket.gethostname()}:{os.getpid()}") in rows
 
 
-async def test_what_makes_no_sense_is_refused_in_words(
+async def test_admin_drain_invalid_body_is_refused_with_message(
     rota_app: Rota, db: AsyncConnection[Any]
 ) -> None:
-    async with asking(rota_app) as client:
+    async with health_client(rota_app) as client:
         for body, status in (
             (b'{"worker": "x"}', 422),
             (b'{"wroker": 1}', 422),
@@ -224,8 +226,8 @@ async def test_what_makes_no_sense_is_refused_in_words(
     assert rows == (0,)
 
 
-async def test_a_database_that_is_away_is_told_as_that() -> None:
-    async with Rota(NOWHERE, outage_timeout=0.1) as app, asking(app) as client:
+async def test_health_without_database_answers_503_without_its_address() -> None:
+    async with Rota(NOWHERE, outage_timeout=0.1) as app, health_client(app) as client:
         for path in ("/health/instances", "/autoscale"):
             answer = await client.get(path)
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "database"), path
@@ -235,13 +237,13 @@ async def test_a_database_that_is_away_is_told_as_that() -> None:
 
 
 @pytest.mark.parametrize("queue", ["%00", "a%00b"])
-async def test_a_queue_that_no_text_can_name_is_refused(rota_app: Rota, queue: str) -> None:
-    async with asking(rota_app) as client:
+async def test_autoscale_queue_name_with_nul_is_refused(rota_app: Rota, queue: str) -> None:
+    async with health_client(rota_app) as client:
         answer = await client.get(f"/autoscale?queue={queue}")
         assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid")
 
 
-async def test_it_can_be_mounted_in_an_app_of_yours(rota_app: Rota) -> None:
+async def test_health_mounted_in_application_requires_roles(rota_app: Rota) -> None:
     outer = Starlette(routes=[Mount("/rota", health(rota_app))])
     transport = httpx2.ASGITransport(outer)
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:

@@ -16,12 +16,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from outage.conftest import gone
-from outage.pair import in_memory
+from outage.conftest import kill_server
+from outage.replication import memory_directory
 from rota import Rota
 from rota.localpg import LocalPostgres
 
-from .instance import APPS, Answer, Instance
+from .server_process import APPS, Answer, ServerProcess
 
 LONG = os.environ.get("ROTA_TEST_LONG") == "1"
 AWAY = 30.0 if LONG else 3.0
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 async def server() -> AsyncIterator[LocalPostgres]:
-    with in_memory() as directory:
+    with memory_directory() as directory:
         local = LocalPostgres(directory / "pg", profile="test")
         dsn = await asyncio.to_thread(local.start)
         try:
@@ -45,16 +45,16 @@ async def server() -> AsyncIterator[LocalPostgres]:
 
 
 @pytest.fixture
-def worker(server: LocalPostgres, tmp_path: Path) -> Iterator[Instance]:
+def worker(server: LocalPostgres, tmp_path: Path) -> Iterator[ServerProcess]:
     words = ["rota", "worker", "watched:app", "--health-port", "{port}", "--auth", "local"]
-    instance = Instance(words, server.dsn, tmp_path / "said", ROTA_LOCAL_KEY=KEY)
+    instance = ServerProcess(words, server.dsn, tmp_path / "said", ROTA_LOCAL_KEY=KEY)
     yield instance
     if instance.process.poll() is None:
         instance.process.kill()
     instance.process.wait()
 
 
-async def ready(instance: Instance, status: int, within: float = 60) -> Answer:
+async def wait_for_ready_status(instance: ServerProcess, status: int, within: float = 60) -> Answer:
     """Request readiness until it answers with `status`."""
     async with asyncio.timeout(within):
         while True:
@@ -66,14 +66,14 @@ async def ready(instance: Instance, status: int, within: float = 60) -> Answer:
             await asyncio.sleep(0.05)
 
 
-async def test_live_stays_and_ready_says_why_not_and_then_goes_on(
-    server: LocalPostgres, worker: Instance
+async def test_worker_health_during_outage_stays_live_and_recovers(
+    server: LocalPostgres, worker: ServerProcess
 ) -> None:
-    await ready(worker, 200)
+    await wait_for_ready_status(worker, 200)
     pid = worker.process.pid
-    await gone(server)
+    await kill_server(server)
     went = time.monotonic()
-    told = await ready(worker, 503, within=60)
+    told = await wait_for_ready_status(worker, 503, within=60)
     noticed = time.monotonic() - went
     assert told.body["reasons"][0]["code"] == "database"
 
@@ -96,9 +96,9 @@ async def test_live_stays_and_ready_says_why_not_and_then_goes_on(
 
     await asyncio.to_thread(server.restart)
     back = time.monotonic()
-    await ready(worker, 200, within=60)
+    await wait_for_ready_status(worker, 200, within=60)
     recovered = time.monotonic() - back
-    assert await works(server.dsn) == 42
+    assert await run_double(server.dsn) == 42
     assert worker.process.pid == pid
     assert worker.process.poll() is None
     worker.process.terminate()
@@ -110,7 +110,7 @@ async def test_live_stays_and_ready_says_why_not_and_then_goes_on(
     print(f"noticed in {noticed:.2f} s, live in {slowest * 1000:.0f} ms, back in {recovered:.2f} s")
 
 
-async def works(dsn: str) -> Any:
+async def run_double(dsn: str) -> Any:
     async with Rota(dsn) as app:
 
         @app.task
@@ -120,10 +120,10 @@ async def works(dsn: str) -> Any:
         return await (await double.start(n=21)).result(timeout=60)
 
 
-async def test_while_it_drains_it_is_live_and_not_ready(
-    server: LocalPostgres, worker: Instance
+async def test_worker_health_while_draining_is_live_and_not_ready(
+    server: LocalPostgres, worker: ServerProcess
 ) -> None:
-    await ready(worker, 200)
+    await wait_for_ready_status(worker, 200)
     async with Rota(server.dsn) as app:
 
         @app.task
@@ -135,7 +135,7 @@ async def test_while_it_drains_it_is_live_and_not_ready(
             while not (await (await db.execute("select 1 from rota.claims")).fetchone()):
                 await asyncio.sleep(0.02)
     worker.process.terminate()
-    told = await ready(worker, 503)
+    told = await wait_for_ready_status(worker, 503)
 
     assert told.body["reasons"][0]["code"] == "draining"
     assert (await asyncio.to_thread(worker.ask, "/health/live")).status == 200
@@ -149,7 +149,7 @@ async def test_while_it_drains_it_is_live_and_not_ready(
         (["--processes", "2"], 2, "does not work with --processes"),
     ],
 )
-def test_what_cannot_be_served_is_refused_at_once(
+def test_worker_command_invalid_health_options_are_refused(
     rota_dsn: str, words: list[str], code: int, said: str
 ) -> None:
     command = [sys.executable, "-m", "rota", "worker", "watched:app", "--health-port", "0"]

@@ -21,7 +21,7 @@ from rota.store.database import Database
 from rota.testing.server import DatabaseServer
 
 
-class Api:
+class ServedApi:
     """Application that a server starts and stops, and the state that its lifespan yielded."""
 
     def __init__(self, api: FastAPI) -> None:
@@ -44,7 +44,7 @@ class Api:
             await living
 
 
-async def states(app: Rota) -> list[str]:
+async def worker_states(app: Rota) -> list[str]:
     database = (await app.open()).database
     async with database.connection() as connection:
         found = await connection.execute("select state::text from rota.workers order by id")
@@ -56,22 +56,22 @@ def app(rota_dsn: str) -> Rota:
     return Rota(rota_dsn, poll_interval=0.1, drain_timeout=20.0)
 
 
-async def test_a_worker_is_at_work_beside_the_requests(app: Rota) -> None:
+async def test_lifespan_runs_a_worker_beside_requests(app: Rota) -> None:
     @app.task
     async def double(number: int) -> int:
         return number * 2
 
-    async with Api(FastAPI(lifespan=app.lifespan)).served() as state:
+    async with ServedApi(FastAPI(lifespan=app.lifespan)).served() as state:
         assert state["rota"] is app
         assert await app.readiness.reasons() == []
         run = await double.start(21)
         assert await run.result(timeout=60) == 42
     assert [each.code for each in await app.readiness.reasons()] == ["draining"]
     async with app:
-        assert await states(app) == ["stopped"]
+        assert await worker_states(app) == ["stopped"]
 
 
-async def test_it_fits_into_a_lifespan_of_your_own(app: Rota) -> None:
+async def test_lifespan_inside_user_lifespan_ends_jobs_before_resources_close(app: Rota) -> None:
     """The resources of the jobs are open before the first job begins and until the last has ended."""
     told: list[str] = []
 
@@ -91,14 +91,14 @@ async def test_it_fits_into_a_lifespan_of_your_own(app: Rota) -> None:
             yield {**state, "engine": "mine"}
         told.append("closed")
 
-    async with Api(FastAPI(lifespan=lifespan)).served() as state:
+    async with ServedApi(FastAPI(lifespan=lifespan)).served() as state:
         assert state == {"rota": app, "engine": "mine"}
         await use.start()
         await draining.wait()
     assert told == ["opened", "begins", "ends", "closed"]
 
 
-async def test_it_is_not_ready_until_the_worker_is_up(
+async def test_lifespan_is_not_ready_until_worker_is_registered(
     app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rota.store import workers
@@ -119,7 +119,7 @@ async def test_it_is_not_ready_until_the_worker_is_up(
     assert starting == [True]
 
 
-async def test_a_schema_that_is_not_there_is_told_before_anything_is_served(
+async def test_lifespan_missing_schema_is_raised_before_serving(
     rota_server: DatabaseServer,
 ) -> None:
     with rota_server.database() as dsn:
@@ -133,7 +133,7 @@ async def test_a_schema_that_is_not_there_is_told_before_anything_is_served(
 
 
 @pytest.mark.parametrize("how", ["setting", "argument"])
-async def test_a_web_process_can_do_without_a_worker(rota_dsn: str, how: str) -> None:
+async def test_lifespan_without_worker_runs_no_jobs(rota_dsn: str, how: str) -> None:
     app = Rota(rota_dsn, web_worker=how != "setting")
     lifespan = app.lifespan if how == "setting" else app.lifespan.options(worker=False)
 
@@ -142,13 +142,13 @@ async def test_a_web_process_can_do_without_a_worker(rota_dsn: str, how: str) ->
 
     async with lifespan():
         run = await elsewhere.start()
-        assert await states(app) == []
+        assert await worker_states(app) == []
         assert await app.readiness.reasons() == []
     async with app:
         assert await run.status() == "queued"
 
 
-async def test_leaving_begins_while_requests_are_still_served(app: Rota) -> None:
+async def test_lifespan_drain_stops_claims_and_leadership_but_not_starts(app: Rota) -> None:
     """From then on nothing is claimed and leaderships are resigned. Runs can still be started, and the
     worker stays in state draining until the last request was answered.
     """
@@ -164,17 +164,17 @@ async def test_leaving_begins_while_requests_are_still_served(app: Rota) -> None
 
         assert [each.code for each in await app.readiness.reasons()] == ["draining"]
         async with asyncio.timeout(60):
-            while await states(app) != ["draining"] or leader.is_leader():
+            while await worker_states(app) != ["draining"] or leader.is_leader():
                 await asyncio.sleep(0.01)
         run = await note.start()
         await asyncio.sleep(0.5)
         assert await run.status() == "queued"
-        assert await states(app) == ["draining"]
+        assert await worker_states(app) == ["draining"]
     async with app:
-        assert await states(app) == ["stopped"]
+        assert await worker_states(app) == ["stopped"]
 
 
-async def test_services_are_passed_on_as_soon_as_it_leaves(app: Rota) -> None:
+async def test_lifespan_drain_hands_over_services_after_their_iteration(app: Rota) -> None:
     """The current iteration ends first."""
     began, ended = asyncio.Event(), asyncio.Event()
 
@@ -194,7 +194,7 @@ async def test_services_are_passed_on_as_soon_as_it_leaves(app: Rota) -> None:
         assert ended.is_set()
 
 
-async def test_a_job_that_runs_when_it_leaves_ends(
+async def test_lifespan_drain_ends_running_job_before_connections_close(
     app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then the worker stops, and the connections are closed last."""
@@ -227,7 +227,9 @@ async def test_a_job_that_runs_when_it_leaves_ends(
 
 
 @pytest.mark.parametrize("when", ["while requests are served", "when they have been"])
-async def test_one_that_is_hurried_goes_back_uncounted(app: Rota, when: str) -> None:
+async def test_lifespan_hurried_job_is_requeued_without_counting_attempt(
+    app: Rota, when: str
+) -> None:
     began = asyncio.Event()
 
     @app.task
@@ -252,7 +254,7 @@ async def test_one_that_is_hurried_goes_back_uncounted(app: Rota, when: str) -> 
             assert await found.fetchall() == [(1,)]
 
 
-async def test_a_worker_that_is_drained_from_afar_leaves_and_the_api_stays(app: Rota) -> None:
+async def test_lifespan_remote_drain_stops_worker_and_keeps_api_ready(app: Rota) -> None:
     left = asyncio.Event()
 
     @app.task
@@ -274,7 +276,7 @@ async def test_a_worker_that_is_drained_from_afar_leaves_and_the_api_stays(app: 
         assert await (await note.start()).status() == "queued"
 
 
-async def test_nothing_is_said_about_closed_connections(
+async def test_lifespan_requests_during_drain_log_no_warnings(
     app: Rota, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Requests during the shutdown are answered, because connections are closed last."""

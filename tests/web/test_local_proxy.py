@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.balancer import installed
+from cluster.balancer import haproxy_path
 
-from .instance import Instance, eventually, free_port, serving
+from .server_process import ServerProcess, free_port, serving, wait_until
 
 CONFIGURATION = """
 defaults
@@ -27,7 +27,7 @@ listen web
 
 
 @pytest.fixture
-def dashboard(rota_dsn: str, tmp_path: Path) -> Iterator[Instance]:
+def dashboard(rota_dsn: str, tmp_path: Path) -> Iterator[ServerProcess]:
     words = ["rota", "dashboard", "-p", "{port}", "--auth", "local"]
     with serving(words, rota_dsn, tmp_path) as instance:
         yield instance
@@ -46,8 +46,8 @@ def through_proxy(port: int, method: str, path: str, body: object = None) -> int
         connection.close()
 
 
-def test_local_access_through_haproxy_is_refused(dashboard: Instance, tmp_path: Path) -> None:
-    program = installed()
+def test_local_access_through_haproxy_is_refused(dashboard: ServerProcess, tmp_path: Path) -> None:
+    program = haproxy_path()
     if program is None:
         pytest.skip("needs HAProxy: apt install haproxy")
     port = free_port()
@@ -55,7 +55,7 @@ def test_local_access_through_haproxy_is_refused(dashboard: Instance, tmp_path: 
     file.write_text(CONFIGURATION.format(port=port, dashboard=dashboard.port))
     proxy = subprocess.Popen([program, "-db", "-q", "-f", str(file)])
     try:
-        eventually(lambda: through_proxy(port, "GET", "/health/live") == 200, dashboard)
+        wait_until(lambda: through_proxy(port, "GET", "/health/live") == 200, dashboard)
         for method, path, body in (
             ("GET", "/api/v1/runs", None),
             ("GET", "/metrics", None),

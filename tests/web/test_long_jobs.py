@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from .instance import Instance, eventually, serving
+from .server_process import ServerProcess, serving, wait_until
 
 COMMANDS = {
     "serve": ["rota", "serve", "lengthy_api:api", "--port", "{port}"],
@@ -35,27 +35,27 @@ AFTER = 5.0
 
 @pytest.fixture
 def dsn(rota_dsn: str, direct_dsn: str) -> str:
-    ask(direct_dsn, "create table done (job bigint)")
+    run_sql(direct_dsn, "create table done (job bigint)")
     return rota_dsn
 
 
-def ask(dsn: str, question: str) -> list[tuple[Any, ...]]:
+def run_sql(dsn: str, question: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(dsn, autocommit=True) as connection:
         asked = connection.execute(question.encode())
         return asked.fetchall() if asked.description else []
 
 
-def up(instance: Instance) -> Instance:
+def wait_until_worker_runs(instance: ServerProcess) -> ServerProcess:
     """Wait until the worker runs."""
-    eventually(lambda: "jobs at once" in instance.said, instance)
+    wait_until(lambda: "jobs at once" in instance.said, instance)
     return instance
 
 
-def noted(notes: Path) -> list[str]:
+def read_notes(notes: Path) -> list[str]:
     return notes.read_text().splitlines() if notes.exists() else []
 
 
-def complaints(instance: Instance) -> list[str]:
+def problem_lines(instance: ServerProcess) -> list[str]:
     """Return the log lines that report a problem."""
     bad = r"pool|closed|Traceback|Error\b|never retrieved|never awaited|\b(?:warning|error|critical)\b"
     return [line for line in instance.said.splitlines() if re.search(bad, line)]
@@ -72,15 +72,15 @@ def start(dsn: str, task: str, **arguments: Any) -> int:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_job_that_runs_at_the_signal_comes_to_its_end(
+def test_job_running_at_sigterm_completes_within_drain_timeout(
     command: str, dsn: str, direct_dsn: str, tmp_path: Path
 ) -> None:
     notes = tmp_path / "notes"
     patience = {"ROTA_DRAIN_DELAY": str(LB_DELAY), "ROTA_DRAIN_TIMEOUT": str(LONG + 10)}
     with serving(COMMANDS[command], dsn, tmp_path, **patience) as instance:
-        up(instance)
+        wait_until_worker_runs(instance)
         run = start(direct_dsn, "lengthy", seconds=LONG, notes=str(notes))
-        eventually(lambda: noted(notes), instance)
+        wait_until(lambda: read_notes(notes), instance)
 
         instance.tell(signal.SIGTERM)
         told = time.monotonic()
@@ -88,19 +88,19 @@ def test_a_job_that_runs_at_the_signal_comes_to_its_end(
         took = time.monotonic() - told
 
     assert code == 0, instance.said
-    assert noted(notes) == ["began 1", "ended while draining"]
-    assert ask(direct_dsn, f"select state::text from rota.job_state where job = {run}") == [
+    assert read_notes(notes) == ["began 1", "ended while draining"]
+    assert run_sql(direct_dsn, f"select state::text from rota.job_state where job = {run}") == [
         ("succeeded",)
     ]
-    assert ask(direct_dsn, "select job from done") == [(run,)]
+    assert run_sql(direct_dsn, "select job from done") == [(run,)]
     # The run that it started at its end is queued, for workers that serve its queue.
-    assert ask(direct_dsn, "select task, state::text from rota.job_state where task = 'after'") == [
-        ("after", "queued")
-    ]
+    assert run_sql(
+        direct_dsn, "select task, state::text from rota.job_state where task = 'after'"
+    ) == [("after", "queued")]
     # It waited for the job and no longer: the drain timeout had seconds left.
     assert took < LONG + 8
-    assert ask(direct_dsn, "select state::text from rota.workers") == [("stopped",)]
-    assert complaints(instance) == []
+    assert run_sql(direct_dsn, "select state::text from rota.workers") == [("stopped",)]
+    assert problem_lines(instance) == []
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_job_that_runs_at_the_signal_comes_to_its_end(
     if IS_LONG
     else [("serve", "stubborn"), ("worker", "endless")],
 )
-def test_a_job_beyond_the_grace_is_handed_over_and_its_attempt_not_counted(
+def test_job_beyond_drain_timeout_is_requeued_without_counting_attempt(
     command: str, task: str, dsn: str, direct_dsn: str, tmp_path: Path
 ) -> None:
     """The task has a single attempt: if this one were counted, the job would have failed."""
@@ -119,41 +119,41 @@ def test_a_job_beyond_the_grace_is_handed_over_and_its_attempt_not_counted(
     first.mkdir()
     second.mkdir()
     with serving(COMMANDS[command], dsn, first, **patience) as leaving:
-        up(leaving)
+        wait_until_worker_runs(leaving)
         run = start(direct_dsn, task, notes=str(notes))
-        eventually(lambda: noted(notes), leaving)
+        wait_until(lambda: read_notes(notes), leaving)
         with serving(COMMANDS["worker"], dsn, second, **patience) as staying:
-            up(staying)
+            wait_until_worker_runs(staying)
 
             leaving.tell(signal.SIGTERM)
             told = time.monotonic()
             code = leaving.ended()
             took = time.monotonic() - told
-            eventually(lambda: len(noted(notes)) == 2, staying)
-            held = ask(
+            wait_until(lambda: len(read_notes(notes)) == 2, staying)
+            held = run_sql(
                 direct_dsn,
                 "select workers.state::text, job_state.attempt from rota.job_state"
                 f" join rota.workers on workers.id = job_state.worker where job = {run}",
             )
             Path(f"{notes}.end").touch()
-            eventually(lambda: "ended" in noted(notes), staying)
+            wait_until(lambda: "ended" in read_notes(notes), staying)
             staying.tell(signal.SIGTERM)
             assert staying.ended() == 0, staying.said
 
     assert code == 0, leaving.said
     assert took < LB_DELAY + GRACE + AFTER
     assert held == [("active", 1)]
-    assert noted(notes) == ["began 1", "began 1", "ended"]
-    assert ask(direct_dsn, f"select state::text from rota.job_state where job = {run}") == [
+    assert read_notes(notes) == ["began 1", "began 1", "ended"]
+    assert run_sql(direct_dsn, f"select state::text from rota.job_state where job = {run}") == [
         ("succeeded",)
     ]
-    assert ask(direct_dsn, f"select * from rota.attempts where job = {run}") == []
-    assert complaints(leaving) == complaints(staying) == []
+    assert run_sql(direct_dsn, f"select * from rota.attempts where job = {run}") == []
+    assert problem_lines(leaving) == problem_lines(staying) == []
 
 
 if IS_LONG:
 
-    def test_a_job_that_a_request_started_as_the_last_thing_comes_to_its_end(
+    def test_job_started_by_last_request_is_run_by_the_next_worker(
         dsn: str, direct_dsn: str, tmp_path: Path
     ) -> None:
         """The run is started after the signal: this worker claims no more jobs, the next one runs it."""
@@ -163,18 +163,18 @@ if IS_LONG:
         first.mkdir()
         second.mkdir()
         with serving(COMMANDS["serve"], dsn, first, **patience) as leaving:
-            up(leaving)
+            wait_until_worker_runs(leaving)
             leaving.tell(signal.SIGTERM)
-            eventually(lambda: "leaving" in leaving.said, leaving)
+            wait_until(lambda: "leaving" in leaving.said, leaving)
             run = leaving.ask(f"/lengthy?seconds=0&notes={notes}", "POST").body["run"]
 
             assert leaving.ended() == 0, leaving.said
-        assert noted(notes) == []
+        assert read_notes(notes) == []
         with serving(COMMANDS["worker"], dsn, second, **patience) as staying:
-            eventually(lambda: "ended" in noted(notes), staying)
+            wait_until(lambda: "ended" in read_notes(notes), staying)
             staying.tell(signal.SIGTERM)
             assert staying.ended() == 0, staying.said
-        assert ask(direct_dsn, f"select state::text from rota.job_state where job = {run}") == [
+        assert run_sql(direct_dsn, f"select state::text from rota.job_state where job = {run}") == [
             ("succeeded",)
         ]
-        assert complaints(leaving) == []
+        assert problem_lines(leaving) == []

@@ -57,7 +57,7 @@ class Scrape:
         return sum(found)
 
 
-def asking(app: Rota) -> httpx2.AsyncClient:
+def metrics_client(app: Rota) -> httpx2.AsyncClient:
     local = LocalAccess()
     return httpx2.AsyncClient(
         transport=httpx2.ASGITransport(site(app, auth=local, parts=("health",))),
@@ -68,12 +68,12 @@ def asking(app: Rota) -> httpx2.AsyncClient:
 
 @pytest.fixture
 async def client(rota_app: Rota) -> AsyncIterator[httpx2.AsyncClient]:
-    async with asking(rota_app) as client:
+    async with metrics_client(rota_app) as client:
         yield client
 
 
 @pytest.fixture
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+def uncached_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     """Query the figures for every scrape instead of caching them."""
     monkeypatch.setattr(fleet_metrics, "CACHE_SECONDS", 0.0)
 
@@ -84,8 +84,8 @@ async def scrape(client: httpx2.AsyncClient) -> Scrape:
     return Scrape(answer.text)
 
 
-async def test_every_metric_is_told_and_as_what_it_is(
-    rota_app: Rota, client: httpx2.AsyncClient, db: AsyncConnection[Any], fresh: None
+async def test_metrics_scrape_contains_every_family_as_declared(
+    rota_app: Rota, client: httpx2.AsyncClient, db: AsyncConnection[Any], uncached_metrics: None
 ) -> None:
     @rota_app.task
     async def work() -> None: ...
@@ -106,7 +106,7 @@ async def test_every_metric_is_told_and_as_what_it_is(
             assert set(sample.labels) - {"le"} == set(family.labels), name
 
 
-def test_no_label_can_grow_without_end() -> None:
+def test_metric_families_have_only_bounded_labels() -> None:
     assert {label for family in METRIC_FAMILIES.values() for label in family.labels} <= LABELS
     assert all(re.fullmatch(r"rota_[a-z_]+", name) for name in METRIC_FAMILIES)
     for name, family in METRIC_FAMILIES.items():
@@ -114,7 +114,7 @@ def test_no_label_can_grow_without_end() -> None:
         assert family.help.endswith("."), name
 
 
-def test_every_metric_is_in_the_docs() -> None:
+def test_metrics_reference_lists_every_family() -> None:
     """Each has a row with its kind and labels, and no row is without a metric."""
     rows = re.findall(r"^\| `(rota_\w+)` \| (\w+) \| ([^|]*) \| (.+) \|$", text(), re.MULTILINE)
     told = {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels, _ in rows}
@@ -128,7 +128,7 @@ def text() -> str:
 
 
 @pytest.mark.parametrize("page", ["metrics", "health"])
-def test_the_guides_speak_of_metrics_that_there_are(page: str) -> None:
+def test_metrics_guides_mention_only_existing_families(page: str) -> None:
     told = (DOCS / "guides" / f"{page}.md").read_text("utf-8")
     for name in re.findall(r"\brota_[a-z_]+", told):
         assert (
@@ -136,8 +136,8 @@ def test_the_guides_speak_of_metrics_that_there_are(page: str) -> None:
         ), name
 
 
-async def test_jobs_are_counted_by_what_became_of_them(
-    rota_app: Rota, rota_harness: Harness, client: httpx2.AsyncClient, fresh: None
+async def test_metrics_jobs_are_counted_by_outcome(
+    rota_app: Rota, rota_harness: Harness, client: httpx2.AsyncClient, uncached_metrics: None
 ) -> None:
     @rota_app.task(queue="images", retry=Retry(max_attempts=2, delay=0.01))
     async def flaky(ctx: Context) -> None:
@@ -183,14 +183,14 @@ async def test_jobs_are_counted_by_what_became_of_them(
     assert after("rota_worker_concurrency") == 0
 
 
-async def test_locks_and_leaders_are_counted(
-    rota_app: Rota, client: httpx2.AsyncClient, fresh: None
+async def test_metrics_locks_and_leaders_are_counted(
+    rota_app: Rota, client: httpx2.AsyncClient, uncached_metrics: None
 ) -> None:
     async with rota_app.lock("one", ttl=5):
         assert await rota_app.try_lock("one", ttl=5) is None
         waiting = asyncio.create_task(rota_app.lock("one", ttl=5, wait=5).acquire())
         # Until the waiter's flag is set.
-        while not await wanted(rota_app):
+        while not await is_lock_awaited(rota_app):
             await asyncio.sleep(0.01)
     lock = await waiting
     await lock.release()
@@ -205,17 +205,17 @@ async def test_locks_and_leaders_are_counted(
     assert told("rota_locks_lost_total") == 0
 
 
-async def wanted(app: Rota) -> bool:
+async def is_lock_awaited(app: Rota) -> bool:
     from rota.store.read import coordination
 
     found = await (await app.open()).database.run(coordination.locks("one"))
     return any(each.awaited_since for each in found)
 
 
-async def test_the_pool_is_told(rota_dsn: str) -> None:
+async def test_metrics_pool_connections_are_reported_by_state(rota_dsn: str) -> None:
     async with Rota(rota_dsn, connections=1) as app:
         database = (await app.open()).database
-        async with asking(app) as client:
+        async with metrics_client(app) as client:
             await scrape(client)
             async with database.connection():
                 held = (await scrape(client))("rota_pool_connections", state="busy")
@@ -226,7 +226,7 @@ async def test_the_pool_is_told(rota_dsn: str) -> None:
     assert (told("rota_pool_connections", state="idle"), told("rota_pool_limit")) == (1, 1)
 
 
-async def test_the_process_s_own_registry_is_left_alone(
+async def test_metrics_registry_of_the_process_is_unchanged(
     rota_app: Rota, client: httpx2.AsyncClient
 ) -> None:
     before = prometheus_client.generate_latest()
@@ -236,7 +236,9 @@ async def test_the_process_s_own_registry_is_left_alone(
     assert b"rota_" not in before
 
 
-async def test_openmetrics_are_told_to_who_asks_for_them(client: httpx2.AsyncClient) -> None:
+async def test_metrics_openmetrics_accept_header_returns_openmetrics(
+    client: httpx2.AsyncClient,
+) -> None:
     answer = await client.get(
         "/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"}
     )
@@ -245,7 +247,7 @@ async def test_openmetrics_are_told_to_who_asks_for_them(client: httpx2.AsyncCli
     assert answer.text.endswith("# EOF\n")
 
 
-async def test_many_who_ask_cost_one_look_in_a_few_seconds(
+async def test_metrics_concurrent_scrapes_share_one_query(
     rota_app: Rota, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[str] = []
@@ -263,14 +265,14 @@ async def test_many_who_ask_cost_one_look_in_a_few_seconds(
     assert looked.count("metric/desired_workers") == 1
 
 
-async def test_a_database_that_is_away_leaves_the_last_figures_and_their_age(
+async def test_metrics_without_database_keep_last_figures_with_their_age(
     rota_app: Rota,
     client: httpx2.AsyncClient,
-    fresh: None,
+    uncached_metrics: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert (await scrape(client))("rota_database_up") == 1
-    monkeypatch.setattr(Database, "pipeline", never(OSError("gone")))
+    monkeypatch.setattr(Database, "pipeline", always_raise(OSError("gone")))
     one = await scrape(client)
     await asyncio.sleep(0.05)
     two = await scrape(client)
@@ -280,14 +282,14 @@ async def test_a_database_that_is_away_leaves_the_last_figures_and_their_age(
     assert set(FLEET_METRICS) - set(two.families) == set()
 
 
-def never(error: Exception) -> Callable[..., Any]:
+def always_raise(error: Exception) -> Callable[..., Any]:
     async def failing(*_: Any, **__: Any) -> Any:
         raise error
 
     return failing
 
 
-async def test_what_is_taken_back_from_the_dead_is_counted(
+async def test_metrics_jobs_of_dead_worker_are_counted_as_reaped(
     rota_app: Rota, client: httpx2.AsyncClient, db: AsyncConnection[Any]
 ) -> None:
     @rota_app.task

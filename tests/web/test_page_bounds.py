@@ -13,19 +13,19 @@ from rota import Rota
 from rota.cli.top.snapshot import SnapshotReader
 from rota.web.site import ALL_PARTS
 
-from .visitors import Visitors
+from .site_client import SiteClient
 
 HTML = {"Accept": "text/html"}
 
 
-async def test_a_run_is_found_among_hundreds_of_calls_that_are_none(rota_dsn: str) -> None:
+async def test_overview_run_with_hundreds_of_child_jobs_is_listed_once(rota_dsn: str) -> None:
     """A job's 300 child jobs are found first, and each belongs to that job's run."""
     async with Rota(rota_dsn, poll_interval=0.1) as app:
 
         @app.task
         async def whole() -> None: ...
 
-        async with Visitors(app, parts=ALL_PARTS) as visitors:
+        async with SiteClient(app, parts=ALL_PARTS) as visitors:
             runs = [await whole.start() for _ in range(4)]
             calls = range(1001, 1301)
             await visitors.sql(
@@ -62,13 +62,13 @@ async def test_a_run_is_found_among_hundreds_of_calls_that_are_none(rota_dsn: st
             assert [each.run for each in sight.runs] == [runs[0].id]
 
 
-async def test_what_a_job_has_called_is_shown_as_far_as_it_can_be_read(rota_dsn: str) -> None:
+async def test_run_page_many_child_runs_shows_first_fifty_with_hint(rota_dsn: str) -> None:
     async with Rota(rota_dsn, poll_interval=0.1) as app:
 
         @app.task
         async def whole() -> None: ...
 
-        async with Visitors(app, parts=ALL_PARTS) as visitors:
+        async with SiteClient(app, parts=ALL_PARTS) as visitors:
             run = await whole.start()
             await visitors.sql(
                 "insert into rota.runs (id, flow, parent, number, input, jobs)"
@@ -81,15 +81,17 @@ async def test_what_a_job_has_called_is_shown_as_far_as_it_can_be_read(rota_dsn:
             assert f"<code>rota show {run.id}</code> lists them all" in called
 
 
-async def test_a_queue_that_a_task_declares_has_a_page(readers: Visitors) -> None:
+async def test_queue_page_of_declared_unused_queue_exists(page_client: SiteClient) -> None:
     """No worker serves this queue, and it never had a job."""
-    assert (await readers.ask("GET", "/queues/slow")).status_code == 200
-    assert (await readers.ask("GET", "/queues/nowhere")).status_code == 404
+    assert (await page_client.ask("GET", "/queues/slow")).status_code == 200
+    assert (await page_client.ask("GET", "/queues/nowhere")).status_code == 404
 
 
 @pytest.mark.parametrize("path", ["/my jobs", "/задачи"])
-async def test_it_can_be_mounted_wherever_one_likes(site_app: Rota, path: str) -> None:
-    async with Visitors(site_app, parts=ALL_PARTS) as visitors:
+async def test_site_mounted_at_path_with_special_letters_quotes_links(
+    site_app: Rota, path: str
+) -> None:
+    async with SiteClient(site_app, parts=ALL_PARTS) as visitors:
         token = visitors.passes["admin"]
         visitors.site = Starlette(routes=[Mount(path, app=visitors.site)])
         written = quote(path)

@@ -15,9 +15,9 @@ from rota.web import api, dashboard
 from rota.web.auth import route_roles
 from rota.web.site import ALL_PARTS
 
+from .site_client import PASSES, SECRET, SiteClient
 from .test_api_roles import EXAMPLES as DEEDS
 from .test_pages import stream
-from .visitors import PASSES, SECRET, Visitors
 
 ROUTES = {
     path: role
@@ -39,7 +39,7 @@ EXAMPLES = {path: path for path in PAGES if "{" not in path} | {
 }
 
 
-async def _example(readers: Visitors, path: str) -> str:
+async def _example(readers: SiteClient, path: str) -> str:
     """Return an existing address of this page."""
     found = EXAMPLES[path]
     if found == "/queues/slow":
@@ -54,19 +54,19 @@ async def _example(readers: Visitors, path: str) -> str:
     return found
 
 
-def test_every_page_has_an_example() -> None:
+def test_pages_each_have_an_example() -> None:
     assert PAGES.keys() == EXAMPLES.keys()
     assert ROUTES.keys() == PAGES.keys() | {"/live", "/login", "/static/{version}/{name}"}
     assert (ROUTES["/login"], ROUTES["/static/{version}/{name}"]) == (None, None)
 
 
 @pytest.mark.parametrize("path", PAGES)
-async def test_a_page_is_for_its_role_and_those_above_and_for_nobody_else(
-    readers: Visitors, path: str
+async def test_page_accepts_only_its_role_and_higher_roles(
+    page_client: SiteClient, path: str
 ) -> None:
-    at = await _example(readers, path)
+    at = await _example(page_client, path)
     for who in PASSES:
-        page = await readers.ask("GET", at, who=who)
+        page = await page_client.ask("GET", at, who=who)
         if who in ("nobody", "expired", "revoked"):
             assert page.status_code == 303, who
             assert page.headers["location"].startswith("/login?next=")
@@ -77,54 +77,54 @@ async def test_a_page_is_for_its_role_and_those_above_and_for_nobody_else(
         else:
             assert page.status_code == 200, f"{who}: {page.text}"
             continue
-        live = await readers.ask("GET", "/live", who=who, params={"page": at})
+        live = await page_client.ask("GET", "/live", who=who, params={"page": at})
         assert live.status_code == refused, who
 
 
-async def test_a_viewer_is_shown_nothing_of_what_went_in_came_out_or_went_wrong(
-    readers: Visitors, site_app: Rota
+async def test_pages_viewer_does_not_see_payloads_or_errors(
+    page_client: SiteClient, site_app: Rota
 ) -> None:
     runs = [
-        await readers.start("stumble", input={"word": SECRET}),
-        await readers.start("greet", input={"name": SECRET}),
-        await readers.start("etl", input={"day": SECRET}),
-        await readers.start("approve"),
+        await page_client.start("stumble", input={"word": SECRET}),
+        await page_client.start("greet", input={"name": SECRET}),
+        await page_client.start("etl", input={"day": SECRET}),
+        await page_client.start("approve"),
     ]
     answer = {"name": "answer", "payload": {"by": SECRET}}
-    await readers.done("POST", f"/api/v1/runs/{runs[-1]}/signals", json=answer)
+    await page_client.done("POST", f"/api/v1/runs/{runs[-1]}/signals", json=answer)
     async with site_app.worker(concurrency=4), asyncio.timeout(60):
         for run in runs[1:]:
             await site_app.run(int(run)).result()
         # It is retried later: one failure is enough here.
         while await site_app.run(int(runs[0])).status() != "sleeping":
             await asyncio.sleep(0.02)
-    await readers.done("POST", "/api/v1/queues/slow/pause", json={"reason": SECRET})
-    addresses = [await _example(readers, path) for path in PAGES if PAGES[path] is Role.VIEWER]
+    await page_client.done("POST", "/api/v1/queues/slow/pause", json={"reason": SECRET})
+    addresses = [await _example(page_client, path) for path in PAGES if PAGES[path] is Role.VIEWER]
     addresses += [f"/runs/{run}" for run in runs]
     addresses += [f"/runs?find={SECRET}", f"/runs?find={SECRET[:6]}", "/flows/stumble"]
     try:
         for at in addresses:
-            page = await readers.ask("GET", at, who="viewer")
+            page = await page_client.ask("GET", at, who="viewer")
             assert page.status_code == 200, at
             # The search text is in the address, and therefore on the page.
             assert SECRET not in page.text.replace(at.partition("=")[2] or "\0", ""), at
-            async with stream(readers.site, at, readers.passes["viewer"]) as seen:
+            async with stream(page_client.site, at, page_client.passes["viewer"]) as seen:
                 async for kind, part in seen.events():
                     if kind == "refreshed":
                         break
                     said = str(part).replace(at.partition("=")[2] or "\0", "")
                     assert SECRET not in said, (at, kind)
     finally:
-        await readers.done("POST", "/api/v1/queues/slow/resume", json={})
-    shown = [await readers.ask("GET", f"/runs/{run}", who="operator") for run in runs]
+        await page_client.done("POST", "/api/v1/queues/slow/resume", json={})
+    shown = [await page_client.ask("GET", f"/runs/{run}", who="operator") for run in runs]
     assert all(SECRET in page.text for page in shown)
 
 
-async def test_where_it_is_read_only_no_route_changes_anything(
-    readers: Visitors, site_app: Rota
+async def test_read_only_site_refuses_every_write_route(
+    page_client: SiteClient, site_app: Rota
 ) -> None:
-    async with Visitors(site_app, parts=ALL_PARTS, read_only=True) as lookers:
+    async with SiteClient(site_app, parts=ALL_PARTS, read_only=True) as lookers:
         for method, path in WRITES:
-            at, more = await DEEDS[method, path](readers)
+            at, more = await DEEDS[method, path](page_client)
             answer = await lookers.ask(method, at, **{"json": {}, **more})
             assert answer.json()["error"]["code"] == "read_only", (method, path)

@@ -28,28 +28,28 @@ from rota.web.dashboard.router import Page, PageView
 from rota.web.responses import HttpError
 from rota.web.site import ALL_PARTS, site
 
-from .visitors import Visitors
+from .site_client import SiteClient
 
 HTML = {"Accept": "text/html"}
 
 
-async def test_the_dashboard_needs_the_api(site_app: Rota) -> None:
+async def test_site_dashboard_without_api_is_refused(site_app: Rota) -> None:
     with pytest.raises(SettingsError, match="the dashboard needs the API"):
         site(site_app, parts=("dashboard",))
 
 
-async def test_a_stranger_is_led_to_where_he_can_say_who_he_is(readers: Visitors) -> None:
-    answer = await readers.ask("GET", "/runs?state=failed", who="nobody")
+async def test_page_without_token_redirects_to_login(page_client: SiteClient) -> None:
+    answer = await page_client.ask("GET", "/runs?state=failed", who="nobody")
     assert answer.status_code == 303
     assert answer.headers["location"] == "/login?next=%2Fruns%3Fstate%3Dfailed"
-    assert (await readers.ask("GET", "/api/v1/runs", who="nobody")).status_code == 401
+    assert (await page_client.ask("GET", "/api/v1/runs", who="nobody")).status_code == 401
 
 
 # Read-only
 
 
-async def test_where_it_is_read_only_nobody_changes_anything(site_app: Rota) -> None:
-    async with Visitors(site_app, parts=ALL_PARTS, read_only=True) as visitors:
+async def test_read_only_site_refuses_actions_and_renders_none(site_app: Rota) -> None:
+    async with SiteClient(site_app, parts=ALL_PARTS, read_only=True) as visitors:
         answer = await visitors.ask("POST", "/api/v1/runs", json={"name": "greet"})
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "read_only")
         answer = await visitors.ask("DELETE", "/api/v1/schedules/x", json={})
@@ -66,8 +66,8 @@ async def test_where_it_is_read_only_nobody_changes_anything(site_app: Rota) -> 
 # Under any path
 
 
-async def test_mounted_under_a_path_all_that_it_leads_to_is_there(site_app: Rota) -> None:
-    async with Visitors(site_app, parts=ALL_PARTS) as visitors:
+async def test_site_mounted_below_path_prefixes_all_links(site_app: Rota) -> None:
+    async with SiteClient(site_app, parts=ALL_PARTS) as visitors:
         visitors.site = Starlette(routes=[Mount("/ops/rota", app=visitors.site)])
         page = await visitors.ask("GET", "/ops/rota/queues")
         assert page.status_code == 200
@@ -87,43 +87,50 @@ async def test_mounted_under_a_path_all_that_it_leads_to_is_there(site_app: Rota
         assert "HttpOnly" in answer.headers["set-cookie"]
 
 
-async def test_what_is_kept_for_good_has_an_address_of_its_own(readers: Visitors) -> None:
-    page = (await readers.ask("GET", "/")).text
+async def test_static_files_are_immutable_only_under_their_version(page_client: SiteClient) -> None:
+    page = (await page_client.ask("GET", "/")).text
     for each in re.findall(r'(?:href|src)="(/static/[^"]*)"', page):
-        answer = await readers.ask("GET", each, who="nobody")
+        answer = await page_client.ask("GET", each, who="nobody")
         assert answer.status_code == 200, each
         assert "immutable" in answer.headers["cache-control"]
         assert answer.headers["x-content-type-options"] == "nosniff"
-    old = await readers.ask("GET", "/static/0123456789ab/rota.css", who="nobody")
+    old = await page_client.ask("GET", "/static/0123456789ab/rota.css", who="nobody")
     assert old.headers["cache-control"] == "no-cache"
-    assert (await readers.ask("GET", "/static/x/..%2fpages.py", who="nobody")).status_code == 404
+    assert (
+        await page_client.ask("GET", "/static/x/..%2fpages.py", who="nobody")
+    ).status_code == 404
 
 
 # Signing in
 
 
-async def test_a_browser_comes_in_with_a_cookie_and_changes_things_with_json_alone(
-    readers: Visitors,
+async def test_sign_in_cookie_allows_pages_and_only_json_writes(
+    page_client: SiteClient,
 ) -> None:
-    cookie = {"Cookie": f"rota_token={readers.passes['operator']}"}
+    cookie = {"Cookie": f"rota_token={page_client.passes['operator']}"}
     start = {"name": "greet", "input": {"name": "Ada"}}
-    assert (await readers.ask("GET", "/", who="nobody", headers=cookie)).status_code == 200
-    done = await readers.ask("POST", "/api/v1/runs", who="nobody", headers=cookie, json=start)
+    assert (await page_client.ask("GET", "/", who="nobody", headers=cookie)).status_code == 200
+    done = await page_client.ask("POST", "/api/v1/runs", who="nobody", headers=cookie, json=start)
     assert done.status_code == 201
-    form = await readers.ask(
+    form = await page_client.ask(
         "POST", "/api/v1/runs", who="nobody", headers=cookie, data={"name": "greet"}
     )
     assert form.status_code == 415
-    empty = await readers.ask("POST", "/api/v1/runs/1/cancel", who="nobody", headers=cookie)
+    empty = await page_client.ask("POST", "/api/v1/runs/1/cancel", who="nobody", headers=cookie)
     assert empty.status_code == 415
     cross = {**cookie, "Sec-Fetch-Site": "cross-site"}
-    foreign = await readers.ask("POST", "/api/v1/runs", who="nobody", headers=cross, json=start)
+    foreign = await page_client.ask("POST", "/api/v1/runs", who="nobody", headers=cross, json=start)
     assert foreign.status_code == 403
 
 
-async def test_a_cookie_does_not_help_a_token_that_is_shown_and_not_good(readers: Visitors) -> None:
-    said = {"Cookie": f"rota_token={readers.passes['admin']}", "Authorization": "Bearer rota_bad"}
-    assert (await readers.ask("GET", "/api/v1/me", who="nobody", headers=said)).status_code == 401
+async def test_sign_in_cookie_with_invalid_bearer_token_is_refused(page_client: SiteClient) -> None:
+    said = {
+        "Cookie": f"rota_token={page_client.passes['admin']}",
+        "Authorization": "Bearer rota_bad",
+    }
+    assert (
+        await page_client.ask("GET", "/api/v1/me", who="nobody", headers=said)
+    ).status_code == 401
 
 
 @pytest.mark.parametrize(
@@ -137,24 +144,24 @@ async def test_a_cookie_does_not_help_a_token_that_is_shown_and_not_good(readers
         b"{",
     ],
 )
-async def test_what_is_no_token_lets_nobody_in(readers: Visitors, body: bytes) -> None:
+async def test_login_invalid_body_is_refused(page_client: SiteClient, body: bytes) -> None:
     said = {"Content-Type": "application/json"}
-    answer = await readers.ask("POST", "/login", who="nobody", headers=said, content=body)
+    answer = await page_client.ask("POST", "/login", who="nobody", headers=said, content=body)
     assert answer.status_code in (401, 413, 422)
     assert "set-cookie" not in answer.headers
 
 
-async def test_what_is_said_to_a_proxy_does_not_keep_out_who_has_come_in(readers: Visitors) -> None:
-    said = {"Cookie": f"rota_token={readers.passes['viewer']}", "Authorization": "Basic YTpi"}
-    assert (await readers.ask("GET", "/", who="nobody", headers=said)).status_code == 200
+async def test_sign_in_cookie_with_basic_header_is_accepted(page_client: SiteClient) -> None:
+    said = {"Cookie": f"rota_token={page_client.passes['viewer']}", "Authorization": "Basic YTpi"}
+    assert (await page_client.ask("GET", "/", who="nobody", headers=said)).status_code == 200
 
 
-async def test_whoever_tells_who_asks_by_himself_is_not_asked_for_a_token(site_app: Rota) -> None:
+async def test_site_custom_authenticator_has_no_login_page(site_app: Rota) -> None:
     class Elsewhere:
         async def authenticate(self, request: Request) -> Caller:
             raise HttpError(401, "unauthenticated", "log in at the front door")
 
-    async with Visitors(site_app, parts=ALL_PARTS, auth=Elsewhere()) as visitors:
+    async with SiteClient(site_app, parts=ALL_PARTS, auth=Elsewhere()) as visitors:
         answer = await visitors.ask("GET", "/", who="nobody", headers=HTML)
         assert (answer.status_code, "front door" in answer.text) == (401, True)
         assert (await visitors.ask("GET", "/login", who="nobody")).status_code == 303
@@ -226,7 +233,7 @@ async def stream(served: ASGIApp, at: str, token: str) -> AsyncIterator[Stream]:
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def renderings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Replace the overview with a page that records every rendering, at most one in 0.1 s."""
     made: list[str] = []
 
@@ -242,10 +249,10 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
-async def test_however_many_look_a_page_is_made_once_a_moment(
-    site_app: Rota, counted: list[str]
+async def test_live_stream_many_clients_share_renderings(
+    site_app: Rota, renderings: list[str]
 ) -> None:
-    async with Visitors(site_app, parts=ALL_PARTS) as visitors:
+    async with SiteClient(site_app, parts=ALL_PARTS) as visitors:
         looks = 0
         async with asyncio.TaskGroup() as group:
 
@@ -260,18 +267,20 @@ async def test_however_many_look_a_page_is_made_once_a_moment(
             for _ in range(10):
                 group.create_task(look())
         assert looks >= 60
-        assert len(counted) <= looks / 4
+        assert len(renderings) <= looks / 4
 
 
-async def test_only_what_has_changed_is_sent(site_app: Rota, readers: Visitors) -> None:
-    async with stream(readers.site, "/", readers.passes["viewer"]) as seen:
+async def test_live_stream_sends_only_changed_parts(
+    site_app: Rota, page_client: SiteClient
+) -> None:
+    async with stream(page_client.site, "/", page_client.passes["viewer"]) as seen:
         looked, parts = 0, 0
         async for kind, data in seen.events():
             if kind == "part" and data["name"] == "alert_count":
                 parts += 1
             looked += kind == "refreshed"
             if looked == 1 and parts == 1:
-                await readers.sql(
+                await page_client.sql(
                     "insert into rota.alerts (kind, subject, message, host, pid)"
                     " values ('test', %s, 'm', 'h', 1)",
                     __name__,
@@ -279,14 +288,14 @@ async def test_only_what_has_changed_is_sent(site_app: Rota, readers: Visitors) 
             if parts == 2:
                 break
         assert looked >= 1
-    await readers.sql("delete from rota.alerts where subject = %s", __name__)
+    await page_client.sql("delete from rota.alerts where subject = %s", __name__)
 
 
-async def test_a_stream_ends_and_whose_token_was_revoked_sees_nothing_more(
+async def test_live_stream_expires_and_revoked_token_cannot_reopen(
     site_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lively, "STREAM_SECONDS", 0.3)
-    async with Visitors(site_app, parts=ALL_PARTS) as visitors:
+    async with SiteClient(site_app, parts=ALL_PARTS) as visitors:
         token = visitors.passes["viewer"]
         async with stream(visitors.site, "/", token) as seen:
             assert [kind async for kind, _ in seen.events()][-1] == "refreshed"
@@ -296,23 +305,25 @@ async def test_a_stream_ends_and_whose_token_was_revoked_sees_nothing_more(
             assert seen.status == 401
 
 
-async def test_who_looks_keeps_no_instance_from_leaving(readers: Visitors, site_app: Rota) -> None:
-    async with stream(readers.site, "/", readers.passes["viewer"]) as seen:
+async def test_live_stream_ends_when_instance_drains(
+    page_client: SiteClient, site_app: Rota
+) -> None:
+    async with stream(page_client.site, "/", page_client.passes["viewer"]) as seen:
         async for kind, _ in seen.events():
             if kind == "refreshed":
                 site_app.readiness.drain()
     assert seen.status == 200
 
 
-async def test_what_cannot_be_looked_at_is_not_said_to_be_current(
-    readers: Visitors, monkeypatch: pytest.MonkeyPatch
+async def test_live_stream_without_database_sends_refused_events(
+    page_client: SiteClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away(self: RequestContext, *queries: Any) -> list[Any]:
         raise DatabaseUnavailable("nobody answers")
 
     monkeypatch.setattr(RequestContext, "read", away)
     monkeypatch.setattr(lively, "ERROR_PAUSE_SECONDS", 0.05)
-    async with stream(readers.site, "/", readers.passes["viewer"]) as seen:
+    async with stream(page_client.site, "/", page_client.passes["viewer"]) as seen:
         kinds: list[str] = []
         async for kind, _ in seen.events():
             kinds.append(kind)
@@ -321,24 +332,24 @@ async def test_what_cannot_be_looked_at_is_not_said_to_be_current(
     assert kinds == ["retry: 1000", "refused", "refused", "refused"]
 
 
-async def test_who_looks_at_what_is_dear_keeps_no_instance_from_leaving_either(
-    site_app: Rota, counted: list[str], monkeypatch: pytest.MonkeyPatch
+async def test_live_stream_waiting_for_refresh_ends_when_instance_drains(
+    site_app: Rota, renderings: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lively, "REFRESH_SECONDS", 60.0)
     monkeypatch.setattr(lively, "DRAIN_CHECK_SECONDS", 0.05)
-    async with Visitors(site_app, parts=ALL_PARTS) as visitors:
+    async with SiteClient(site_app, parts=ALL_PARTS) as visitors:
         async with stream(visitors.site, "/", visitors.passes["viewer"]) as seen:
             async for kind, _ in seen.events():
                 if kind == "refreshed":
                     site_app.readiness.drain()
-    assert counted == ["viewer"]
+    assert renderings == ["viewer"]
 
 
-async def test_what_is_no_page_is_not_looked_at(readers: Visitors) -> None:
+async def test_live_stream_of_unknown_page_is_not_found(page_client: SiteClient) -> None:
     for at in ("//[", "/no/page", "//elsewhere.example/", "/api/v1/runs", "/live"):
-        answer = await readers.ask("GET", "/live", params={"page": at})
+        answer = await page_client.ask("GET", "/live", params={"page": at})
         assert answer.status_code == 404, at
 
 
-def test_the_overview_is_the_first_page() -> None:
+def test_dashboard_first_page_is_the_overview() -> None:
     assert dashboard.PAGES[0].handler is overview.overview

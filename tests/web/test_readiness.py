@@ -15,32 +15,34 @@ from rota.store.migrate import check_on
 from rota.testing import Proxy
 
 
-async def codes(app: Rota) -> list[str]:
+async def reason_codes(app: Rota) -> list[str]:
     return [each.code for each in await app.readiness.reasons()]
 
 
 @pytest.fixture
-async def far(rota_dsn: str) -> AsyncIterator[tuple[Rota, Proxy]]:
+async def proxied_app(rota_dsn: str) -> AsyncIterator[tuple[Rota, Proxy]]:
     """App that reaches its database through a proxy."""
     with Proxy(rota_dsn) as proxy:
         async with Rota(proxy.dsn) as app:
             yield app, proxy
 
 
-async def until(app: Rota, wanted: list[str], within: float = 60) -> float:
+async def wait_for_reasons(app: Rota, wanted: list[str], within: float = 60) -> float:
     """Request readiness until the reasons are `wanted`. Return the seconds of the slowest answer."""
     longest = 0.0
     async with asyncio.timeout(within):
         while True:
             asked = time.monotonic()
-            answer = await codes(app)
+            answer = await reason_codes(app)
             longest = max(longest, time.monotonic() - asked)
             if answer == wanted:
                 return longest
             await asyncio.sleep(0.05)
 
 
-async def test_many_who_ask_share_one_look(rota_app: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_readiness_concurrent_requests_share_one_probe(
+    rota_app: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks: list[float] = []
 
     async def checking(connection: psycopg.AsyncConnection[object], schema: str) -> None:
@@ -48,16 +50,16 @@ async def test_many_who_ask_share_one_look(rota_app: Rota, monkeypatch: pytest.M
         await asyncio.sleep(0.1)
         await check_on(connection, schema)
 
-    await codes(rota_app)  # open the connection
+    await reason_codes(rota_app)  # open the connection
     monkeypatch.setattr(database_probe, "check_on", checking)
     while len(looks) < 2:
-        answers = await asyncio.gather(*(codes(rota_app) for _ in range(50)))
+        answers = await asyncio.gather(*(reason_codes(rota_app) for _ in range(50)))
         assert answers == [[]] * 50
         await asyncio.sleep(0.01)
     assert looks[1] - looks[0] >= 0.95
 
 
-async def test_who_hangs_up_does_not_end_the_look_of_the_others(
+async def test_readiness_cancelled_request_does_not_end_the_shared_probe(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go = asyncio.Event()
@@ -66,7 +68,7 @@ async def test_who_hangs_up_does_not_end_the_look_of_the_others(
         await go.wait()
 
     monkeypatch.setattr(database_probe, "check_on", checking)
-    impatient, patient = (asyncio.create_task(codes(rota_app)) for _ in range(2))
+    impatient, patient = (asyncio.create_task(reason_codes(rota_app)) for _ in range(2))
     await asyncio.sleep(0.05)
     impatient.cancel()
     await asyncio.sleep(0)
@@ -74,20 +76,22 @@ async def test_who_hangs_up_does_not_end_the_look_of_the_others(
     assert await patient == []
 
 
-async def test_a_database_that_refuses_is_a_reason_at_once(far: tuple[Rota, Proxy]) -> None:
-    app, proxy = far
-    assert await codes(app) == []
+async def test_readiness_database_refusing_connections_is_a_reason(
+    proxied_app: tuple[Rota, Proxy],
+) -> None:
+    app, proxy = proxied_app
+    assert await reason_codes(app) == []
     proxy.refuse()
     proxy.reset()
-    await until(app, ["database"])
+    await wait_for_reasons(app, ["database"])
     [reason] = await app.readiness.reasons()
     assert reason.message.startswith("the database has been unreachable for ")
 
     proxy.heal()
-    await until(app, [])
+    await wait_for_reasons(app, [])
 
 
-async def test_it_does_not_say_where_the_database_is_nor_who_calls_there() -> None:
+async def test_readiness_reason_hides_address_and_user_of_database() -> None:
     async with Rota("postgresql://billing@127.0.0.1:1/ledger") as app:
         [reason] = await app.readiness.reasons()
     assert reason.code == "database"
@@ -95,31 +99,33 @@ async def test_it_does_not_say_where_the_database_is_nor_who_calls_there() -> No
         assert word not in reason.message
 
 
-async def test_one_that_is_silent_is_a_reason_the_second_time(far: tuple[Rota, Proxy]) -> None:
-    app, proxy = far
-    assert await codes(app) == []
+async def test_readiness_silent_database_is_a_reason_after_two_probes(
+    proxied_app: tuple[Rota, Proxy],
+) -> None:
+    app, proxy = proxied_app
+    assert await reason_codes(app) == []
     began = time.monotonic()
     proxy.hold()
 
-    longest = await until(app, ["database"])
+    longest = await wait_for_reasons(app, ["database"])
 
     # The first unanswered probe is no reason, and no probe took longer than its timeout of a second.
     assert time.monotonic() - began > 2
     assert longest < 1.6
     proxy.heal()
-    await until(app, [])
+    await wait_for_reasons(app, [])
 
 
-async def test_that_all_connections_are_lent_out_says_nothing(rota_dsn: str) -> None:
+async def test_readiness_exhausted_pool_is_no_reason(rota_dsn: str) -> None:
     async with Rota(rota_dsn, connections=1) as app:
         database = (await app.open()).database
         async with database.connection():
-            assert await codes(app) == []
+            assert await reason_codes(app) == []
             await asyncio.sleep(1.0)
-            assert await codes(app) == []
+            assert await reason_codes(app) == []
 
 
-async def test_a_schema_that_is_too_old_is_a_reason_and_one_that_is_too_new_is_none(
+async def test_readiness_old_schema_is_a_reason_and_newer_one_is_not(
     rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A deploy migrates first: instances with the old code must keep serving."""
@@ -128,25 +134,25 @@ async def test_a_schema_that_is_too_old_is_a_reason_and_one_that_is_too_new_is_n
     )  # an unanswered probe gives no reason
     with psycopg.connect(rota_dsn, autocommit=True) as connection:
         connection.execute("insert into rota.migrations (version, name) values (9999, 'future')")
-        assert await codes(rota_app) == []
+        assert await reason_codes(rota_app) == []
         connection.execute(
             "delete from rota.migrations where version in"
             " (9999, (select max(version) from rota.migrations where version < 9999))"
         )
-    await until(rota_app, ["schema"])
+    await wait_for_reasons(rota_app, ["schema"])
 
 
-async def test_starting_and_draining_are_said_without_a_database() -> None:
+async def test_readiness_starting_and_draining_need_no_database() -> None:
     app = Rota("postgresql://127.0.0.1:1/nowhere")
     app.readiness.mark_starting()
-    assert await codes(app) == ["starting"]
+    assert await reason_codes(app) == ["starting"]
     app.readiness.drain()
-    assert await codes(app) == ["starting", "draining"]
+    assert await reason_codes(app) == ["starting", "draining"]
     app.readiness.mark_stopped()
-    assert await codes(app) == ["draining"]
+    assert await reason_codes(app) == ["draining"]
 
 
-async def test_whoever_asks_to_be_told_late_is_told_at_once() -> None:
+async def test_readiness_late_drain_callback_is_called_at_once() -> None:
     told: list[str] = []
     readiness = Rota("postgresql://127.0.0.1:1/nowhere").readiness
     forget = readiness.on_drain(lambda: told.append("gone"))
@@ -158,7 +164,7 @@ async def test_whoever_asks_to_be_told_late_is_told_at_once() -> None:
     assert told == ["drain", "hurry"]
 
 
-async def test_a_look_that_was_given_up_ends_late_and_with_its_own_connection(
+async def test_database_probe_cancelled_late_uses_its_own_connection(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cancelling a query on a dead connection takes time; other probes begin meanwhile."""
@@ -197,7 +203,7 @@ async def test_a_look_that_was_given_up_ends_late_and_with_its_own_connection(
     assert all(session.closed for session in sessions)  # type: ignore[attr-defined]
 
 
-async def test_what_is_looked_at_while_it_is_closed_leaves_no_connection(
+async def test_database_probe_closed_during_probe_closes_its_connection(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, let_go = asyncio.Event(), asyncio.Event()

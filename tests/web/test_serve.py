@@ -23,7 +23,7 @@ from rota.cli.serve import _listen, _load
 from rota.cli.target import Target
 from rota.web.serve import bind
 
-from .instance import APPS, Instance, eventually, free_port, serving
+from .server_process import APPS, ServerProcess, free_port, serving, wait_until
 
 SERVE = ["rota", "serve", "orders:api", "--port", "{port}"]
 
@@ -35,14 +35,12 @@ def dsn(rota_dsn: str) -> str:
     return rota_dsn
 
 
-def processes(instance: Instance) -> set[int]:
+def answering_pids(instance: ServerProcess) -> set[int]:
     """Return the pids of the processes that answer."""
     return {instance.ask(f"/orders/{each}", "POST").body["process"] for each in range(20)}
 
 
-def test_a_client_that_reads_nothing_does_not_keep_it_from_leaving(
-    dsn: str, tmp_path: Path
-) -> None:
+def test_serve_client_that_reads_nothing_does_not_block_shutdown(dsn: str, tmp_path: Path) -> None:
     settings = {"ROTA_DRAIN_DELAY": "0.1", "ROTA_DRAIN_TIMEOUT": "1"}
     with serving(SERVE, dsn, tmp_path, **settings) as instance:
         instance.up()
@@ -54,7 +52,7 @@ def test_a_client_that_reads_nothing_does_not_keep_it_from_leaving(
 
 
 @pytest.mark.parametrize("path", ["/plain", "/handed-over"])
-def test_a_request_that_cannot_be_stopped_does_not_keep_it_from_leaving(
+def test_serve_uncancellable_request_does_not_block_shutdown(
     dsn: str, tmp_path: Path, path: str
 ) -> None:
     """The thread continues after its request was cut off, and Python would wait for it."""
@@ -62,10 +60,10 @@ def test_a_request_that_cannot_be_stopped_does_not_keep_it_from_leaving(
     with serving(SERVE, dsn, tmp_path, **settings) as instance:
         instance.up()
         asking = threading.Thread(
-            target=_ask_in_vain, args=(instance, f"{path}?file={tmp_path}/it")
+            target=_request_ignoring_errors, args=(instance, f"{path}?file={tmp_path}/it")
         )
         asking.start()
-        eventually((tmp_path / "it.began").exists, instance)
+        wait_until((tmp_path / "it.began").exists, instance)
         instance.tell(signal.SIGTERM)
         assert instance.ended(60) == 0
         asking.join()
@@ -76,45 +74,43 @@ def test_a_request_that_cannot_be_stopped_does_not_keep_it_from_leaving(
         ]
 
 
-def _ask_in_vain(instance: Instance, path: str) -> None:
+def _request_ignoring_errors(instance: ServerProcess, path: str) -> None:
     with suppress(OSError, http.client.HTTPException):
         instance.ask(path)
 
 
-def test_who_connects_when_nobody_accepts_any_more_is_refused(dsn: str, tmp_path: Path) -> None:
+def test_serve_connection_during_shutdown_is_refused(dsn: str, tmp_path: Path) -> None:
     """The parent of several processes keeps no listening socket that it never accepts from."""
     words = [*SERVE, "--workers", "2"]
     with serving(words, dsn, tmp_path, ROTA_DRAIN_DELAY="0", ROTA_DRAIN_TIMEOUT="60") as instance:
         instance.up()
         asking = threading.Thread(target=instance.ask, args=(f"/slow?file={tmp_path / 'go'}",))
         asking.start()
-        eventually((tmp_path / "go.began").exists, instance)
+        wait_until((tmp_path / "go.began").exists, instance)
         instance.tell(signal.SIGTERM)
-        eventually(lambda: not instance.accepts(), instance)
+        wait_until(lambda: not instance.accepts(), instance)
         (tmp_path / "go").touch()
         asking.join()
         assert instance.ended() == 0
 
 
-async def test_several_processes_share_a_socket_and_lose_none_of_its_connections(
-    dsn: str, tmp_path: Path
-) -> None:
+async def test_serve_process_restart_or_kill_fails_no_request(dsn: str, tmp_path: Path) -> None:
     """A restart of one process and a kill of another, idle one cause no failed request."""
     words = [*SERVE, "--workers", "2"]
     # Within the delay each client receives an answer that closes its connection.
     with serving(words, dsn, tmp_path, ROTA_DRAIN_DELAY="2") as instance:
         await asyncio.to_thread(instance.up)
-        eventually(lambda: len(processes(instance)) == 2, instance)
+        wait_until(lambda: len(answering_pids(instance)) == 2, instance)
         [first, second] = children_of(instance.process.pid)
         clients = Clients(instance.port, rate=50, connections=4)
         asking = asyncio.create_task(clients.ask())
 
         os.kill(first, signal.SIGTERM)
         await asyncio.to_thread(
-            eventually, lambda: children_of(instance.process.pid)[-1] > second, instance
+            wait_until, lambda: children_of(instance.process.pid)[-1] > second, instance
         )
         await asyncio.to_thread(
-            eventually, lambda: instance.said.count("serving at") == 3, instance
+            wait_until, lambda: instance.said.count("serving at") == 3, instance
         )
 
         clients.stop()
@@ -135,19 +131,19 @@ async def test_several_processes_share_a_socket_and_lose_none_of_its_connections
     assert states == [("stopped",)]
 
 
-def test_health_has_a_port_of_its_own_that_answers_to_the_end(dsn: str, tmp_path: Path) -> None:
+def test_serve_health_port_answers_until_the_process_ends(dsn: str, tmp_path: Path) -> None:
     port = free_port()
     words = [*SERVE, "--health-port", str(port)]
     with serving(words, dsn, tmp_path, ROTA_DRAIN_DELAY="0") as instance:
         instance.up()
         run = instance.ask(f"/last?file={tmp_path / 'job'}", "POST").body["run"]
-        eventually((tmp_path / "job.began").exists, instance)
-        beside = Instance.__new__(Instance)
+        wait_until((tmp_path / "job.began").exists, instance)
+        beside = ServerProcess.__new__(ServerProcess)
         beside.port = port
         assert beside.ask("/health/ready").status == 200
 
         instance.tell(signal.SIGTERM)
-        eventually(lambda: not instance.accepts(), instance)
+        wait_until(lambda: not instance.accepts(), instance)
 
         assert beside.ask("/health/ready").status == 503
         assert beside.ask("/health/live").status == 200
@@ -160,39 +156,37 @@ def test_health_has_a_port_of_its_own_that_answers_to_the_end(dsn: str, tmp_path
         assert state.fetchone() == ("succeeded",)
 
 
-def test_it_is_not_ready_before_the_api_is(dsn: str, tmp_path: Path) -> None:
+def test_serve_is_not_ready_until_the_api_has_started(dsn: str, tmp_path: Path) -> None:
     """This includes anything that the API starts before the app or after it."""
     port, before, after = free_port(), tmp_path / "before", tmp_path / "after"
     words = ["rota", "serve", "orders:late", "--port", "{port}", "--health-port", str(port)]
     settings = {"BEFORE": str(before), "AFTER": str(after), "ROTA_DRAIN_DELAY": "0"}
     with serving(words, dsn, tmp_path, **settings) as instance:
-        beside = Instance.__new__(Instance)
+        beside = ServerProcess.__new__(ServerProcess)
         beside.port = port
         for file in (before, after):
-            eventually(file.with_suffix(".began").exists, instance)
+            wait_until(file.with_suffix(".began").exists, instance)
             answer = beside.ask("/health/ready")
             assert answer.status == 503
             assert [each["code"] for each in answer.body["reasons"]] == ["starting"]
             file.touch()
-        eventually(lambda: beside.ask("/health/ready").status == 200, instance)
+        wait_until(lambda: beside.ask("/health/ready").status == 200, instance)
         instance.tell(signal.SIGTERM)
         assert instance.ended() == 0
 
 
-def test_a_second_signal_hurries_also_if_the_first_came_while_it_started(
-    dsn: str, tmp_path: Path
-) -> None:
+def test_serve_second_signal_hurries_after_first_during_start(dsn: str, tmp_path: Path) -> None:
     job, before, after = tmp_path / "job", tmp_path / "before", tmp_path / "after"
     before.touch()
     words = ["rota", "serve", "orders:late", "--port", "{port}"]
     settings = {"BEFORE": str(before), "AFTER": str(after), "ROTA_DRAIN_TIMEOUT": "60"}
     with serving(words, dsn, tmp_path, **settings) as instance:
-        eventually(after.with_suffix(".began").exists, instance)
+        wait_until(after.with_suffix(".began").exists, instance)
         Terminal(dsn, APPS).run("start", "-a", "orders:app", "last", f"file={job}")
-        eventually(job.with_suffix(".began").exists, instance)
+        wait_until(job.with_suffix(".began").exists, instance)
         instance.tell(signal.SIGTERM)
         after.touch()
-        eventually(lambda: _is_draining(dsn), instance)  # it waits for the job
+        wait_until(lambda: _is_draining(dsn), instance)  # it waits for the job
         instance.tell(signal.SIGTERM)
         assert instance.ended() == 0
         assert "shutting down: not ready" not in instance.said
@@ -204,13 +198,11 @@ def _is_draining(dsn: str) -> bool:
         return found == ("draining",)
 
 
-def test_a_signal_that_comes_while_it_starts_is_obeyed_when_it_has(
-    dsn: str, tmp_path: Path
-) -> None:
+def test_serve_signal_during_start_stops_after_the_start(dsn: str, tmp_path: Path) -> None:
     with psycopg.connect(dsn) as connection, serving(SERVE, dsn, tmp_path) as instance:
         # Its worker cannot register yet.
         connection.execute("lock table rota.workers in exclusive mode")
-        eventually(lambda: _somebody_waits(dsn), instance)
+        wait_until(lambda: _has_lock_waiter(dsn), instance)
 
         instance.tell(signal.SIGTERM)
         connection.rollback()
@@ -222,7 +214,7 @@ def test_a_signal_that_comes_while_it_starts_is_obeyed_when_it_has(
         ]
 
 
-def _somebody_waits(dsn: str) -> bool:
+def _has_lock_waiter(dsn: str) -> bool:
     with psycopg.connect(dsn) as connection:
         found = connection.execute(
             "select from pg_stat_activity"
@@ -246,7 +238,7 @@ class TestMistakes:
             ("json:loads", "has no Rota app: choose one with -a"),
         ],
     )
-    def test_what_is_no_api(
+    def test_serve_invalid_api_name_is_refused(
         self, name: str, complaint: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.syspath_prepend(str(APPS))
@@ -254,13 +246,13 @@ class TestMistakes:
             _load(Target(), name)
         assert told.value.exit_code == USAGE_ERROR
 
-    def test_a_port_that_is_taken(self) -> None:
+    def test_serve_used_port_is_refused(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             with pytest.raises(CommandError, match=f"cannot listen at 127.0.0.1 port {port}"):
                 _listen(bind, "127.0.0.1", port)
 
-    def test_a_schema_that_is_not_there_is_one_line(self, rota: Terminal) -> None:
+    def test_serve_missing_schema_prints_one_line(self, rota: Terminal) -> None:
         done = rota.run("serve", "orders:api", "--port", "0", "--schema", "elsewhere")
         assert done.code == NO_DATABASE
         assert done.err.splitlines()[-1].startswith(
@@ -268,20 +260,20 @@ class TestMistakes:
         )
         assert "Traceback" not in done.err
 
-    def test_several_processes_have_no_health_port_in_common(self, rota: Terminal) -> None:
+    def test_serve_health_port_with_several_processes_is_refused(self, rota: Terminal) -> None:
         words = ("--workers", "2", "--health-port", "0")
         done = rota.run("serve", "orders:api", "--port", "0", *words)
         assert done.code == USAGE_ERROR
         assert "--health-port does not work with --workers" in done.err
 
-    def test_health_for_everybody_to_see_needs_tokens(self, rota: Terminal) -> None:
+    def test_serve_public_health_with_local_access_is_refused(self, rota: Terminal) -> None:
         words = ("--health-port", "0", "--health-host", "0.0.0.0", "--auth", "local")
         done = rota.run("serve", "orders:api", "--port", "0", *words)
         assert done.code == USAGE_ERROR
         assert "for this machine alone" in done.complaint
 
 
-def test_without_uvicorn_it_says_what_to_install() -> None:
+def test_serve_without_uvicorn_prints_install_hint() -> None:
     hidden = "import sys; sys.modules['uvicorn'] = None; from rota.cli.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", hidden, "serve", "orders:api"],

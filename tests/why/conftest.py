@@ -17,12 +17,12 @@ from store.stage import EMPTY
 
 
 @pytest.fixture(scope="session")
-def why_dsn(rota_server: DatabaseServer, way: Callable[[str], str]) -> Iterator[str]:
+def explain_dsn(rota_server: DatabaseServer, way: Callable[[str], str]) -> Iterator[str]:
     with rota_server.database() as dsn:
         yield way(dsn)
 
 
-class Asking:
+class Explainer:
     """App with explanations of its runs."""
 
     def __init__(self, app: Rota, connection: AsyncConnection[Any]) -> None:
@@ -69,13 +69,13 @@ class Asking:
 
 
 @pytest.fixture
-async def asking(why_dsn: str) -> AsyncIterator[Asking]:
+async def explainer(explain_dsn: str) -> AsyncIterator[Explainer]:
     async with (
-        await psycopg.AsyncConnection.connect(why_dsn, autocommit=True) as connection,
-        Rota(why_dsn, poll_interval=0.1, heartbeat_interval=0.2, dead_after=20) as app,
+        await psycopg.AsyncConnection.connect(explain_dsn, autocommit=True) as connection,
+        Rota(explain_dsn, poll_interval=0.1, heartbeat_interval=0.2, dead_after=20) as app,
     ):
         await connection.execute(EMPTY.encode())
         await connection.execute("delete from rota.locks")
-        found = Asking(app, connection)
+        found = Explainer(app, connection)
         yield found
         found.gate.set()

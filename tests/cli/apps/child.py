@@ -19,7 +19,7 @@ notes, end = Path(sys.argv[1]), sys.argv[2]
 count = 0
 
 
-def hear(number: int, _: FrameType | None) -> None:
+def on_stop_signal(number: int, _: FrameType | None) -> None:
     global count
     count += 1
     with notes.open("a") as file:
@@ -28,16 +28,16 @@ def hear(number: int, _: FrameType | None) -> None:
         sys.exit(0)
 
 
-def leave(number: int, _: FrameType | None) -> None:
+def on_end_signal(number: int, _: FrameType | None) -> None:
     if number == signal.SIGUSR1:
         lifeline.send(b"-")
     sys.exit(0)
 
 
 for each in (signal.SIGUSR1, signal.SIGUSR2):
-    signal.signal(each, leave)
+    signal.signal(each, on_end_signal)
 for each in (signal.SIGTERM, signal.SIGINT):
-    signal.signal(each, hear)
+    signal.signal(each, on_stop_signal)
 if Path(f"{notes}.broken").exists():
     sys.exit(9)
 lifeline = socket.socket(fileno=int(sys.argv[sys.argv.index("--parent-pipe") + 1]))

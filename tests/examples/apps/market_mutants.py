@@ -14,7 +14,7 @@ client: Any = importlib.import_module("examples.market.client")
 app = market.app
 
 
-def nobody_asks_who_has_it() -> None:
+def disable_once() -> None:
     """Disable `once`: only the vendor can detect a repeated request."""
 
     async def once(key: str, fn: Any, *args: Any, **how: Any) -> Any:
@@ -23,21 +23,21 @@ def nobody_asks_who_has_it() -> None:
     app.once = once
 
 
-def every_report_is_bought() -> None:
+def change_idempotency_keys() -> None:
     """Also send a new key each time, so that the vendor cannot detect it either."""
-    nobody_asks_who_has_it()
+    disable_once()
     sent = client.send
     client.send = lambda path, body=None, key="": sent(path, body, key and f"{uuid4()}")
 
 
-def nobody_waits_for_his_turn() -> None:
+def disable_rate_limit() -> None:
     async def take() -> None:
         return None
 
     market.feed._rate_limit.take = take
 
 
-def everything_is_new() -> None:
+def report_all_rows_inserted() -> None:
     """Report every row as inserted, also those that existed."""
     insert_once = app.insert_once
 
@@ -49,10 +49,10 @@ def everything_is_new() -> None:
 
 
 MUTANTS = {
-    "nobody asks who has it": nobody_asks_who_has_it,
-    "every report is bought": every_report_is_bought,
-    "nobody waits for his turn": nobody_waits_for_his_turn,
-    "everything is new": everything_is_new,
+    "nobody asks who has it": disable_once,
+    "every report is bought": change_idempotency_keys,
+    "nobody waits for his turn": disable_rate_limit,
+    "everything is new": report_all_rows_inserted,
 }
 for name in os.environ["MUTANTS"].split(", "):
     MUTANTS[name]()

@@ -19,13 +19,13 @@ app = Rota()
 ORDERS = 0
 
 
-def write_down(number: int) -> None:
+def append_note(number: int) -> None:
     if notes := os.environ.get("NOTES"):
         with Path(notes).open("a") as file:
             file.write(f"{number}\n")
 
 
-async def until_there(file: Path) -> None:
+async def wait_for_file(file: Path) -> None:
     await asyncio.to_thread(file.with_suffix(".began").touch)
     while not await asyncio.to_thread(file.exists):
         await asyncio.sleep(0.02)
@@ -34,7 +34,7 @@ async def until_there(file: Path) -> None:
 @app.task
 async def note(ctx: Context, number: int) -> None:
     """Insert one row for each completed job, and write one line for each execution of the code."""
-    write_down(number)
+    append_note(number)
     async with ctx.transaction() as connection:
         await connection.execute("insert into orders (number) values (%s)", (number,))
 
@@ -42,7 +42,7 @@ async def note(ctx: Context, number: int) -> None:
 @app.task(queue="long")
 async def last(file: str) -> None:
     """Run until the file exists."""
-    await until_there(Path(file))
+    await wait_for_file(Path(file))
 
 
 api = FastAPI(lifespan=app.lifespan)
@@ -62,7 +62,7 @@ async def start_last(file: str) -> dict[str, int]:
 @api.get("/slow")
 async def slow(file: str) -> dict[str, int]:
     """Answer when the file exists."""
-    await until_there(Path(file))
+    await wait_for_file(Path(file))
     return {"process": os.getpid()}
 
 
@@ -95,12 +95,12 @@ drained = Drain(api, app)
 
 
 @asynccontextmanager
-async def unhurried(api: FastAPI) -> AsyncIterator[dict[str, object]]:
+async def waiting_lifespan(api: FastAPI) -> AsyncIterator[dict[str, object]]:
     """Wait for a file before the app starts, and for another one after."""
-    await until_there(Path(os.environ["BEFORE"]))
+    await wait_for_file(Path(os.environ["BEFORE"]))
     async with app.lifespan(api) as state:
-        await until_there(Path(os.environ["AFTER"]))
+        await wait_for_file(Path(os.environ["AFTER"]))
         yield state
 
 
-late = FastAPI(lifespan=unhurried)
+late = FastAPI(lifespan=waiting_lifespan)
