@@ -48,28 +48,7 @@ def merged(
     retry: Retry | None = None,
     timeout: Duration | None = None,
 ) -> StartOptions:
-    if delay is not None and at is not None:
-        raise ArgumentError("options(delay=…, at=…): pass one of them, not both")
-    _check_time_zone("at", at)
-    if isinstance(expires, datetime):
-        _check_time_zone("expires", expires)
-    if key is not None and not _is_storable(key):
-        raise ArgumentError("a key is 1 to 500 characters, without NUL or lone surrogates")
-    if isinstance(unique, str) and unique not in ("always", "open"):
-        raise ArgumentError(f'unique is "always", "open" or a duration, not {unique!r}')
-    if unique != "always" and key is None and base.key is None:
-        raise ArgumentError("options(unique=…) needs a key: pass key=…")
-    changes: dict[str, Any] = {}
-    if key is not None:
-        changes["key"] = key
-    if key is not None or unique != "always":
-        changes["unique_for"] = None if isinstance(unique, str) else _to_timedelta(unique)
-        changes["unique_open"] = unique == "open"
-    if at is not None or delay is not None:
-        changes |= {"at": at, "delay": None if delay is None else _to_timedelta(delay)}
-    if expires is not None:
-        changes["expires"] = expires if isinstance(expires, datetime) else None
-        changes["expires_in"] = None if isinstance(expires, datetime) else _to_timedelta(expires)
+    changes = {**_key_changes(base, key, unique), **_time_changes(delay, at, expires)}
     if priority is not None:
         changes["priority"] = check_priority(priority)
     if queue is not None:
@@ -79,6 +58,41 @@ def merged(
     if job_options := _job_options(retry, timeout):
         changes["job_options"] = {**base.job_options, **job_options}
     return replace(base, **changes)
+
+
+def _key_changes(
+    base: StartOptions, key: str | None, unique: Literal["always", "open"] | Duration
+) -> dict[str, Any]:
+    if key is not None and not _is_storable(key):
+        raise ArgumentError("a key is 1 to 500 characters, without NUL or lone surrogates")
+    if isinstance(unique, str) and unique not in ("always", "open"):
+        raise ArgumentError(f'unique is "always", "open" or a duration, not {unique!r}')
+    if unique != "always" and key is None and base.key is None:
+        raise ArgumentError("options(unique=…) needs a key: pass key=…")
+    if key is None and unique == "always":
+        return {}
+    return {
+        **({} if key is None else {"key": key}),
+        "unique_for": None if isinstance(unique, str) else _to_timedelta(unique),
+        "unique_open": unique == "open",
+    }
+
+
+def _time_changes(
+    delay: Duration | None, at: datetime | None, expires: Duration | datetime | None
+) -> dict[str, Any]:
+    if delay is not None and at is not None:
+        raise ArgumentError("options(delay=…, at=…): pass one of them, not both")
+    _check_time_zone("at", at)
+    changes: dict[str, Any] = {}
+    if at is not None or delay is not None:
+        changes |= {"at": at, "delay": None if delay is None else _to_timedelta(delay)}
+    if isinstance(expires, datetime):
+        _check_time_zone("expires", expires)
+        changes |= {"expires": expires, "expires_in": None}
+    elif expires is not None:
+        changes |= {"expires": None, "expires_in": _to_timedelta(expires)}
+    return changes
 
 
 def _job_options(retry: Retry | None, timeout: Duration | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 from uuid import UUID, uuid4
 
@@ -151,19 +152,12 @@ class AcquireLoop(Generic[A]):
                     self._channel
                 )
                 poll_seconds = min(poll_seconds * 2, MAX_POLL_SECONDS)
-                will_be_notified = is_listening and answer is not None and answer.wait_flag_set
-                pause_seconds = (
-                    NOTIFIED_POLL_SECONDS if will_be_notified else poll_seconds
-                ) * random.uniform(0.7, 1.0)
-                if answer is not None and answer.expires_in is not None and answer.expires_in > 0:
-                    pause_seconds = min(pause_seconds, answer.expires_in + EXPIRY_SLACK_SECONDS)
+                pause_seconds = _pause_seconds(answer, poll_seconds, is_listening=is_listening)
                 if deadline is not None:
                     pause_seconds = min(pause_seconds, max(deadline - now, 0.0))
-                try:
+                with suppress(TimeoutError):
                     async with asyncio.timeout(pause_seconds):
                         await self._freed.wait()
-                except TimeoutError:
-                    continue
         finally:
             if unsubscribe is not None:
                 unsubscribe()
@@ -192,3 +186,14 @@ class AcquireLoop(Generic[A]):
     def _on_notify(self, payload: str) -> None:
         if payload == self._payload or payload.startswith("!"):
             self._freed.set()
+
+
+def _pause_seconds(
+    answer: AcquireAnswer | None, poll_seconds: float, *, is_listening: bool
+) -> float:
+    """Return the seconds until the next attempt: shorter if the lease expires before."""
+    will_be_notified = is_listening and answer is not None and answer.wait_flag_set
+    pause = (NOTIFIED_POLL_SECONDS if will_be_notified else poll_seconds) * random.uniform(0.7, 1.0)
+    if answer is not None and answer.expires_in is not None and answer.expires_in > 0:
+        pause = min(pause, answer.expires_in + EXPIRY_SLACK_SECONDS)
+    return pause

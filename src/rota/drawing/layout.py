@@ -113,21 +113,31 @@ def layout(
                         rank, next_index[rank], starts[rank], y, depths[rank], node_height
                     )
                     next_index[rank] += 1
-        item_of = {name: item for item, name in enumerate(component.names)}
-        for (predecessor, successor), waypoints in component.waypoints.items():
-            source, target = item_of[predecessor], item_of[successor]
-            source_rank, target_rank = component.ranks[source], component.ranks[target]
-            points = [(starts[source_rank] + depths[source_rank], centers[source])]
-            for waypoint in waypoints:
-                rank = component.ranks[waypoint]
-                points.append((starts[rank], centers[waypoint]))
-                points.append((starts[rank] + depths[rank], centers[waypoint]))
-            points.append((starts[target_rank], centers[target]))
-            routes.append(EdgeRoute(predecessor, successor, tuple(points)))
+        routes += _routes(component, centers, starts, depths)
     boxes = {name: boxes[name] for name in graph.order}
     width = starts[-1] + depths[-1] if ranks else 0.0
     placed = GraphLayout(boxes, tuple(routes), width, max(next_top - COMPONENT_GAP, 0.0))
     return _transpose(placed) if direction == "down" else placed
+
+
+def _routes(
+    component: LayerAssignment,
+    centers: Sequence[float],
+    starts: Sequence[float],
+    depths: Sequence[float],
+) -> Iterator[EdgeRoute]:
+    """Yield the edges of a component, each from box to box along its waypoints."""
+    item_of = {name: item for item, name in enumerate(component.names)}
+    for (predecessor, successor), waypoints in component.waypoints.items():
+        source, target = item_of[predecessor], item_of[successor]
+        source_rank, target_rank = component.ranks[source], component.ranks[target]
+        points = [(starts[source_rank] + depths[source_rank], centers[source])]
+        for waypoint in waypoints:
+            rank = component.ranks[waypoint]
+            points.append((starts[rank], centers[waypoint]))
+            points.append((starts[rank] + depths[rank], centers[waypoint]))
+        points.append((starts[target_rank], centers[target]))
+        yield EdgeRoute(predecessor, successor, tuple(points))
 
 
 def _rank_starts(

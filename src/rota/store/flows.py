@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from itertools import accumulate, chain
+from typing import Any
 
 import msgspec
 
@@ -81,49 +83,61 @@ def start(
     traces: Sequence[str | None] | None = None,
 ) -> Query[StartedJob]:
     """Start runs with all their jobs, in one statement. `traces` has a trace context for each run."""
-    offsets, total = [], 0
-    for run in runs:
-        offsets.append(total)
-        total += run.size
-    jobs = [run.jobs for run in runs if run.size]
-    return Query(
-        "flow/start",
-        {
-            "parent": caller and caller.job,
-            "claim": caller and caller.claim,
-            "worker": caller and caller.worker,
-            "call_number": caller and caller.call_number,
-            "attempt": caller and caller.attempt,
-            "flows": [run.flow for run in runs],
-            "inputs": [run.input for run in runs],
-            "open_jobs": int_array(run.open_jobs for run in runs),
-            "offsets": int_array(offsets),
-            "sizes": int_array(run.size for run in runs),
-            "part_of": _nullable_int_array(run.part_of for run in runs),
-            "keys": [run.key for run in runs],
-            "unique_fors": [in_seconds(run.unique_for) for run in runs],
-            "unique_opens": _array("t" if run.unique_open else "f" for run in runs),
-            "ats": [run.at for run in runs],
-            "delays": [in_seconds(run.delay) for run in runs],
-            "expires": [run.expires for run in runs],
-            "expires_ins": [in_seconds(run.expires_in) for run in runs],
-            "run_numbers": _array(
-                ",".join([str(number)] * run.size) for number, run in enumerate(runs, 1) if run.size
-            ),
-            "tasks": _array(each.tasks for each in jobs),
-            "queues": _array(each.queues for each in jobs),
-            "priorities": _array(each.priorities for each in jobs),
-            "args": _array(each.args for each in jobs),
-            "options": _array(each.options for each in jobs),
-            "rules": _array(each.rules for each in jobs),
-            "predecessor_counts": _array(each.predecessor_counts for each in jobs),
-            "successors": _array(each.successors for each in jobs),
-            "input_jobs": _array(each.input_jobs for each in jobs),
-            "notify": notify,
-            "traces": traces and list(traces),
-        },
-        StartedJob,
-    )
+    params = {
+        **_caller_params(caller),
+        **_run_params(runs),
+        **_job_params([run.jobs for run in runs if run.size]),
+        "notify": notify,
+        "traces": traces and list(traces),
+    }
+    return Query("flow/start", params, StartedJob)
+
+
+def _caller_params(caller: CallingJob | None) -> dict[str, Any]:
+    return {
+        "parent": caller and caller.job,
+        "claim": caller and caller.claim,
+        "worker": caller and caller.worker,
+        "call_number": caller and caller.call_number,
+        "attempt": caller and caller.attempt,
+    }
+
+
+def _run_params(runs: Sequence[StartRun]) -> dict[str, Any]:
+    """Return one array for each column of the runs."""
+    offsets = list(accumulate((run.size for run in runs), initial=0))[: len(runs)]
+    numbers = ([str(number)] * run.size for number, run in enumerate(runs, 1))
+    return {
+        "flows": [run.flow for run in runs],
+        "inputs": [run.input for run in runs],
+        "open_jobs": int_array(run.open_jobs for run in runs),
+        "offsets": int_array(offsets),
+        "sizes": int_array(run.size for run in runs),
+        "part_of": _nullable_int_array(run.part_of for run in runs),
+        "keys": [run.key for run in runs],
+        "unique_fors": [in_seconds(run.unique_for) for run in runs],
+        "unique_opens": _array("t" if run.unique_open else "f" for run in runs),
+        "ats": [run.at for run in runs],
+        "delays": [in_seconds(run.delay) for run in runs],
+        "expires": [run.expires for run in runs],
+        "expires_ins": [in_seconds(run.expires_in) for run in runs],
+        "run_numbers": _array(chain.from_iterable(numbers)),
+    }
+
+
+def _job_params(jobs: Sequence[JobColumns]) -> dict[str, Any]:
+    """Return one array for each column of the jobs of all runs."""
+    return {
+        "tasks": _array(each.tasks for each in jobs),
+        "queues": _array(each.queues for each in jobs),
+        "priorities": _array(each.priorities for each in jobs),
+        "args": _array(each.args for each in jobs),
+        "options": _array(each.options for each in jobs),
+        "rules": _array(each.rules for each in jobs),
+        "predecessor_counts": _array(each.predecessor_counts for each in jobs),
+        "successors": _array(each.successors for each in jobs),
+        "input_jobs": _array(each.input_jobs for each in jobs),
+    }
 
 
 def job_results(jobs: Sequence[int]) -> Query[tuple[int, str | None]]:

@@ -102,33 +102,32 @@ class StepWriter:
             for write in writes:
                 write.done.cancel()
             raise
-        if not unwritten:
-            for write in writes:
-                if not write.done.done():
-                    write.done.set_result([])
-            return
         by_index = {each.index: each for each in unwritten}
         index = 0
         for write, claim in zip(writes, claims, strict=True):
             not_written = [by_index.get(index + at) for at in range(1, len(write.entries) + 1)]
             index += len(write.entries)
-            if write.done.done():
-                continue
-            if any(each is not None and not each.is_held for each in not_written):
-                if write.job.claim != claim:
-                    # The job received its own claim meanwhile: send the write again with it.
-                    self._pending.append(write)
-                    continue
-                write.done.set_exception(
-                    ClaimLost(
-                        f"job {write.job.job} is no longer held by this worker; nothing was stored"
-                    )
+            if not write.done.done():
+                self._resolve(write, claim, not_written)
+
+    def _resolve(
+        self, write: _Write, claim: int, not_written: Sequence[UnwrittenEntry | None]
+    ) -> None:
+        """Answer a write that was sent under this claim; `not_written` is parallel to its entries."""
+        if all(each is None or each.is_held for each in not_written):
+            existing = [
+                entry for entry, each in zip(write.entries, not_written, strict=True) if each
+            ]
+            write.done.set_result(existing)
+        elif write.job.claim != claim:
+            # The job received its own claim meanwhile: send the write again with it.
+            self._pending.append(write)
+        else:
+            write.done.set_exception(
+                ClaimLost(
+                    f"job {write.job.job} is no longer held by this worker; nothing was stored"
                 )
-            else:
-                existing = [
-                    entry for entry, each in zip(write.entries, not_written, strict=True) if each
-                ]
-                write.done.set_result(existing)
+            )
 
     async def _record_with_retry(
         self, entries: Sequence[tuple[ClaimedJob, JournalEntry]]

@@ -134,18 +134,7 @@ class ClaimPlanner:
             )
         if not (self._more_expected or full_read_due or timers_due or poll_due or with_suspects):
             return None
-        prefetch = self._prefetch.count
-        if self._slots.backlog > prefetch // 2:
-            return None
-        prefetch_only = False
-        if self._some_not_prefetchable and prefetch:
-            # A job that is not simply retried after a crash is claimed only when it can start. If the
-            # worker died while such a job waited, it would be unknown whether the job had begun.
-            if free_slots > 0:
-                prefetch = 0
-            else:
-                prefetch_only = True
-        limit = min(free_slots + prefetch, self._settings.batch)
+        limit, prefetch_only = self._limit(free_slots)
         if limit < 1 or (prefetch_only and self._none_prefetchable):
             return None
         # A poll checks the timers too, so an idle worker sends one query instead of two.
@@ -156,6 +145,21 @@ class ClaimPlanner:
             prefetch_only,
             free_slots if with_suspects else 0,
         )
+
+    def _limit(self, free_slots: int) -> tuple[int, bool]:
+        """Return the number of jobs to claim, and True if only prefetchable ones may be claimed."""
+        prefetch = self._prefetch.count
+        if self._slots.backlog > prefetch // 2:
+            return 0, False
+        prefetch_only = False
+        if self._some_not_prefetchable and prefetch:
+            # A job that is not simply retried after a crash is claimed only when it can start. If the
+            # worker died while such a job waited, it would be unknown whether the job had begun.
+            if free_slots > 0:
+                prefetch = 0
+            else:
+                prefetch_only = True
+        return min(free_slots + prefetch, self._settings.batch), prefetch_only
 
     def _request(
         self,
