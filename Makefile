@@ -11,7 +11,7 @@ unexport PYTHONPATH
 unexport PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-fast proofs chaos bench bench-guard demo docs docs-live schema lock release ci clean
+.PHONY: help setup check format test test-fast proofs chaos bench bench-guard demo docs docs-live schema lock matrix release ci clean
 
 help: ## list all targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -92,6 +92,9 @@ schema: setup ## rewrite src/rota/store/schema.sql from the migrations
 
 lock: setup ## rewrite requirements-dev.txt (the only target that needs uv)
 	@$(BIN)/python tools/lock.py
+
+matrix: ## quick tests on every Python (3.11 to 3.14) and PostgreSQL of this machine
+	@$(PY) tools/matrix.py $(MATRIX_ARGS)
 
 release: setup ## check, cut the changelog, build and tag VERSION=1.2.3; publishing stays with a maintainer
 	@$(BIN)/python -m tools.release $(VERSION)

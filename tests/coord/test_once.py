@@ -157,7 +157,7 @@ async def test_once_without_wait_raises_busy_that_names_the_caller(
 
     for wait in (0, 0.15):
         began = time.monotonic()
-        with pytest.raises(Busy, match=rf"{socket.gethostname()}, process {os.getpid()} \(Desk"):
+        with pytest.raises(Busy, match=rf"{socket.gethostname()}, process {os.getpid()} \(Charger"):
             await apps[1].once("k", charger.charge, 1, wait=wait)
         assert time.monotonic() - began >= wait
 
