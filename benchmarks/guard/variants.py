@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from benchmarks.places import BENCH, HERE
 from benchmarks.process import Child
 
 ROOT = HERE.parent
-PARTS = ("src", "benchmarks/children")
+PARTS = ("src", "benchmarks/children", "pyproject.toml")
 
 
 class UnknownCommit(RuntimeError):
@@ -58,9 +59,19 @@ def _export(name: str, commit: str, tree: str, root: Path) -> Variant:
     archive = _git("archive", "--format=tar", tree, *PARTS)
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         tar.extractall(root, filter="data")
+    _describe_distribution(root)
     # Otherwise the first run would compile its modules inside a measurement.
     compileall.compile_dir(root, quiet=1)
     return Variant(name, commit[:12], root)
+
+
+def _describe_distribution(root: Path) -> None:
+    """Write the metadata of an installed distribution: the trees may have different names for theirs."""
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    name, version = project["name"], project["version"]
+    place = root / "src" / f"{name}-{version}.dist-info"
+    place.mkdir()
+    (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
 
 
 def _commit(name: str) -> str:
