@@ -173,8 +173,8 @@ class WorkerEntry:
     ) -> bool:
         """Work until SIGTERM, SIGINT or a drain request, then finish the running jobs.
 
-        A second signal shortens that. Return True if a drain request came before any signal: a supervisor
-        should then not restart the worker.
+        A signal during that shortens it. Return True if a drain request came before any signal: a
+        supervisor should then not restart the worker.
         """
         shutdown = ShutdownSignals()
         self.readiness.mark_starting()

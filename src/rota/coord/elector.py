@@ -3,8 +3,8 @@
 A term is held in one of two ways, and each excludes the other:
 
 - On a direct connection, by a session lock: a session-level advisory lock. The server releases it when the
-  process ends. The server also ends the session after as much silence as the shortest lease of the
-  candidates on this connection.
+  process ends. The server also ends a session that has sent no statement for the shortest lease of
+  its candidates.
 - Through a pooler, which has no such sessions, by a lease: an expiry time in the row that is renewed.
 
 Two instances do not lead at once: the server elects another instance at the earliest one lease after it
@@ -17,8 +17,8 @@ If the server ends the session before that timeout (a restart, an operator), the
 as the connection closes. Until then, at most for the trusted time, two instances may both believe that
 they lead. Work that only one instance may do must assert its term (`rota.assert_term`).
 
-A session lock without a term is released at the next turn at the latest, because it keeps all other
-instances from being elected.
+A session lock without a term is released in the next call of `renew` at the latest, because it keeps all
+other instances from being elected.
 """
 
 from __future__ import annotations
@@ -342,7 +342,7 @@ class Elector:
             for each in candidates:
                 if each.due_at <= now + ELECTION_BATCH_SECONDS:
                     each.due_at = now + pause
-                    # Of several candidates of this instance for one name, only one at a time.
+                    # Of several candidates for one name, only one seeks election at a time.
                     if each.name not in led_names:
                         due.setdefault(each.name, each)
         if due:

@@ -58,11 +58,11 @@ class SchedulePolicy:
     """Rule for several ticks that are due because no worker checked in between.
 
     `none` starts the latest one unless it is later than a minute (or `grace`). `latest` starts the latest
-    one, however late. `all` starts the latest `at_most` ticks at once.
+    one, however late (unless `grace` is set). `all` starts the latest `at_most` ticks at once.
 
-    These runs do not count as overlapping each other: `overlap` applies to a run that was open before. Such
-    a run makes `skip` skip all of them, and `queue_one` all but the first. With `cancel_running` each run
-    would cancel the one before, so `all` acts as `latest`.
+    These runs do not count as overlapping each other: `overlap` applies to a run that was open before. If
+    such a run is open, `skip` skips all of them; `queue_one` queues the first and skips the rest. With
+    `cancel_running` each run would cancel the one before, so `all` acts as `latest`.
     """
     at_most: int = 100
     """Number of ticks to catch up with, the latest ones. Older ticks are missed."""
@@ -70,8 +70,8 @@ class SchedulePolicy:
     """Seconds, in addition to the jitter, after which a tick starts nothing. A tick that was queued for a
     run to end counts as in time."""
     jitter: float = 0.0
-    """Maximum random delay of a tick in seconds. It never exceeds the time of the next tick, and no tick is
-    lost by it, however short the interval."""
+    """Maximum random delay of a tick in seconds. It may be longer than the interval: ticks are neither lost
+    nor reordered."""
     starts: datetime | None = None
     """No ticks before this time. `every` is counted from it."""
     ends: datetime | None = None
@@ -149,7 +149,7 @@ def first_tick(
 ) -> datetime | None:
     """Return the first tick of a schedule that becomes active now."""
     if timetable.at is not None:
-        # A single tick is started however late it is.
+        # A single tick stays due after its time; `grace` and `catch_up` decide whether it starts.
         return _unless_ended(timetable.at, policy)
     begin = now if policy.starts is None else max(now, policy.starts - MICROSECOND)
     return _unless_ended(timetable.after(begin, anchor), policy)

@@ -11,9 +11,9 @@ reached returns its stored result. A wait of at most a second stays in the worke
 of the code, the job is suspended only if none of them is active.
 
 Entries without outside effects (a value, the end of a wait) are written together with the next entry,
-before anything happens that could depend on them. So is a failed step, once a later operation shows that
-the code has handled its error. An error that the code does not handle fails the attempt, and
-the next attempt runs the step again.
+before anything happens that could depend on them. A failed step is written in the same way, once a later
+operation shows that the code has handled its error. An error that the code does not handle fails the
+attempt, and the next attempt runs the step again.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
 """Outcomes of finished attempts: how each kind is recorded, read back, counted, logged and published.
 
 `KINDS` is the table; the other functions apply it to a batch. Successes are recorded by one statement,
-which includes the fence. All other transactions have this form:
+which also checks that this worker still holds the claims (the fence). Other transactions have this form, to
+which `suspend` adds statements:
 
     1. lock the claims           cancel requests written before the lock are visible to the next statement
     2. move the jobs             the answer is a `MoveResult`
     3. remove them from claims   a claim without jobs is deleted
 
-Each kind has its own transaction: releasing successors twice in one transaction would lock out of order.
+Each kind has its own transaction. Two kinds in one transaction would release successors twice, and the
+second release would lock rows in the wrong order.
 """
 
 from __future__ import annotations
@@ -58,9 +60,9 @@ class OutcomeKind(Generic[Ended]):
     transaction: Callable[[int, list[FinishedAttempt[Ended]]], Transaction] | None
     """Returns the transaction that records attempts of a worker. None: they are recorded already."""
     answer: Literal["refused", "accepted", "ignored"]
-    """Jobs that the answer lists. A refusal is ignored if the job has not ended."""
+    """Jobs that the answer lists. Ignored: refusals for jobs that were suspended, restarted or returned."""
     is_awaited: bool
-    """True if a client may wait for the job: it may have ended."""
+    """True if clients that wait for the job have to be notified now."""
     counter: str | None
     """Counter of these attempts; None: the one named like the outcome's state."""
     event: Callable[[int, FinishedAttempt[Ended]], events.Event] | None
@@ -77,7 +79,7 @@ class OutcomeBatch:
     ) -> None:
         self.attempts = attempts
         self.trace_links = trace_links
-        """Span of each traced job that successors or callers may wait for."""
+        """Job and span of each traced job, so that jobs that waited for it can link to the span."""
         self._groups: dict[type[Any], list[FinishedAttempt[Any]]] = {}
         for each in attempts:
             self._groups.setdefault(type(each.outcome), []).append(each)

@@ -6,7 +6,7 @@ pending. It leads to these actions:
     cancel request                          stop the job
     claim only in the database (unknown)    return its jobs to the queue
     claim only in the worker (lost)         stop its jobs: their outcomes would be refused
-    pending releases                        release successors of finished jobs, which were locked before
+    pending releases                        release successors that were locked when their predecessor ended
 
 A claim exists only in the database if the answer to the claim statement was lost. Such a claim may appear
 long after the connection broke. A claim exists only in the worker if it was taken back, or if a crash of

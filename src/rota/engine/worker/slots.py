@@ -50,7 +50,7 @@ class JobSlots:
     """Jobs of one worker session.
 
     `capacity` is the number of slots. `services_for` returns the backend of a job's context.
-    `mark_exclusive` stores that a suspect runs alone.
+    `mark_exclusive` stores whether a suspect (a job that was lost with its worker) runs alone.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class JobSlots:
         self._empty = asyncio.Event()
         self._empty.set()
         self.expected_nonces: set[UUID] = set()
-        """Nonces of new claims for single jobs (`split_claim`) whose answer has not arrived."""
+        """Nonces of claims that `split_claim` has requested and the database has not confirmed yet."""
         self._exclusive_run = ExclusiveRun(
             mark_exclusive, self._count_others, self._on_exclusive_end
         )
@@ -142,7 +142,7 @@ class JobSlots:
         self._executors.refresh_tracing()
         self._backlog.extend([(now, job) for job in jobs])
         if jobs and jobs[0].lost < 0:
-            # Suspects start first: they are claimed only for free slots, and never prefetched.
+            # Suspects start first: each was claimed for a free slot and must not wait behind other jobs.
             self._backlog.rotate(len(jobs))
         if self._backlog:
             self._empty.clear()
