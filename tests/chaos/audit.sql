@@ -64,7 +64,7 @@ create table chaos.kept (
 create function chaos.step_kept() returns trigger language plpgsql as $$
 begin
     insert into chaos.kept (job, kind, name, open, until, result, again)
-    values (new.job, new.kind::text, new.name, new.open, new.until, new.result, tg_op = 'UPDATE' and not old.open);
+    values (new.job, new.kind::text, new.name, new.open, new.wake_at, new.result, tg_op = 'UPDATE' and not old.open);
     return null;
 end $$;
 
@@ -153,13 +153,13 @@ begin
 end $$;
 
 create trigger audit_made after insert on rota.queued
-    referencing new table as fresh for each statement execute function chaos.place_entered('ready');
+    referencing new table as fresh for each statement execute function chaos.place_entered('queued');
 create trigger audit_gone after delete on rota.queued
-    referencing old table as stale for each statement execute function chaos.place_left('ready');
+    referencing old table as stale for each statement execute function chaos.place_left('queued');
 create trigger audit_made after insert on rota.sleeping
-    referencing new table as fresh for each statement execute function chaos.place_entered('asleep');
+    referencing new table as fresh for each statement execute function chaos.place_entered('sleeping');
 create trigger audit_gone after delete on rota.sleeping
-    referencing old table as stale for each statement execute function chaos.place_left('asleep');
+    referencing old table as stale for each statement execute function chaos.place_left('sleeping');
 create trigger audit_made after insert on rota.quarantine
     referencing new table as fresh for each statement execute function chaos.place_entered('quarantine');
 create trigger audit_gone after delete on rota.quarantine
