@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.places import BENCH, HERE
+from benchmarks.places import BENCH, ROOT
 from benchmarks.process import Child
 
-ROOT = HERE.parent
 PARTS = ("src", "benchmarks/children", "pyproject.toml")
 
 

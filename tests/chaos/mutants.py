@@ -75,7 +75,7 @@ def replace_all(where: str, text: str, changes: tuple[tuple[str, str], ...]) -> 
     """Return the text with the replacements made. Raise if an old text is missing."""
     for old, new in changes:
         if old not in text:
-            raise LookupError(f"{where} has changed: say anew what the mutant is ({old!r})")
+            raise LookupError(f"{where} has changed: the mutant must be updated ({old!r})")
         text = text.replace(old, new)
     return text
 

@@ -169,7 +169,7 @@ async def test_locks_release_with_yes_fences_holder_and_writes_audit(
         with pytest.raises(LockLost):
             await lock.release()
         async with app.lock("invoices", wait=0) as after:
-            assert after.token > lock.token + 1, "it was drawn anew when it was taken away"
+            assert after.token > lock.token + 1, "the forced release issued a token"
     [entry] = (await asyncio.to_thread(empty_rota, "audit", "--json")).json()
     printed = (await asyncio.to_thread(empty_rota, "audit")).out
 

@@ -61,7 +61,7 @@ def mutated(name: str) -> tuple[str, str]:
     """Return the statement that a mutant breaks, and its broken text."""
     statement, there, instead = MUTANTS[name]
     text = query.load(statement, "rota")
-    assert there in text, f"{statement} has changed: say anew what the mutant is"
+    assert there in text, f"{statement} has changed: the mutant must be updated"
     return statement, text.replace(there, instead)
 
 

@@ -49,7 +49,7 @@ async def prepare(dsn: str, *, mutant: bool = False) -> None:
             )
             row = await cursor.fetchone()
             assert row is not None
-            assert LOCK in row[0], "pass_on has changed: say anew what the mutant is"
+            assert LOCK in row[0], "release_successors has changed: the mutant must be updated"
             await connection.execute(row[0].replace(LOCK, "offset 0"))
 
 

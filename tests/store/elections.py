@@ -138,7 +138,7 @@ def mutate_statement(statement: str, right: str, wrong: str) -> Iterator[None]:
     def changed(name: str, schema: str) -> str:
         text: str = load(name, schema)
         if name == statement:
-            assert right in text, f"{statement} has changed: say anew what the mistake is"
+            assert right in text, f"{statement} has changed: the mutant must be updated"
             text = text.replace(right, wrong)
         return text
 

@@ -63,7 +63,7 @@ async def mutate(stage: Stage, mutant: str) -> None:
     match mutant:
         case "without the lock":
             text = await stage.one("select pg_get_functiondef('rota.release_successors'::regproc)")
-            assert NO_LOCK[0] in text, "pass_on has changed: say anew what the mutant is"
+            assert NO_LOCK[0] in text, "release_successors has changed: the mutant must be updated"
             await stage.sql(text.replace(*NO_LOCK))
         case "asks the parents":
             await stage.sql(ASKS_THE_PARENTS)

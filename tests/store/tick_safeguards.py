@@ -32,7 +32,7 @@ def disable_safeguards(layers: Sequence[str]) -> Callable[[], None]:
         if statement in changes:
             old, new = changes[statement]
             if old not in text:
-                raise LookupError(f"{statement} has changed: say anew what to take away ({old!r})")
+                raise LookupError(f"{statement} has changed: update the text to remove ({old!r})")
             text = text.replace(old, new)
         return text
 

@@ -40,6 +40,9 @@ from rota.model.task import TaskDefinition
 from rota.store.jobs import RECORDED_CLAIM, ClaimedJob
 
 OUTCOMES_PER_WAKE = 50
+FREQUENT_OUTCOMES = (Succeeded, Suspended)
+"""Recorded in batches. Rare outcomes are recorded at once."""
+RETURNED = Returned()
 
 
 async def _mark_nothing(job: ClaimedJob, exclusive: bool) -> bool:
@@ -240,9 +243,9 @@ class JobSlots:
             # A returned attempt does not count, and neither does its duration.
             self._add_outcome(job, outcome, 0.0 if isinstance(outcome, Returned) else seconds)
             # Wake the claim loop for the first outcome, then once per OUTCOMES_PER_WAKE: by then a second
-            # round trip may be worth it. Rare outcomes are recorded at once.
+            # round trip may be worth it.
             needs_wake = len(self._finished) % OUTCOMES_PER_WAKE == 1 or not isinstance(
-                outcome, Succeeded | Suspended
+                outcome, FREQUENT_OUTCOMES
             )
         self._start_jobs()
         if needs_wake:
@@ -295,7 +298,7 @@ class JobSlots:
         returned = 0
         oldest = time.monotonic() - older_than
         while self._backlog and self._backlog[0][0] <= oldest:
-            self._add_outcome(self._backlog.popleft()[1], Returned(), 0.0)
+            self._add_outcome(self._backlog.popleft()[1], RETURNED, 0.0)
             returned += 1
         if not self._running and not self._backlog:
             self._empty.set()
@@ -340,7 +343,7 @@ class JobSlots:
         """Free the slots of jobs that do not stop. If one ends later, its outcome is ignored."""
         if return_jobs:
             for job in self._running.values():
-                self._add_outcome(job, Returned(), 0.0)
+                self._add_outcome(job, RETURNED, 0.0)
         self._running.clear()
         self._parked.clear()
         self._empty.set()

@@ -11,7 +11,7 @@ with accepted as materialized (
                       and claims.worker = %(worker)b::bigint
                       and given.job = any(claims.jobs)
 ),
-anew as materialized (
+restarted as materialized (
     select accepted.job, accepted.args from accepted where not accepted.to_cancel
 ),
 ended as (
@@ -27,32 +27,35 @@ cleared as (
 ),
 heard as (
     delete from rota.signals
-     using anew
+     using restarted
      cross join lateral (
-           select from rota.jobs where jobs.id = anew.job and jobs.run is null offset 0) as exclusive
+           select from rota.jobs where jobs.id = restarted.job and jobs.run is null offset 0) as exclusive
      cross join lateral (
            select steps.name
              from rota.steps
-            where steps.job = anew.job and steps.kind = 'wait' and not steps.open and steps.error is null
+            where steps.job = restarted.job and steps.kind = 'wait' and not steps.open and steps.error is null
            offset 0) as step
-     where signals.run = anew.job
+     where signals.run = restarted.job
        and signals.name = step.name
 ),
 forgotten as (
-    delete from rota.steps where steps.job = any(array(select anew.job from anew))
+    delete from rota.steps where steps.job = any(array(select restarted.job from restarted))
 ),
 lost as (
-    delete from rota.checkpoints where checkpoints.job = any(array(select anew.job from anew))
+    delete from rota.checkpoints where checkpoints.job = any(array(select restarted.job from restarted))
 ),
 -- Its child runs are kept, but the restarted job does not find them by number.
 called as (
     update rota.runs
        set number = null
-     where runs.parent = any(array(select anew.job from anew))
+     where runs.parent = any(array(select restarted.job from restarted))
        and runs.number is not null
 ),
 written as (
-    update rota.jobs set args = anew.args, inputs = null, expires = null from anew where jobs.id = anew.job
+    update rota.jobs
+       set args = restarted.args, inputs = null, expires = null
+      from restarted
+     where jobs.id = restarted.job
     returning jobs.id, jobs.priority, jobs.queue, jobs.task
 ),
 enqueued as (
