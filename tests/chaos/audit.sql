@@ -15,7 +15,7 @@ create table chaos.audit (
     claim   bigint,
     worker  bigint,
     attempt integer,
-    lost    integer,
+    crashes    integer,
     state   text
 );
 
@@ -73,9 +73,9 @@ create trigger audit_kept after insert or update on rota.steps
 
 create function chaos.claims_made() returns trigger language plpgsql as $$
 begin
-    insert into chaos.audit (place, enters, job, claim, worker, attempt, lost)
-    select 'claim', true, member.job, fresh.id, fresh.worker, member.attempt, member.lost
-      from fresh cross join lateral unnest(fresh.jobs, fresh.attempts, fresh.lost) as member (job, attempt, lost);
+    insert into chaos.audit (place, enters, job, claim, worker, attempt, crashes)
+    select 'claim', true, member.job, fresh.id, fresh.worker, member.attempt, member.crashes
+      from fresh cross join lateral unnest(fresh.jobs, fresh.attempts, fresh.crashes) as member (job, attempt, crashes);
     return null;
 end $$;
 
@@ -95,11 +95,11 @@ begin
       join fresh on fresh.id = stale.id
      cross join lateral unnest(stale.jobs) as member (job)
      where member.job <> all(fresh.jobs);
-    insert into chaos.audit (place, enters, job, claim, worker, attempt, lost)
-    select 'claim', true, member.job, fresh.id, fresh.worker, member.attempt, member.lost
+    insert into chaos.audit (place, enters, job, claim, worker, attempt, crashes)
+    select 'claim', true, member.job, fresh.id, fresh.worker, member.attempt, member.crashes
       from fresh
       join stale on stale.id = fresh.id
-     cross join lateral unnest(fresh.jobs, fresh.attempts, fresh.lost) as member (job, attempt, lost)
+     cross join lateral unnest(fresh.jobs, fresh.attempts, fresh.crashes) as member (job, attempt, crashes)
      where member.job <> all(stale.jobs);
     return null;
 end $$;
@@ -135,8 +135,8 @@ create trigger audit_changed after update on rota.outcomes
 
 create function chaos.place_entered() returns trigger language plpgsql as $$
 begin
-    insert into chaos.audit (place, enters, job, attempt, lost)
-    select tg_argv[0], true, fresh.job, fresh.attempt, fresh.lost from fresh;
+    insert into chaos.audit (place, enters, job, attempt, crashes)
+    select tg_argv[0], true, fresh.job, fresh.attempt, fresh.crashes from fresh;
     return null;
 end $$;
 

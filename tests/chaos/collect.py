@@ -11,7 +11,7 @@ from .evidence import Effect, Job, JournalWrite, Move, Outcome, Run, StepEffect,
 
 _MOVES = """
 select id, tx, extract(epoch from at)::float8, extract(epoch from began)::float8, place, enters, job, claim,
-       worker, attempt, lost, state
+       worker, attempt, crashes, state
   from chaos.audit order by id
 """
 _JOBS = "select id, task, run, successors from rota.jobs"

@@ -26,7 +26,7 @@ class Move(msgspec.Struct, frozen=True, gc=False):
     claim: int | None = None
     worker: int | None = None
     attempt: int | None = None
-    lost: int | None = None
+    crashes: int | None = None
     state: str | None = None
 
 

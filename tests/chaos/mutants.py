@@ -198,10 +198,10 @@ _ALL = (
         statements={
             "job/claim": (
                 (
-                    "insert into rota.claims (worker, nonce, jobs, attempts, lost, seqs)\n"
+                    "insert into rota.claims (worker, nonce, jobs, attempts, crashes, seqs)\n"
                     "    select %(worker)b::bigint, %(nonce)b::uuid,\n"
                     "           array_agg(picked.job), array_agg(picked.attempt), "
-                    "array_agg(picked.lost), array_agg(picked.seq)\n"
+                    "array_agg(picked.crashes), array_agg(picked.seq)\n"
                     "      from picked\n"
                     "    having count(*) > 0\n"
                     "    returning id",
@@ -245,13 +245,13 @@ _ALL = (
         functions={
             "reap": (
                 (
-                    "case when member.charged or member.doubtful then member.attempt + 1 "
-                    "else member.attempt end",
-                    "member.attempt",
+                    "case when blamed.charged or blamed.doubtful then blamed.attempt + 1 "
+                    "else blamed.attempt end",
+                    "blamed.attempt",
                 ),
                 (
-                    "case when owner.state = 'stopped' and not member.charged then member.lost",
-                    "case when true then member.lost",
+                    "(select owner.state = 'stopped' and not member.charged)",
+                    "(select true)",
                 ),
             )
         },

@@ -192,8 +192,8 @@ def test_check_deploy_quarantined_jobs_are_listed_but_do_not_fail(
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         connection.execute(
             "with gone as (delete from rota.sleeping returning *)"
-            " insert into rota.quarantine (job, priority, attempt, lost, queue, task)"
-            " select job, priority, attempt, lost, queue, task from gone"
+            " insert into rota.quarantine (job, priority, attempt, crashes, queue, task)"
+            " select job, priority, attempt, crashes, queue, task from gone"
         )
 
     checked = empty_rota("check-deploy", deploy(OTHER))

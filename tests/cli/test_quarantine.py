@@ -38,8 +38,8 @@ def move_to_quarantine(places: psycopg.Connection[Any], *jobs: str) -> None:
     for job in map(int, jobs):
         places.execute(
             "with gone as (delete from rota.queued where job = %(job)s returning *)"
-            " insert into rota.quarantine (job, priority, attempt, lost, queue, task, error)"
-            " select job, priority, 4, -5, queue, task, %(error)s from gone",
+            " insert into rota.quarantine (job, priority, attempt, crashes, queue, task, error)"
+            " select job, priority, 4, 3, queue, task, %(error)s from gone",
             {
                 "job": job,
                 "error": '{"type": "rota.errors.WorkerLost", "message": '
@@ -284,7 +284,7 @@ def test_show_suspect_job_mentions_the_exclusive_claim(
     )
     assert "it waits its turn; a worker can claim it" in empty_rota("show", run).out
 
-    sql.execute("update rota.queued set lost = -3")
+    sql.execute("update rota.queued set crashes = 1, suspicion = 'mild'")
 
     assert "it was lost with a worker, so it is claimed alone; a worker can claim it" in (
         empty_rota("show", run).out

@@ -208,7 +208,7 @@ async def test_doctor_jobs_of_lost_worker_are_a_problem(doctor: Doctor, db: Data
         " returning id",
     )
     await db.execute(
-        "insert into rota.claims (worker, nonce, jobs, attempts, lost, seqs)"
+        "insert into rota.claims (worker, nonce, jobs, attempts, crashes, seqs)"
         " values (%s, gen_random_uuid(), '{1,2}', '{1,1}', '{0,0}', '{1,2}')",
         (worker,),
     )
@@ -250,8 +250,8 @@ async def test_doctor_listener_that_does_not_read_is_a_notice(
 
 async def test_doctor_quarantined_job_is_a_notice(doctor: Doctor, db: Database) -> None:
     await db.execute(
-        "insert into rota.quarantine (job, priority, attempt, lost, queue, task)"
-        " values (1, 0, 1, -5, 'default', 'work')"
+        "insert into rota.quarantine (job, priority, attempt, crashes, queue, task)"
+        " values (1, 0, 1, 3, 'default', 'work')"
     )
 
     found = await doctor.one("quarantine")

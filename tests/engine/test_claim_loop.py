@@ -13,7 +13,6 @@ import pytest
 
 from engine.queries import fetch, until
 from rota import Rota, RunFailed
-from rota.engine.worker.outcomes import return_to_queue
 from rota.model.events import JobClaimed, JobFinished, OutcomeRefused
 from rota.model.outcome import Succeeded
 from rota.store import claims, jobs
@@ -83,9 +82,7 @@ async def test_outcome_under_lost_claim_is_refused(rota_harness: Harness, rota_d
         await rota_harness.wait_for_event(JobClaimed, job=run.id)
         database = (await app.open()).database
         [held] = await database.run(claims.by_worker(worker.id))
-        async with database.connection() as connection:
-            segment = return_to_queue(worker.id, [held.id], [run.id])
-            await pipeline(connection, [segment], "rota")
+        await database.run(jobs.return_to_queue(worker.id, [held.id], [run.id]))
         go.set()
         refused = await rota_harness.wait_for_event(OutcomeRefused, job=run.id)
         assert refused.worker == worker.id

@@ -46,9 +46,8 @@ async def test_drain_running_jobs_finish_and_unstarted_jobs_return(
     assert [event for event in witness.events if isinstance(event, WorkerDied)] == []
     counts = "select state::text, attempt, count(*) from rota.outcomes group by 1, 2"
     assert await fetch(rota_dsn, counts) == [("succeeded", 1, 5)]
-    assert await fetch(rota_dsn, "select count(*), min(attempt), max(lost) from rota.queued") == [
-        (35, 1, 0)
-    ]
+    returned = "select count(*), min(attempt), max(crashes), max(suspicion) from rota.queued"
+    assert await fetch(rota_dsn, returned) == [(35, 1, 0, None)]
     assert await fetch(rota_dsn, "select count(*) from rota.claims") == [(0,)]
     story = [line for line in caplog.messages if line.startswith(f"worker {worker.id},")]
     assert "draining: 5 running, up to 30 s" in story[0]
@@ -105,7 +104,9 @@ async def test_drain_job_beyond_timeout_is_stopped_and_returned_uncharged(
         assert 0.9 < time.monotonic() - began < 2.5
     assert stopped.is_set()
     await witness.wait_for_event(JobReturned, job=run.id)
-    assert await fetch(rota_dsn, "select attempt, lost from rota.queued") == [(1, 0)]
+    assert await fetch(rota_dsn, "select attempt, crashes, suspicion from rota.queued") == [
+        (1, 0, None)
+    ]
 
 
 async def test_drain_longer_than_dead_after_keeps_worker_alive(app: Rota, rota_dsn: str) -> None:
@@ -198,7 +199,9 @@ async def test_drain_hurry_does_not_wait_for_running_jobs(app: Rota, rota_dsn: s
         worker.hurry()
         await leaving
         assert time.monotonic() - began < 4
-    assert await fetch(rota_dsn, "select attempt, lost from rota.queued") == [(1, 0)]
+    assert await fetch(rota_dsn, "select attempt, crashes, suspicion from rota.queued") == [
+        (1, 0, None)
+    ]
 
 
 async def test_drain_without_database_ends_in_time(rota_dsn: str) -> None:

@@ -7,23 +7,41 @@ from typing import Any
 
 import pytest
 
-from rota import Context, LostJob, Retry, Rota, RunCancelled, RunFailed, WorkerLost
+from rota import Context, LostJob, Retry, Rota, Run, RunCancelled, RunFailed, WorkerLost
 from rota.engine.worker import exclusive_run
 from rota.model.events import JobClaimed, JobQuarantined
 from rota.testing import EventRecorder, Harness
 
 from .queries import ONCE, fetch, until
 
-MILD, GRAVE = -1, -2
+History = tuple[int, str]
+"""Crashes and suspicion of a job."""
+MILD, GRAVE = (0, "mild"), (0, "grave")
 
 
-def lost_after_crashes(crashes: int) -> int:
-    return -crashes - 2
+def lost_after_crashes(crashes: int) -> History:
+    return crashes, "mild" if crashes == 1 else "grave"
 
 
-async def mark_queued_as_lost(dsn: str, lost: int, attempt: int = 1) -> None:
+async def mark_queued_as_lost(dsn: str, history: History, attempt: int = 1) -> None:
     """Mark every queued job as lost with its worker."""
-    await fetch(dsn, f"update rota.queued set lost = {lost}, attempt = {attempt} returning job")
+    crashes, suspicion = history
+    await fetch(
+        dsn,
+        f"update rota.queued set crashes = {crashes}, suspicion = '{suspicion}',"
+        f" attempt = {attempt} returning job",
+    )
+
+
+async def queue_as_grave(dsn: str, run: Run[None]) -> None:
+    """Queue a sleeping job as a grave suspect."""
+    await fetch(
+        dsn,
+        f"with woken as (delete from rota.sleeping where job = {run.id} returning *)"
+        " insert into rota.queued (seq, job, priority, queue, task, suspicion)"
+        " select job, job, priority, queue, task, 'grave' from woken"
+        " returning pg_notify('rota.wake', queue)",
+    )
 
 
 async def test_lost_job_with_default_policy_runs_again(rota_app: Rota, rota_dsn: str) -> None:
@@ -38,7 +56,7 @@ async def test_lost_job_with_default_policy_runs_again(rota_app: Rota, rota_dsn:
 
 
 @pytest.mark.parametrize(
-    ("policy", "lost", "attempt", "expected"),
+    ("policy", "history", "attempt", "expected"),
     [
         pytest.param({"on_worker_lost": "fail"}, MILD, 1, RunFailed, id="fail"),
         pytest.param({"on_worker_lost": "cancel"}, MILD, 1, RunCancelled, id="cancel"),
@@ -69,7 +87,7 @@ async def test_lost_job_follows_policy_of_its_task(
     rota_app: Rota,
     rota_dsn: str,
     policy: dict[str, Any],
-    lost: int,
+    history: History,
     attempt: int,
     expected: type[Exception] | None,
 ) -> None:
@@ -82,7 +100,7 @@ async def test_lost_job_follows_policy_of_its_task(
         return "done"
 
     run = await work.start()
-    await mark_queued_as_lost(rota_dsn, lost, attempt)
+    await mark_queued_as_lost(rota_dsn, history, attempt)
     async with rota_app.worker():
         if expected is None:
             assert await run.result(timeout=60) == "done"
@@ -197,8 +215,8 @@ async def test_grave_suspect_runs_alone_under_exclusive_claim(
     long = await before.start()
     async with rota_app.worker():
         await first.wait()
-        suspect = await grave.options(delay=0.3).start()
-        await fetch(rota_dsn, f"update rota.sleeping set lost = {GRAVE} returning job")
+        suspect = await grave.options(delay=3600).start()
+        await queue_as_grave(rota_dsn, suspect)
         await witness.wait_for_event(JobClaimed, job=suspect.id)
         late = await after.start()
         await asyncio.sleep(0.3)
@@ -231,8 +249,8 @@ async def test_grave_suspect_with_claim_lost_before_start_does_not_run(
     await before.start()
     async with rota_app.worker():
         await first.wait()
-        suspect = await grave.options(delay=0.3).start()
-        await fetch(rota_dsn, f"update rota.sleeping set lost = {GRAVE} returning job")
+        suspect = await grave.options(delay=3600).start()
+        await queue_as_grave(rota_dsn, suspect)
         await witness.wait_for_event(JobClaimed, job=suspect.id)
         await fetch(
             rota_dsn, f"delete from rota.claims where {suspect.id} = any(jobs) returning id"
@@ -301,7 +319,7 @@ async def test_suspect_after_ordinary_failure_is_no_longer_suspect(
 
         async def sleeps() -> bool:
             return bool(
-                await fetch(rota_dsn, "select attempt, lost from rota.sleeping") == [(3, 1)]
+                await fetch(rota_dsn, "select attempt, crashes from rota.sleeping") == [(3, 1)]
             )
 
         await until(sleeps)

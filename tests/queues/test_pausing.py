@@ -71,8 +71,10 @@ async def test_paused_queue_is_skipped_by_a_later_worker(rota_app: Rota, db: Dat
     await rota_app.queues.pause("mail")
     ready = [await send.start() for _ in range(3)]
     suspect, grave = ready[:2]
-    await db.execute("update rota.queued set lost = -1 where job = %s", (suspect.id,))
-    await db.execute("update rota.queued set lost = -4 where job = %s", (grave.id,))
+    await db.execute("update rota.queued set suspicion = 'mild' where job = %s", (suspect.id,))
+    await db.execute(
+        "update rota.queued set crashes = 2, suspicion = 'grave' where job = %s", (grave.id,)
+    )
     async with rota_app.worker():
         for _ in range(3):
             await (await after.start()).result(timeout=60)

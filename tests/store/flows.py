@@ -138,14 +138,12 @@ async def end(
         )
         return moved
     error = None if state == "skipped" else '{"type": "E"}'
-    _, [moved], _ = await stage.together(
-        claims.lock(batch.worker, [batch.id]),
+    [moved] = await stage.run(
         jobs.finish(
             *(batch.worker, [batch.id] * many, which, [state] * many),
             *([error] * many, [0.1] * many),
         ),
-        claims.release(batch.worker, [batch.id], which),
-        on=on,
+        on,
     )
     return moved
 

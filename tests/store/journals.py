@@ -11,7 +11,7 @@ from typing import Any
 from rota.engine.worker import outcomes
 from rota.model.journal import JournalEntry, StoredEntry
 from rota.model.outcome import Suspended
-from rota.store import claims, jobs, signals, steps
+from rota.store import jobs, signals, steps
 from rota.store.jobs import ClaimedJob, MoveResult
 from rota.store.query import Query
 from rota.store.steps import UnwrittenEntry
@@ -88,7 +88,7 @@ async def suspend_job(
     on: Connection | None = None,
 ) -> MoveResult:
     """Suspend the first job of a batch; return the accepted moves."""
-    *_, [moved], _ = await stage.together(*suspend_statements(batch, *waits, kept=kept), on=on)
+    *_, [moved] = await stage.together(*suspend_statements(batch, *waits, kept=kept), on=on)
     answer: MoveResult = moved
     return answer
 
@@ -128,12 +128,7 @@ async def restart_job(
 ) -> MoveResult:
     """Restart the first job of a batch, as the engine does."""
     job = with_batch_claim(batch, batch.members[0])
-    _, [moved], _ = await stage.together(
-        claims.lock(batch.worker, [batch.id]),
-        steps.restart(batch.worker, [job], [args]),
-        claims.release(batch.worker, [batch.id], [job.job]),
-        on=on,
-    )
+    [moved] = await stage.run(steps.restart(batch.worker, [job], [args]), on)
     answer: MoveResult = moved
     return answer
 
@@ -144,8 +139,4 @@ async def claim_queued(stage: Stage, tasks: Sequence[str] = ("work",)) -> Batch:
 
 
 async def quarantine(stage: Stage, batch: Batch) -> None:
-    await stage.together(
-        claims.lock(batch.worker, [batch.id]),
-        jobs.quarantine(batch.worker, [batch.id], batch.jobs, [None]),
-        claims.release(batch.worker, [batch.id], batch.jobs),
-    )
+    await stage.run(jobs.quarantine(batch.worker, [batch.id], batch.jobs, [None]))

@@ -12,6 +12,10 @@ from rota.store.workers import DeclaredDead, ObservedWorker
 
 from .stage import Batch, Connection, Stage
 
+HISTORY = ("crashes", "suspicion")
+History = tuple[int, str | None]
+"""Crashes and suspicion of a job."""
+
 NOTHING = MoveResult([], [], [], False)
 
 
@@ -79,11 +83,12 @@ async def queued_rows(stage: Stage, *columns: str) -> dict[int, Any]:
     return {job: rest[0] if len(columns) == 1 else tuple(rest) for job, *rest in rows}
 
 
-async def start_marked(stage: Stage, mark: int, count: int = 1, attempt: int = 1) -> list[int]:
-    """Start jobs, with this mark in the column `lost` of `queued`."""
+async def start_with(stage: Stage, history: History, count: int = 1, attempt: int = 1) -> list[int]:
+    """Start jobs with these crashes and this suspicion."""
     ids = await stage.start_several(count)
     await stage.sql(
-        "update rota.queued set lost = %s, attempt = %s where job = any(%s)", mark, attempt, ids
+        "update rota.queued set crashes = %s, suspicion = %s, attempt = %s where job = any(%s)",
+        *(*history, attempt, ids),
     )
     return ids
 
@@ -92,11 +97,8 @@ async def quarantine(stage: Stage, batch: Batch, on: Connection | None = None) -
     """Quarantine the jobs of a batch, as the engine does; return those accepted."""
     many = len(batch.jobs)
     moved: MoveResult
-    _, [moved], _ = await stage.together(
-        claims.lock(batch.worker, [batch.id]),
-        jobs.quarantine(batch.worker, [batch.id] * many, batch.jobs, ['{"type": "E"}'] * many),
-        claims.release(batch.worker, [batch.id], batch.jobs),
-        on=on,
+    [moved] = await stage.run(
+        jobs.quarantine(batch.worker, [batch.id] * many, batch.jobs, ['{"type": "E"}'] * many), on
     )
     return moved
 
@@ -107,13 +109,11 @@ async def finish_as_lost(
     """Finish the jobs of a batch as lost, as the engine does; return those accepted."""
     many = len(batch.jobs)
     moved: MoveResult
-    _, [moved], _ = await stage.together(
-        claims.lock(batch.worker, [batch.id]),
+    [moved] = await stage.run(
         jobs.finish_lost(
             batch.worker, [batch.id] * many, batch.jobs, [state] * many, ["{}"] * many
         ),
-        claims.release(batch.worker, [batch.id], batch.jobs),
-        on=on,
+        on,
     )
     return moved
 

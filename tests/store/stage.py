@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 from psycopg import AsyncConnection
 
 from rota.model.settings import Settings
-from rota.store import claims, jobs, workers
+from rota.store import jobs, workers
 from rota.store.database import Database, run
 from rota.store.jobs import ClaimedJob, MoveResult, StartJob
 from rota.store.query import Query
@@ -53,7 +53,7 @@ having waiting.open <> count(parent.id)
 MISSHAPEN = """
 select id from rota.claims
  where cardinality(jobs) = 0
-    or cardinality(jobs) <> all(array[cardinality(attempts), cardinality(lost), cardinality(seqs)])
+    or cardinality(jobs) <> all(array[cardinality(attempts), cardinality(crashes), cardinality(seqs)])
 """
 
 # `truncate` would take ten times as long, because it creates files.
@@ -196,11 +196,8 @@ class Stage:
     ) -> list[str]:
         """Return jobs of a batch to the queue, as the engine does; return the queues with queued jobs."""
         which = batch.jobs if given is None else given
-        _, [moved], _ = await self.together(
-            claims.lock_exclusive(batch.worker, [batch.id]),
-            jobs.return_to_queue(batch.worker, [batch.id], which),
-            claims.release(batch.worker, [batch.id], which),
-            on=on,
+        [moved] = await self.run(
+            jobs.return_to_queue(batch.worker, [batch.id] * len(which), which), on
         )
         answer: list[str] = moved.queues
         return answer
@@ -215,11 +212,7 @@ class Stage:
             *(batch.worker, [batch.id] * many, which, [state] * many),
             *(['{"type": "E"}'] * many, [0.5] * many),
         )
-        _, [moved], _ = await self.together(
-            claims.lock(batch.worker, [batch.id]),
-            query,
-            claims.release(batch.worker, [batch.id], which),
-        )
+        [moved] = await self.run(query)
         answer: list[int] = moved.jobs
         return answer
 
@@ -237,12 +230,7 @@ class Stage:
             *(batch.worker, [batch.id] * many, which, [delay] * many),
             *(['{"type": "E"}'] * many, [0.5] * many),
         )
-        _, [moved], _ = await self.together(
-            claims.lock(batch.worker, [batch.id]),
-            query,
-            claims.release(batch.worker, [batch.id], which),
-            on=on,
-        )
+        [moved] = await self.run(query, on)
         answer: MoveResult = moved
         return answer
 

@@ -52,11 +52,7 @@ async def test_checkpoint_survives_return_loss_and_quarantine(stage: Stage) -> N
     assert lost.members[0].checkpoint == "[1]"
 
     await store_checkpoint(stage, lost, "[1, 2]")
-    await stage.together(
-        claims.lock(lost.worker, [lost.id]),
-        jobs.quarantine(lost.worker, [lost.id], lost.jobs, [None]),
-        claims.release(lost.worker, [lost.id], lost.jobs),
-    )
+    await stage.run(jobs.quarantine(lost.worker, [lost.id], lost.jobs, [None]))
     await stage.run(jobs.release_quarantined(lost.jobs[0]))
     assert (await stage.claim(await stage.worker())).members[0].checkpoint == "[1, 2]"
 

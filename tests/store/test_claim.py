@@ -25,7 +25,7 @@ async def test_claim_returns_job_details_for_the_worker(stage: Stage) -> None:
 
     [found] = (await stage.claim(await stage.worker(), queues=["default", "images"])).members
 
-    assert (found.job, found.task, found.queue, found.attempt, found.lost) == (
+    assert (found.job, found.task, found.queue, found.attempt, found.crashes) == (
         *(run, "work", "images", 1, 0),
     )
     assert (found.args, found.options, found.expired) == ('{"a": "ü"}', '{"timeout": 3}', None)
@@ -80,14 +80,16 @@ async def test_claim_without_jobs_writes_nothing(stage: Stage) -> None:
 
 async def test_claim_arrays_stay_aligned(stage: Stage) -> None:
     ids = await stage.start_several(4)
-    await stage.sql("update rota.queued set attempt = job * 2, lost = job * 3, seq = job * 5 + 100")
+    await stage.sql(
+        "update rota.queued set attempt = job * 2, crashes = job * 3, seq = job * 5 + 100"
+    )
 
     batch = await stage.claim(await stage.worker())
 
-    assert [(each.job, each.attempt, each.lost, each.seq) for each in batch.members] == [
+    assert [(each.job, each.attempt, each.crashes, each.seq) for each in batch.members] == [
         (job, job * 2, job * 3, job * 5 + 100) for job in ids
     ]
-    [written] = await stage.sql("select jobs, attempts, lost, seqs from rota.claims")
+    [written] = await stage.sql("select jobs, attempts, crashes, seqs from rota.claims")
     assert list(zip(*written, strict=True)) == [
         (job, job * 2, job * 3, job * 5 + 100) for job in ids
     ]

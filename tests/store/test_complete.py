@@ -136,10 +136,7 @@ async def test_recorded_lists_jobs_written_under_the_claim(stage: Stage) -> None
     batch = await stage.held(3)
     done, failed, open_ = batch.jobs
     await stage.run(complete(batch, [done]))
-    async with stage.engine.transaction():
-        await stage.run(claims.lock(batch.worker, [batch.id]))
-        await stage.run(jobs.retry(batch.worker, [batch.id], [failed], [60.0], ["{}"], [0.0]))
-        await stage.run(claims.release(batch.worker, [batch.id], [failed]))
+    await stage.run(jobs.retry(batch.worker, [batch.id], [failed], [60.0], ["{}"], [0.0]))
 
     assert set(await stage.run(jobs.recorded(batch.jobs, [batch.id]))) == {done, failed}
     assert await stage.run(jobs.recorded(batch.jobs, [batch.id + 1])) == []

@@ -55,7 +55,7 @@ FENCED: dict[str, Make] = {
         [0.0] * len(given),
     ),
     "job/return_to_queue": lambda worker, claim, given: jobs.return_to_queue(
-        worker, [claim], given
+        worker, [claim] * len(given), given
     ),
     "job/finish_lost": lambda worker, claim, given: jobs.finish_lost(
         worker, [claim] * len(given), given, ["failed"] * len(given), ["{}"] * len(given)
@@ -79,8 +79,6 @@ FENCED: dict[str, Make] = {
     ),
     "claim/split": lambda worker, claim, given: claims.split(worker, claim, given[0], uuid4()),
     "claim/lock": lambda worker, claim, _: claims.lock(worker, [claim]),
-    "claim/lock_exclusive": lambda worker, claim, _: claims.lock_exclusive(worker, [claim]),
-    "claim/release": lambda worker, claim, given: claims.release(worker, [claim], given),
 }
 
 READS = {"job/recorded"}
@@ -159,9 +157,7 @@ async def test_fence_with_previous_claim_of_same_worker_is_refused(
     assert await stage.held_by(new.id) == new.jobs
 
 
-@pytest.mark.parametrize(
-    "statement", sorted(FENCED.keys() - {"claim/lock", "claim/lock_exclusive"})
-)
+@pytest.mark.parametrize("statement", sorted(FENCED.keys() - {"claim/lock"}))
 async def test_fence_with_job_of_another_claim_is_refused(stage: Stage, statement: str) -> None:
     mine, theirs = await stage.held(1), await stage.held(1)
 
@@ -178,7 +174,7 @@ async def test_fence_with_current_claim_is_accepted(stage: Stage, statement: str
         answer = await stage.run(FENCED[statement](batch.worker, batch.id, batch.jobs))
         after = await stage.everything(on=stage.engine)
 
-    if statement in ("claim/lock", "claim/lock_exclusive", "claim/lock_shared"):
+    if statement in ("claim/lock", "claim/lock_shared"):
         assert answer == [batch.id]
     else:
         assert after != before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.store import claims, jobs, runs, timers
+from rota.store import jobs, runs, timers
 
 from . import flows
 from .lost_workers import (
@@ -27,7 +27,7 @@ async def test_finish_lost_records_the_lost_attempt_as_outcome(stage: Stage, sta
     first = await stage.held(1)
     await lose_worker(stage, first)
     batch = await suspect(stage, await stage.worker())
-    assert (batch.members[0].attempt, batch.members[0].lost) == (2, -3)
+    assert (batch.members[0].attempt, batch.members[0].crashes) == (2, 1)
 
     moved = await finish_as_lost(stage, batch, state)
 
@@ -82,12 +82,10 @@ async def test_finish_lost_after_two_losses_records_the_last(stage: Stage) -> No
 async def test_finish_lost_stores_state_and_error_of_each_job(stage: Stage) -> None:
     batch = await stage.held(2)
     a, b = batch.jobs
-    await stage.together(
-        claims.lock(batch.worker, [batch.id]),
+    await stage.run(
         jobs.finish_lost(
             batch.worker, [batch.id] * 2, [b, a], ["cancelled", "failed"], [ERROR, None]
-        ),
-        claims.release(batch.worker, [batch.id], batch.jobs),
+        )
     )
 
     assert await stage.sql(

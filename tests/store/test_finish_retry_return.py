@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.store import claims, jobs, runs
+from rota.store import jobs, runs
 
 from .stage import Stage
 
@@ -28,11 +28,7 @@ async def test_finish_records_outcome_and_removes_job_from_claim(stage: Stage, s
 async def test_finish_without_error_stores_null_error(stage: Stage) -> None:
     batch = await stage.held(1)
 
-    await stage.together(
-        claims.lock(batch.worker, [batch.id]),
-        jobs.finish(batch.worker, [batch.id], batch.jobs, ["expired"], [None], [0.0]),
-        claims.release(batch.worker, [batch.id], batch.jobs),
-    )
+    await stage.run(jobs.finish(batch.worker, [batch.id], batch.jobs, ["expired"], [None], [0.0]))
 
     assert await stage.one("select error is null from rota.outcomes") is True
 
@@ -75,19 +71,19 @@ async def test_retry_job_records_attempt_and_job_sleeps(stage: Stage) -> None:
         "select job, claim, worker, state::text, attempt, seconds, error ->> 'type' from rota.attempts"
     ) == [(failed, batch.id, batch.worker, "failed", 1, 0.5, "E")]
     assert await stage.sql(
-        "select job, priority, attempt, lost, queue, task,"
+        "select job, priority, attempt, crashes, queue, task,"
         "       extract(epoch from wake_at - since)::float8 from rota.sleeping"
     ) == [(failed, 0, 2, 0, "default", "work", 60.0)]
 
 
 async def test_retry_job_keeps_priority_and_crashes(stage: Stage) -> None:
     await stage.start(priority=7)
-    await stage.sql("update rota.queued set attempt = 4, lost = 2")
+    await stage.sql("update rota.queued set attempt = 4, crashes = 2")
     batch = await stage.claim(await stage.worker())
 
     await stage.retry(batch)
 
-    assert await stage.sql("select priority, attempt, lost from rota.sleeping") == [(7, 5, 2)]
+    assert await stage.sql("select priority, attempt, crashes from rota.sleeping") == [(7, 5, 2)]
 
 
 async def test_retry_job_with_cancel_request_cancels_the_job(stage: Stage) -> None:
@@ -123,7 +119,7 @@ async def test_retry_job_after_waiting_for_cancel_cancels_the_job(stage: Stage) 
 
 async def test_return_to_queue_restores_the_queued_row(stage: Stage) -> None:
     await stage.start_several(3, priority=5)
-    await stage.sql("update rota.queued set attempt = job + 1, lost = job + 2, seq = job + 70")
+    await stage.sql("update rota.queued set attempt = job + 1, crashes = job + 2, seq = job + 70")
     before = await stage.sql("select * from rota.queued order by job")
     batch = await stage.claim(await stage.worker())
 
@@ -174,21 +170,24 @@ async def test_return_to_queue_of_cancelled_jobs_returns_no_queue(stage: Stage) 
     assert await stage.give_back(batch) == []
 
 
-# Release
+# Removal from claims
 
 
-async def test_release_claim_keeps_arrays_aligned(stage: Stage) -> None:
+async def test_remove_from_claims_keeps_arrays_aligned(stage: Stage) -> None:
     await stage.start_several(6)
-    await stage.sql("update rota.queued set attempt = job * 2, lost = job * 3, seq = job * 5")
+    await stage.sql("update rota.queued set attempt = job * 2, crashes = job * 3, seq = job * 5")
     batch = await stage.claim(await stage.worker())
 
     # The destination does not matter here: these jobs only have to be out of the claim.
     await stage.sql(
         "insert into rota.outcomes (job, state, attempt) values (3, 'failed', 1), (6, 'failed', 1)"
     )
-    await stage.run(claims.release(batch.worker, [batch.id], [6, 3]))
+    await stage.sql(
+        "select rota.remove_from_claims(%s, %s::bigint[], %s::bigint[])",
+        *(batch.worker, [batch.id] * 2, [6, 3]),
+    )
 
-    assert await stage.sql("select jobs, attempts, lost, seqs from rota.claims") == [
+    assert await stage.sql("select jobs, attempts, crashes, seqs from rota.claims") == [
         ([1, 2, 4, 5], [2, 4, 8, 10], [3, 6, 12, 15], [5, 10, 20, 25])
     ]
 
@@ -205,7 +204,7 @@ async def test_retry_run_that_failed_queues_the_next_attempt(stage: Stage, state
     assert await stage.run(runs.retry(run)) == [["default"]]
 
     assert await stage.place(run) == "queued"
-    assert await stage.sql("select attempt, lost, queue, task from rota.queued") == [
+    assert await stage.sql("select attempt, crashes, queue, task from rota.queued") == [
         (2, 0, "default", "work")
     ]
     assert await stage.sql(

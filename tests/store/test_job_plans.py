@@ -43,7 +43,7 @@ FILL = (
     "insert into rota.attempts (job, state, attempt)"
     " select -id, 'failed', 1 from rota.jobs limit 100000",
     "insert into rota.waiters (job, listener) select -id, 'me' from rota.jobs limit 100000",
-    "insert into rota.claims (worker, nonce, jobs, attempts, lost, seqs)"
+    "insert into rota.claims (worker, nonce, jobs, attempts, crashes, seqs)"
     " select 0, gen_random_uuid(), array[-id], array[1], array[0], array[-id]"
     "   from rota.jobs order by id limit least(%(rows)s, 1000)",
 )
@@ -140,15 +140,13 @@ async def check_all(stage: Stage) -> None:
         "wake": timers.wake(BATCH),
         "tell": listeners.notify_waiters(given),
         "hold": claims.lock(worker, [batch.id]),
-        "seize": claims.lock_exclusive(worker, [batch.id]),
-        "release": claims.release(worker, [batch.id], given[: many // 2]),
         "finish": jobs.finish(
             *(worker, [batch.id] * many, given, ["failed"] * many, ["{}"] * many, [0.0] * many)
         ),
         "retry": jobs.retry(
             *(worker, [batch.id] * many, given, [60.0] * many, ["{}"] * many, [0.0] * many)
         ),
-        "give back": jobs.return_to_queue(worker, [batch.id], given),
+        "give back": jobs.return_to_queue(worker, [batch.id] * many, given),
         "recorded": jobs.recorded(given, [batch.id]),
         "outcome": runs.outcome(given),
     }

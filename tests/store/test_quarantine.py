@@ -12,6 +12,7 @@ from rota.store import claims, jobs, pg_errors, runs
 
 from . import flows
 from .lost_workers import (
+    HISTORY,
     NOTHING,
     deadlocks,
     declare_dead,
@@ -44,9 +45,9 @@ async def test_quarantine_stores_the_job_with_its_attempt_and_error(stage: Stage
     assert (moved.jobs, moved.queues, moved.runs) == ([job], [], [])
     assert await stage.place(job) == "quarantined"
     [row] = await stage.sql(
-        "select job, priority, attempt, lost, queue, task, error::text from rota.quarantine"
+        "select job, priority, attempt, crashes, queue, task, error::text from rota.quarantine"
     )
-    assert tuple(row) == (job, 3, 1, -1, "default", "work", '{"type": "E"}')
+    assert tuple(row) == (job, 3, 1, 0, "default", "work", '{"type": "E"}')
     assert await stage.held_by(batch.id) == []
 
 
@@ -67,7 +68,7 @@ async def test_release_quarantined_job_is_queued_with_reset_counters(stage: Stag
 
     [heard] = [note async for note in listener.notifies(timeout=5, stop_after=1)]
     assert heard.payload == "default"
-    assert await queued_rows(stage, "attempt", "lost") == {job: (1, 0)}
+    assert await queued_rows(stage, "attempt", *HISTORY) == {job: (1, 0, None)}
     assert (await stage.claim(await stage.worker())).jobs == [job]
     assert await stage.place(other) == "quarantined"
 

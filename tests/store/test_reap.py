@@ -11,7 +11,9 @@ from rota.store import claims, runs, workers
 
 from . import flows
 from .lost_workers import (
+    HISTORY,
     NOTHING,
+    History,
     declare_dead,
     expire_claim,
     lose_worker,
@@ -46,7 +48,9 @@ async def test_reap_several_jobs_charges_none(stage: Stage) -> None:
 
     await lose_worker(stage, batch)
 
-    assert await queued_rows(stage, "attempt", "lost") == dict.fromkeys(batch.jobs, (1, -1))
+    assert await queued_rows(stage, *HISTORY, "attempt") == dict.fromkeys(
+        batch.jobs, (0, "mild", 1)
+    )
     assert await stage.sql("select * from rota.attempts") == []
 
 
@@ -58,7 +62,7 @@ async def test_reap_single_job_is_charged_attempt_and_crash(
 
     await lose_worker(stage, batch)
 
-    assert await queued_rows(stage, "attempt", "lost") == {job: (2, -3)}
+    assert await queued_rows(stage, *HISTORY, "attempt") == {job: (1, "mild", 2)}
     [(claim, worker, state, attempt, raw)] = await stage.sql(
         "select claim, worker, state, attempt, error from rota.attempts where job = %s", job
     )
@@ -98,21 +102,25 @@ async def test_reap_claim_of_deleted_worker_queues_its_jobs(stage: Stage) -> Non
 
     assert await orphans(stage) == [batch.id]
     assert (await reap(stage, batch.id)).jobs == batch.jobs
-    assert await queued_rows(stage, "attempt", "lost") == dict.fromkeys(batch.jobs, (1, -1))
+    assert await queued_rows(stage, *HISTORY, "attempt") == dict.fromkeys(
+        batch.jobs, (0, "mild", 1)
+    )
 
 
-@pytest.mark.parametrize("mark", [0, 1, -1, -2, -4])
+@pytest.mark.parametrize("history", [(0, None), (1, None), (0, "mild"), (0, "grave"), (2, "grave")])
 async def test_reap_claim_of_stopped_worker_keeps_crashes_and_suspicion(
-    stage: Stage, mark: int
+    stage: Stage, history: History
 ) -> None:
     batch = await stage.held(1)
-    await stage.sql("update rota.claims set lost = array[%s]::smallint[]", mark)
+    await stage.sql(
+        "update rota.claims set crashes = array[%s]::smallint[], suspicion = %s", *history
+    )
     await stage.run(workers.mark_stopped(batch.worker))
 
     assert await orphans(stage) == [batch.id]
     await reap(stage, batch.id)
 
-    assert await queued_rows(stage, "attempt", "lost") == {batch.jobs[0]: (1, mark)}
+    assert await queued_rows(stage, *HISTORY, "attempt") == {batch.jobs[0]: (*history, 1)}
     assert await stage.sql("select * from rota.attempts") == []
 
 
@@ -196,7 +204,7 @@ async def test_reap_expired_claim_of_live_worker_is_taken_back(stage: Stage) -> 
 
     assert await orphans(stage) == [own.id]
     assert (await reap(stage, own.id)).jobs == own.jobs
-    assert await queued_rows(stage, "attempt", "lost") == {own.jobs[0]: (2, -3)}
+    assert await queued_rows(stage, *HISTORY, "attempt") == {own.jobs[0]: (1, "mild", 2)}
     error = json.loads(await stage.one("select error from rota.attempts"))
     assert error["message"] == f"its hold ran out while worker {batch.worker} had it"
     assert await stage.held_by(batch.id) == [batch.jobs[0], batch.jobs[2]]
@@ -299,14 +307,16 @@ async def test_reap_unmovable_job_fails_the_claim_but_not_single_jobs(
     assert await stage.held_by(batch.id) == [bad]
     await stage.sql("drop trigger refuse on rota.queued")
     assert (await reap(stage, batch.id, [bad])).jobs == [bad]
-    assert await queued_rows(stage, "seq", "lost") == {job: (job, -1) for job in batch.jobs}
+    assert await queued_rows(stage, *HISTORY, "seq") == {
+        job: (0, "mild", job) for job in batch.jobs
+    }
 
 
 async def test_reap_some_jobs_keeps_claim_arrays_aligned(stage: Stage) -> None:
     batch = await stage.held(4)
     a, b, c, d = batch.jobs
     await stage.sql(
-        "update rota.claims set attempts = '{1,2,3,4}', lost = '{0,1,-1,-3}', seqs = '{9,8,7,6}'"
+        "update rota.claims set attempts = '{1,2,3,4}', crashes = '{0,1,5,3}', seqs = '{9,8,7,6}'"
     )
     await declare_dead(stage, batch.worker)
 
@@ -314,8 +324,8 @@ async def test_reap_some_jobs_keeps_claim_arrays_aligned(stage: Stage) -> None:
 
     assert sorted(moved.jobs) == [a, c]
     assert await queued_rows(stage, "seq", "attempt") == {a: (9, 1), c: (7, 3)}
-    assert await stage.sql("select jobs, attempts, lost, seqs from rota.claims") == [
-        ([b, d], [2, 4], [1, -3], [8, 6])
+    assert await stage.sql("select jobs, attempts, crashes, seqs from rota.claims") == [
+        ([b, d], [2, 4], [1, 3], [8, 6])
     ]
     assert await reap(stage, batch.id, [a, c]) == NOTHING
     assert (await reap(stage, batch.id, [d, b])).jobs == [b, d]

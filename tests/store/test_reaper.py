@@ -58,7 +58,7 @@ async def test_reaper_thousand_locked_claims_do_not_block_a_free_one(
     await stage.start_several(many + 1)
     await stage.sql(
         "with gone as (delete from rota.queued returning *)"
-        " insert into rota.claims (worker, nonce, jobs, attempts, lost, seqs)"
+        " insert into rota.claims (worker, nonce, jobs, attempts, crashes, seqs)"
         " select %s, gen_random_uuid(), array[job], array[1], array[0], array[seq]"
         " from gone order by job",
         worker,

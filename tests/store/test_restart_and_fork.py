@@ -26,7 +26,7 @@ from .journals import (
     timed_out_wait,
     wait,
 )
-from .lost_workers import NOTHING, declare_dead, lose_worker, reap, start_marked, suspect
+from .lost_workers import NOTHING, History, declare_dead, lose_worker, reap, start_with, suspect
 from .old_runs import OldRuns
 from .stage import Batch, Stage
 
@@ -54,15 +54,17 @@ async def test_restart_has_new_arguments_and_empty_journal(stage: Stage) -> None
     assert await read_journal(stage, new) == []
 
 
-@pytest.mark.parametrize("mark", [3, -4])
-async def test_restart_of_crashed_job_resets_attempt_and_suspicion(stage: Stage, mark: int) -> None:
-    await start_marked(stage, mark, attempt=3)
+@pytest.mark.parametrize("history", [(3, None), (2, "grave")])
+async def test_restart_of_crashed_job_resets_attempt_and_suspicion(
+    stage: Stage, history: History
+) -> None:
+    await start_with(stage, history, attempt=3)
     worker = await stage.worker()
-    batch = await suspect(stage, worker) if mark < 0 else await stage.claim(worker)
+    batch = await suspect(stage, worker) if history[1] else await stage.claim(worker)
 
     await restart_job(stage, batch)
 
-    assert await stage.sql("select attempt, lost from rota.queued") == [(1, 0)]
+    assert await stage.sql("select attempt, crashes, suspicion from rota.queued") == [(1, 0, None)]
 
 
 async def test_restart_queues_job_behind_queued_jobs(stage: Stage) -> None:

@@ -44,7 +44,7 @@ async def hold_one(stage: Stage, claim: int) -> Connection:
     return holder
 
 
-@pytest.mark.parametrize("statement", ["complete", "hold", "seize"])
+@pytest.mark.parametrize("statement", ["complete", "lock", "finish", "return"])
 @pytest.mark.parametrize("given", [[0, 1, 2], [2, 1, 0], [1, 2, 0]])
 async def test_claims_are_locked_by_rising_id(
     stage: Stage, statement: str, given: list[int]
@@ -53,8 +53,9 @@ async def test_claims_are_locked_by_rising_id(
     named = [ids[number] for number in given]
     queries: dict[str, Query[Any]] = {
         "complete": jobs.complete(worker, named, members, [None] * 3, [0.0] * 3),
-        "hold": claims.lock(worker, named),
-        "seize": claims.lock_exclusive(worker, named),
+        "lock": claims.lock(worker, named),
+        "finish": jobs.finish(worker, named, members, ["failed"] * 3, [None] * 3, [0.0] * 3),
+        "return": jobs.return_to_queue(worker, named, members),
     }
     holder = await hold_one(stage, ids[1])
 

@@ -16,7 +16,7 @@ from .stage import Stage
 
 async def numbers(stage: Stage, claim: int) -> tuple[list[int], list[int], list[int], list[int]]:
     [row] = await stage.sql(
-        "select jobs, attempts, lost, seqs from rota.claims where id = %s", claim
+        "select jobs, attempts, crashes, seqs from rota.claims where id = %s", claim
     )
     return tuple(row)
 
@@ -24,18 +24,23 @@ async def numbers(stage: Stage, claim: int) -> tuple[list[int], list[int], list[
 @pytest.mark.parametrize("which", [0, 1, 2, 3])
 async def test_split_keeps_claim_arrays_aligned_on_both_sides(stage: Stage, which: int) -> None:
     batch = await stage.held(4)
-    attempts, marks, seqs = [1, 2, 3, 4], [0, 1, -1, -3], [40, 30, 20, 10]
+    attempts, crashes, seqs = [1, 2, 3, 4], [0, 1, 5, 3], [40, 30, 20, 10]
     await stage.sql(
-        "update rota.claims set attempts = %s, lost = %s, seqs = %s", attempts, marks, seqs
+        "update rota.claims set attempts = %s, crashes = %s, seqs = %s", attempts, crashes, seqs
     )
     job = batch.jobs[which]
 
     own = await split(stage, batch, job)
 
     rest = [number for number in range(4) if number != which]
-    assert await numbers(stage, own.id) == ([job], [attempts[which]], [marks[which]], [seqs[which]])
+    assert await numbers(stage, own.id) == (
+        [job],
+        [attempts[which]],
+        [crashes[which]],
+        [seqs[which]],
+    )
     assert await numbers(stage, batch.id) == tuple(
-        [each[number] for number in rest] for each in (batch.jobs, attempts, marks, seqs)
+        [each[number] for number in rest] for each in (batch.jobs, attempts, crashes, seqs)
     )
     assert own.id > batch.id
     assert await stage.sql("select distinct worker from rota.claims") == [batch.worker]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rota.model.journal import JournalEntry
-from rota.store import claims, steps
+from rota.store import steps
 from rota.store.steps import ProgressUpdate, UnwrittenEntry
 
 from . import flows
@@ -372,10 +372,6 @@ async def test_record_does_not_block_other_jobs_of_the_batch(stage: Stage) -> No
         await record_entries(stage, batch, step("a"), on=keeping)
         async with asyncio.timeout(60):
             assert await stage.complete(batch, batch.jobs[1:2]) == []
-            await stage.together(
-                claims.lock(batch.worker, [batch.id]),
-                claims.release(batch.worker, [batch.id], []),
-            )
             own = await split(stage, batch, batch.jobs[2])
 
     assert own.id

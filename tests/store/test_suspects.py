@@ -1,4 +1,4 @@
-"""Jobs lost with a worker: their marks, the claims that may hold them, and how they are cleared.
+"""Jobs lost with a worker: their crashes and suspicion, their claims, and how they are cleared.
 
 Finding 10: one poison job among 1,500 prefetched jobs had over 1,000 innocent ones quarantined.
 """
@@ -9,104 +9,163 @@ import pytest
 
 from rota.store import claims, timers, workers
 
-from .lost_workers import declare_dead, lost, queued_rows, reap, start_marked, suspect, suspects
+from .lost_workers import (
+    HISTORY,
+    History,
+    declare_dead,
+    lost,
+    queued_rows,
+    reap,
+    split,
+    start_with,
+    suspect,
+    suspects,
+)
 from .stage import Stage
 
-# Marks in column `lost` before and after an event: crashes and suspicion in one number.
-IN_COMPANY = {0: -1, -1: -2, -2: -2, -3: -4, -4: -4, -7: -7, 1: -3, 2: -4, 5: -7}
-BLAMED = {0: -3, 1: -4, 2: -5, 5: -8, -1: -4, -2: -5, -3: -4, -4: -5, -7: -8}
-DOUBTED = {-2: -4, -3: -4, -7: -8}
-CAME_BACK = {0: 0, 1: 1, 5: 5, -1: 0, -2: 0, -3: 1, -4: 2, -7: 5}
+# Crashes and suspicion before and after an event.
+UNCHARGED: list[tuple[History, History]] = [
+    ((0, None), (0, "mild")),
+    ((0, "mild"), (0, "grave")),
+    ((0, "grave"), (0, "grave")),
+    ((1, "mild"), (2, "grave")),
+    ((2, "grave"), (2, "grave")),
+    ((5, "grave"), (5, "grave")),
+    ((1, None), (1, "mild")),
+    ((2, None), (2, "grave")),
+    ((5, None), (5, "grave")),
+]
+CHARGED: list[tuple[History, History]] = [
+    ((0, None), (1, "mild")),
+    ((1, None), (2, "grave")),
+    ((2, None), (3, "grave")),
+    ((5, None), (6, "grave")),
+    ((0, "mild"), (2, "grave")),
+    ((0, "grave"), (3, "grave")),
+    ((1, "mild"), (2, "grave")),
+    ((2, "grave"), (3, "grave")),
+    ((5, "grave"), (6, "grave")),
+]
+DOUBTFUL: list[tuple[History, History]] = [
+    ((0, "grave"), (2, "grave")),
+    ((1, "mild"), (2, "grave")),
+    ((5, "grave"), (6, "grave")),
+]
+FAILED: list[tuple[History, History]] = [
+    ((0, None), (0, None)),
+    ((1, None), (1, None)),
+    ((5, None), (5, None)),
+    ((0, "mild"), (0, None)),
+    ((0, "grave"), (0, None)),
+    ((1, "mild"), (1, None)),
+    ((2, "grave"), (2, None)),
+    ((5, "grave"), (5, None)),
+]
 
 
-async def held_with(stage: Stage, marks: list[int]) -> tuple[int, list[int]]:
-    """Claim jobs with these marks in one claim; return the claim and its jobs."""
-    batch = await stage.held(len(marks))
-    await stage.sql("update rota.claims set lost = %s::smallint[] where id = %s", marks, batch.id)
-    return batch.id, batch.jobs
+async def held_with(stage: Stage, history: History) -> tuple[list[int], list[int]]:
+    """Claim a job with this history, and another one; return their claims and the jobs."""
+    batch = await stage.held(2)
+    own = await split(stage, batch, batch.jobs[0])
+    await stage.sql(
+        "update rota.claims set crashes = array[%s]::smallint[], suspicion = %s where id = %s",
+        *(*history, own.id),
+    )
+    return [own.id, batch.id], batch.jobs
 
 
-@pytest.mark.parametrize(("before", "after"), IN_COMPANY.items())
+@pytest.mark.parametrize(("before", "after"), UNCHARGED)
 async def test_suspect_lost_with_other_jobs_is_not_charged(
-    stage: Stage, before: int, after: int
+    stage: Stage, before: History, after: History
 ) -> None:
-    claim, (job, _) = await held_with(stage, [before, 0])
+    held, (job, _) = await held_with(stage, before)
     await stage.sql("update rota.workers set state = 'dead'")
 
-    await reap(stage, claim)
+    for claim in held:
+        await reap(stage, claim)
 
-    assert (await queued_rows(stage, "attempt", "lost"))[job] == (1, after)
+    assert (await queued_rows(stage, *HISTORY, "attempt"))[job] == (*after, 1)
     assert await stage.sql("select * from rota.attempts") == []
 
 
-@pytest.mark.parametrize(("before", "after"), BLAMED.items())
+@pytest.mark.parametrize(("before", "after"), CHARGED)
 async def test_suspect_charged_job_also_counts_earlier_losses(
-    stage: Stage, before: int, after: int
+    stage: Stage, before: History, after: History
 ) -> None:
-    claim, (job, other) = await held_with(stage, [before, 0])
+    held, (job, other) = await held_with(stage, before)
     await stage.sql("update rota.workers set state = 'dead', charged_jobs = %s", [job])
 
-    await reap(stage, claim)
+    for claim in held:
+        await reap(stage, claim)
 
-    assert await queued_rows(stage, "attempt", "lost") == {job: (2, after), other: (1, -1)}
+    assert await queued_rows(stage, *HISTORY, "attempt") == {
+        job: (*after, 2),
+        other: (0, "mild", 1),
+    }
     assert await stage.sql("select job, attempt from rota.attempts") == [(job, 1)]
 
 
-@pytest.mark.parametrize(("before", "after"), DOUBTED.items())
+@pytest.mark.parametrize(("before", "after"), DOUBTFUL)
 async def test_suspect_doubtful_job_is_charged_with_this_loss(
-    stage: Stage, before: int, after: int
+    stage: Stage, before: History, after: History
 ) -> None:
-    claim, (job, other) = await held_with(stage, [before, 0])
+    held, (job, other) = await held_with(stage, before)
     await stage.sql("update rota.workers set state = 'dead', doubtful_jobs = %s", [job])
 
-    await reap(stage, claim)
+    for claim in held:
+        await reap(stage, claim)
 
-    assert await queued_rows(stage, "attempt", "lost") == {job: (2, after), other: (1, -1)}
+    assert await queued_rows(stage, *HISTORY, "attempt") == {
+        job: (*after, 2),
+        other: (0, "mild", 1),
+    }
     assert await stage.sql("select job, attempt from rota.attempts") == [(job, 1)]
 
 
-@pytest.mark.parametrize(("before", "after"), CAME_BACK.items())
+@pytest.mark.parametrize(("before", "after"), FAILED)
 async def test_suspect_failed_without_crash_is_cleared(
-    stage: Stage, before: int, after: int
+    stage: Stage, before: History, after: History
 ) -> None:
     """The job failed without a crash of its worker. Its earlier crashes still count."""
-    [job] = await start_marked(stage, before)
+    [job] = await start_with(stage, before)
     worker = await stage.worker()
-    batch = await suspect(stage, worker) if before < 0 else await stage.claim(worker)
+    batch = await suspect(stage, worker) if before[1] else await stage.claim(worker)
 
     await stage.retry(batch, delay=0)
-    assert await stage.sql("select lost from rota.sleeping") == [after]
+    assert await stage.sql("select crashes from rota.sleeping") == [after[0]]
 
     await stage.run(timers.wake(10))
-    assert await queued_rows(stage, "attempt", "lost") == {job: (2, after)}
-    assert (await stage.claim(worker)).members[0].lost == after
+    assert await queued_rows(stage, *HISTORY, "attempt") == {job: (*after, 2)}
+    assert (await stage.claim(worker)).members[0].crashes == after[0]
 
 
-@pytest.mark.parametrize("mark", [0, 3, -1, -2, -5])
-async def test_suspect_returned_to_queue_keeps_its_suspicion(stage: Stage, mark: int) -> None:
-    [job] = await start_marked(stage, mark, attempt=4)
+@pytest.mark.parametrize("history", [(0, None), (3, None), (0, "mild"), (0, "grave"), (3, "grave")])
+async def test_suspect_returned_to_queue_keeps_its_suspicion(
+    stage: Stage, history: History
+) -> None:
+    [job] = await start_with(stage, history, attempt=4)
     worker = await stage.worker()
-    batch = await suspect(stage, worker) if mark < 0 else await stage.claim(worker)
+    batch = await suspect(stage, worker) if history[1] else await stage.claim(worker)
 
     await stage.give_back(batch)
 
-    assert await queued_rows(stage, "attempt", "lost") == {job: (4, mark)}
+    assert await queued_rows(stage, *HISTORY, "attempt") == {job: (*history, 4)}
 
 
 # Claims of suspects
 
 
-@pytest.mark.parametrize("mark", [-1, -2, -3])
-async def test_claim_skips_suspects(stage: Stage, mark: int) -> None:
-    await start_marked(stage, mark)
+@pytest.mark.parametrize("history", [(0, "mild"), (0, "grave"), (1, "mild")])
+async def test_claim_skips_suspects(stage: Stage, history: History) -> None:
+    await start_with(stage, history)
     [plain] = await stage.start_several(1)
 
     assert (await stage.claim(await stage.worker())).jobs == [plain]
 
 
-@pytest.mark.parametrize("mark", [0, 1, 7])
-async def test_claim_suspects_skips_jobs_without_suspicion(stage: Stage, mark: int) -> None:
-    await start_marked(stage, mark)
+@pytest.mark.parametrize("history", [(0, None), (1, None), (7, None)])
+async def test_claim_suspects_skips_jobs_without_suspicion(stage: Stage, history: History) -> None:
+    await start_with(stage, history)
 
     assert await suspects(stage, await stage.worker()) == []
 
@@ -120,17 +179,18 @@ async def test_claim_suspects_gives_each_job_its_own_claim(stage: Stage) -> None
     assert len({each.id for each in taken}) == 5
     for each in taken:
         assert await stage.held_by(each.id) == each.jobs
-        assert (each.members[0].lost, each.members[0].seq) == (-1, each.jobs[0])
+        [member] = each.members
+        assert (member.crashes, member.suspicion, member.seq) == (0, "mild", each.jobs[0])
 
 
-@pytest.mark.parametrize("once", [-1, -3])
-@pytest.mark.parametrize("again", [-2, -4, -9])
+@pytest.mark.parametrize("once", [(0, "mild"), (1, "mild")])
+@pytest.mark.parametrize("again", [(0, "grave"), (2, "grave"), (7, "grave")])
 async def test_claim_suspects_takes_one_grave_only_without_mild_ones(
-    stage: Stage, once: int, again: int
+    stage: Stage, once: History, again: History
 ) -> None:
     """Jobs that were lost once run like any other."""
-    mild = await start_marked(stage, once, 2)
-    grave = await start_marked(stage, again, 2)
+    mild = await start_with(stage, once, 2)
+    grave = await start_with(stage, again, 2)
     worker = await stage.worker()
 
     taken = await suspects(stage, worker, grave=True)
@@ -143,9 +203,9 @@ async def test_claim_suspects_takes_one_grave_only_without_mild_ones(
 async def test_claim_suspects_unserved_mild_does_not_block_grave(
     stage: Stage,
 ) -> None:
-    await start_marked(stage, -1)
+    await start_with(stage, (0, "mild"))
     await stage.sql("update rota.queued set queue = 'elsewhere'")
-    [grave] = await start_marked(stage, -4)
+    [grave] = await start_with(stage, (2, "grave"))
 
     assert (await suspect(stage, await stage.worker())).jobs == [grave]
     await stage.sql("update rota.queued set queue = 'default'")
@@ -191,11 +251,11 @@ async def test_claim_suspects_concurrently_returns_different_jobs(stage: Stage) 
 
 
 @pytest.mark.parametrize("state", ["draining", "stopped", "dead", None])
-@pytest.mark.parametrize("mark", [0, -1, -2])
+@pytest.mark.parametrize("history", [(0, None), (0, "mild"), (0, "grave")])
 async def test_claim_by_draining_or_ended_worker_returns_nothing(
-    stage: Stage, state: str | None, mark: int
+    stage: Stage, state: str | None, history: History
 ) -> None:
-    await start_marked(stage, mark)
+    await start_with(stage, history)
     worker = await stage.worker()
     if state is None:
         await stage.sql("delete from rota.workers")
@@ -217,7 +277,7 @@ async def test_suspects_only_the_poison_job_is_charged(stage: Stage) -> None:
     """The first two losses blame no job; the third, when the job runs alone, does."""
     jobs = await lost(stage, 6)
     poison = jobs[2]
-    assert set((await queued_rows(stage, "lost")).values()) == {-1}
+    assert set((await queued_rows(stage, *HISTORY)).values()) == {(0, "mild")}
 
     # They run together in one worker, which crashes.
     worker = await stage.worker()
@@ -226,10 +286,10 @@ async def test_suspects_only_the_poison_job_is_charged(stage: Stage) -> None:
     await declare_dead(stage, worker)
     for each in taken:
         await reap(stage, each.id)
-    assert set((await queued_rows(stage, "lost")).values()) == {-2}
+    assert set((await queued_rows(stage, *HISTORY)).values()) == {(0, "grave")}
 
     # From here each runs alone. Jobs beside it began before it, and have done no harm so far.
-    while len(await queued_rows(stage, "lost")) > 1:
+    while len(await queued_rows(stage, *HISTORY)) > 1:
         worker = await stage.worker()
         await stage.start_several(20)
         beside = await stage.claim(worker)
@@ -245,14 +305,14 @@ async def test_suspects_only_the_poison_job_is_charged(stage: Stage) -> None:
         assert await stage.complete(one) == []
         assert await stage.complete(beside) == []
 
-    marks = await queued_rows(stage, "attempt", "lost")
-    assert marks.pop(poison) == (2, -5)  # charged with three crashes
-    assert set(marks.values()) <= {(1, -1), (1, -2)}
+    rows = await queued_rows(stage, *HISTORY, "attempt")
+    assert rows.pop(poison) == (3, "grave", 2)
+    assert set(rows.values()) <= {(0, "mild", 1), (0, "grave", 1)}
     assert await stage.sql("select job from rota.attempts") == [poison]
 
 
 async def test_mark_running_is_accepted_only_from_the_holder(stage: Stage) -> None:
-    await start_marked(stage, -2)
+    await start_with(stage, (0, "grave"))
     worker = await stage.worker()
     batch = await suspect(stage, worker)
     [job] = batch.jobs

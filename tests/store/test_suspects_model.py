@@ -26,17 +26,11 @@ class Job:
     attempt: int = 1
 
     @property
-    def mark(self) -> int:
-        if not self.suspect:
-            return self.crashes
-        return -self.crashes - 2 if self.crashes else -self.company
-
-    @property
-    def suspicion(self) -> str:
+    def suspicion(self) -> str | None:
         """A job that was lost once runs like any other."""
         if not self.suspect:
-            return "clear"
-        return "mild" if self.mark in (-1, -3) else "grave"
+            return None
+        return "mild" if max(self.crashes, self.company) == 1 else "grave"
 
     def be_lost(self, known: str) -> None:
         match known:
@@ -72,7 +66,7 @@ class Simulation:
 
     async def claim(self, worker: int, limit: int) -> None:
         batch = await self.stage.claim(worker, limit)
-        assert all(self.jobs[job].suspicion == "clear" for job in batch.jobs)
+        assert all(self.jobs[job].suspicion is None for job in batch.jobs)
         if batch.jobs:
             self.held[worker].append(batch)
 
@@ -87,7 +81,11 @@ class Simulation:
         assert len(taken) == expected
         assert {each.jobs[0] for each in taken} <= set(mild or grave)
         for each in taken:
-            assert each.members[0].lost == self.jobs[each.jobs[0]].mark
+            job = self.jobs[each.jobs[0]]
+            assert (each.members[0].crashes, each.members[0].suspicion) == (
+                job.crashes,
+                job.suspicion,
+            )
         self.held[worker] += taken
 
     def known(self, worker: int, batch: Batch) -> str:
@@ -141,12 +139,12 @@ class Simulation:
 
     async def compare(self) -> None:
         found = await self.stage.sql(
-            "select job, lost, attempt from rota.queued union all"
-            " select member.* from rota.claims,"
-            " unnest(jobs, lost, attempts) as member (job, lost, attempt)"
+            "select job, crashes, suspicion, attempt from rota.queued union all"
+            " select member.job, member.crashes, claims.suspicion, member.attempt from rota.claims,"
+            " unnest(jobs, crashes, attempts) as member (job, crashes, attempt)"
         )
-        assert {job: (mark, attempt) for job, mark, attempt in found} == {
-            job: (each.mark, each.attempt) for job, each in self.jobs.items()
+        assert {job: tuple(history) for job, *history in found} == {
+            job: (each.crashes, each.suspicion, each.attempt) for job, each in self.jobs.items()
         }
 
 

@@ -28,12 +28,13 @@ from .journals import (
 )
 from .lost_workers import (
     NOTHING,
+    History,
     declare_dead,
     lose_worker,
     queued_rows,
     reap,
     split,
-    start_marked,
+    start_with,
     suspect,
 )
 from .stage import Batch, Stage
@@ -44,7 +45,7 @@ async def sleeping_row(stage: Stage) -> Any:
     return await stage.one(
         "select wake_at = 'infinity',"
         " ceil(extract(epoch from case when wake_at < 'infinity' then wake_at - since end))::int,"
-        " signals, attempt, lost from rota.sleeping"
+        " signals, attempt, crashes from rota.sleeping"
     )
 
 
@@ -185,18 +186,22 @@ async def test_suspend_queued_at_once_is_behind_queued_jobs(stage: Stage) -> Non
 
 
 @pytest.mark.parametrize("over", [True, False])
-@pytest.mark.parametrize(("mark", "left"), [(0, 0), (2, 2), (-1, 0), (-2, 0), (-3, 1), (-5, 3)])
+@pytest.mark.parametrize(
+    "history", [(0, None), (2, None), (0, "mild"), (0, "grave"), (1, "mild"), (3, "grave")]
+)
 async def test_suspend_keeps_attempt_and_clears_suspicion(
-    stage: Stage, mark: int, left: int, over: bool
+    stage: Stage, history: History, over: bool
 ) -> None:
-    [job] = await start_marked(stage, mark, attempt=3)
+    [job] = await start_with(stage, history, attempt=3)
     worker = await stage.worker()
-    batch = await suspect(stage, worker) if mark < 0 else await stage.claim(worker)
+    batch = await suspect(stage, worker) if history[1] else await stage.claim(worker)
 
     await suspend_job(stage, batch, sleep(0 if over else 60))
 
     place = "queued" if over else "sleeping"
-    assert await stage.sql(f"select job, attempt, lost from rota.{place}") == [(job, 3, left)]
+    left = await stage.sql(f"select job, attempt, crashes from rota.{place}")
+    assert left == [(job, 3, history[0])]
+    assert set((await queued_rows(stage, "suspicion")).values()) <= {None}
 
 
 async def test_suspend_writes_no_outcome_and_no_attempt(stage: Stage) -> None:
@@ -222,7 +227,7 @@ async def test_suspend_several_jobs_each_has_its_own_wait(stage: Stage) -> None:
         (d, Suspended((wait("go"),), (wait("go"),))),
     ]
 
-    *_, [moved], _ = await stage.together(*outcomes.suspend(batch.worker, going))
+    *_, [moved] = await stage.together(*outcomes.suspend(batch.worker, going))
 
     assert sorted(moved.jobs) == [a.job, b.job, c.job, d.job]
     assert await stage.sql("select job, signals from rota.sleeping order by job") == [

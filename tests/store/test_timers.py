@@ -52,13 +52,13 @@ async def test_wake_queues_job_behind_queued_jobs(stage: Stage) -> None:
 
 async def test_wake_keeps_attempt_crashes_and_priority(stage: Stage) -> None:
     [job] = await start_sleeping(stage, -1)
-    await stage.sql("update rota.sleeping set attempt = 4, lost = 2, priority = 6, queue = 'q'")
+    await stage.sql("update rota.sleeping set attempt = 4, crashes = 2, priority = 6, queue = 'q'")
 
     await stage.run(timers.wake(100))
 
-    assert await stage.sql("select job, attempt, lost, priority, queue, task from rota.queued") == [
-        (job, 4, 2, 6, "q", "work")
-    ]
+    assert await stage.sql(
+        "select job, attempt, crashes, priority, queue, task from rota.queued"
+    ) == [(job, 4, 2, 6, "q", "work")]
 
 
 async def test_wake_limit_takes_earliest_jobs(stage: Stage) -> None:

@@ -12,7 +12,7 @@ from rota.store.database import run
 from rota.store.workers import ObservedWorker
 
 from . import flows
-from .lost_workers import declare_dead, observe, orphans, reap, split, start_marked, suspect
+from .lost_workers import declare_dead, observe, orphans, reap, split, start_with, suspect
 from .stage import Connection, Stage
 
 
@@ -360,7 +360,7 @@ async def test_mark_dead_ignores_jobs_with_visibility_timeout(stage: Stage) -> N
 
 
 async def test_mark_stopped_charges_no_job(stage: Stage) -> None:
-    await start_marked(stage, -3)
+    await start_with(stage, (1, "mild"))
     worker = await stage.worker()
     batch = await suspect(stage, worker)
     await stage.run(workers.mark_stopped(worker))

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from rota import LostJob, Retry, WorkerLost
-from rota.engine.worker.crash_policy import after_crash, crash_count
+from rota.engine.worker.crash_policy import after_crash
 from rota.model.outcome import Quarantined, Rejected
 from rota.model.task import TaskDefinition, TaskPolicy, WorkerLostAction
 from rota.store.jobs import ClaimedJob
 
 
-def lost_job(mark: int, attempt: int = 1, run: int | None = None) -> ClaimedJob:
-    """Return a claimed job with this value of `lost`."""
-    return ClaimedJob(9, 7, attempt, mark, 0, 7, "work", "default", "{}", None, None, run, None)
+def lost_job(crashes: int, attempt: int = 1, run: int | None = None) -> ClaimedJob:
+    """Return a claimed job that has crashed this number of workers."""
+    return ClaimedJob(9, 7, attempt, crashes, 0, 7, "work", "default", "{}", None, None, run, None)
 
 
 async def work() -> None: ...
@@ -34,21 +34,13 @@ def message(answer: Rejected | Quarantined) -> str:
     return text
 
 
-# Count of crashes
-
-
-@pytest.mark.parametrize(
-    ("mark", "count"),
-    [(0, 0), (1, 1), (5, 5), (-1, 0), (-2, 0), (-3, 1), (-4, 2), (-5, 3), (-12, 10)],
-)
-def test_crash_count_is_read_from_the_lost_mark(mark: int, count: int) -> None:
-    assert crash_count(lost_job(mark)) == count
+# Limit of crashes
 
 
 @given(some.integers(1, 10), some.integers(0, 20))
 async def test_crash_policy_job_at_max_crashes_is_quarantined(budget: int, count: int) -> None:
     answer = await decide_after_crash(
-        lost_job(-count - 2, attempt=count + 1), max_crashes=budget, retry=Retry(max_attempts=100)
+        lost_job(count, attempt=count + 1), max_crashes=budget, retry=Retry(max_attempts=100)
     )
 
     assert (answer is not None) == (count >= budget)
@@ -68,7 +60,7 @@ async def test_crash_policy_max_crashes_precedes_on_worker_lost_and_retry() -> N
         {"retry": Retry(max_attempts=1)},
     ]
     for policy in policies:
-        answer = await decide_after_crash(lost_job(-5, attempt=4), **policy)
+        answer = await decide_after_crash(lost_job(3, attempt=4), **policy)
         assert isinstance(answer, Quarantined)
 
 
@@ -76,17 +68,17 @@ async def test_crash_policy_max_crashes_precedes_on_worker_lost_and_retry() -> N
 
 
 async def test_crash_policy_default_is_retry() -> None:
-    assert await decide_after_crash(lost_job(-1)) is None
-    assert await decide_after_crash(lost_job(-2)) is None
-    assert await decide_after_crash(lost_job(-3, attempt=2)) is None
+    assert await decide_after_crash(lost_job(0)) is None
+    assert await decide_after_crash(lost_job(0)) is None
+    assert await decide_after_crash(lost_job(1, attempt=2)) is None
 
 
 @pytest.mark.parametrize(("says", "state"), [("fail", "failed"), ("cancel", "cancelled")])
-@pytest.mark.parametrize("mark", [-1, -2, -3])
+@pytest.mark.parametrize("crashes", [0, 1])
 async def test_crash_policy_on_worker_lost_fail_or_cancel_ends_job(
-    says: str, state: str, mark: int
+    says: str, state: str, crashes: int
 ) -> None:
-    answer = await decide_after_crash(lost_job(mark), on_worker_lost=says)
+    answer = await decide_after_crash(lost_job(crashes), on_worker_lost=says)
 
     assert isinstance(answer, Rejected)
     assert answer.state == state
@@ -111,7 +103,7 @@ async def test_crash_policy_handler_receives_lost_job_and_decides(
         return plain(loss)
 
     answer = await decide_after_crash(
-        lost_job(-4, attempt=3, run=5), on_worker_lost=slow if awaited else plain
+        lost_job(2, attempt=3, run=5), on_worker_lost=slow if awaited else plain
     )
 
     assert (answer.state if isinstance(answer, Rejected) else answer) == state
@@ -125,14 +117,14 @@ async def test_crash_policy_single_job_has_its_id_as_run_id() -> None:
         told.append(loss)
         return "retry"
 
-    await decide_after_crash(lost_job(-3, attempt=2), on_worker_lost=handler)
+    await decide_after_crash(lost_job(1, attempt=2), on_worker_lost=handler)
 
     assert told[0].run_id == told[0].job_id == 7
 
 
 async def test_crash_policy_handler_with_invalid_answer_fails_the_job() -> None:
     """An unknown answer does not allow the job to run again."""
-    answer = await decide_after_crash(lost_job(-1), on_worker_lost=lambda loss: "maybe")
+    answer = await decide_after_crash(lost_job(0), on_worker_lost=lambda loss: "maybe")
 
     assert isinstance(answer, Rejected)
     assert answer.state == "failed"
@@ -143,7 +135,7 @@ async def test_crash_policy_handler_error_fails_the_job() -> None:
     async def handler(loss: LostJob) -> WorkerLostAction:
         raise LookupError("no such customer")
 
-    answer = await decide_after_crash(lost_job(-3, attempt=2), on_worker_lost=handler)
+    answer = await decide_after_crash(lost_job(1, attempt=2), on_worker_lost=handler)
 
     assert isinstance(answer, Rejected)
     assert answer.state == "failed"
@@ -151,8 +143,10 @@ async def test_crash_policy_handler_error_fails_the_job() -> None:
     assert message(answer) == "no such customer"
 
 
-@pytest.mark.parametrize(("mark", "told"), [(-1, 4), (-2, 4), (-3, 3), (-6, 3)])
-async def test_crash_policy_handler_receives_number_of_lost_attempt(mark: int, told: int) -> None:
+@pytest.mark.parametrize(("crashes", "told"), [(0, 4), (1, 3), (4, 3)])
+async def test_crash_policy_handler_receives_number_of_lost_attempt(
+    crashes: int, told: int
+) -> None:
     """A charged loss counts as an attempt: the job is already in the next one."""
     heard: list[int] = []
 
@@ -161,7 +155,7 @@ async def test_crash_policy_handler_receives_number_of_lost_attempt(mark: int, t
         return "fail"
 
     answer = await decide_after_crash(
-        lost_job(mark, attempt=4), on_worker_lost=handler, max_crashes=9
+        lost_job(crashes, attempt=4), on_worker_lost=handler, max_crashes=9
     )
 
     assert isinstance(answer, Rejected)
@@ -175,7 +169,7 @@ async def test_crash_policy_handler_receives_number_of_lost_attempt(mark: int, t
 async def test_crash_policy_charged_loss_counts_as_attempt(attempts: int, lost_in: int) -> None:
     """The job was lost in attempt `lost_in`, and is claimed again in the next one."""
     answer = await decide_after_crash(
-        lost_job(-3, attempt=lost_in + 1), retry=Retry(max_attempts=attempts)
+        lost_job(1, attempt=lost_in + 1), retry=Retry(max_attempts=attempts)
     )
 
     assert (answer is None) == (lost_in < attempts)
@@ -187,23 +181,29 @@ async def test_crash_policy_charged_loss_counts_as_attempt(attempts: int, lost_i
 @given(some.integers(2, 20))
 async def test_crash_policy_uncharged_loss_in_last_attempt_is_retried(attempts: int) -> None:
     assert (
-        await decide_after_crash(lost_job(-1, attempt=attempts), retry=Retry(max_attempts=attempts))
+        await decide_after_crash(lost_job(0, attempt=attempts), retry=Retry(max_attempts=attempts))
         is None
     )
 
 
-@pytest.mark.parametrize(("mark", "attempt"), [(-1, 1), (-2, 1), (-3, 2)])
-async def test_crash_policy_task_with_one_attempt_is_not_retried(mark: int, attempt: int) -> None:
-    answer = await decide_after_crash(lost_job(mark, attempt=attempt), retry=Retry(max_attempts=1))
+@pytest.mark.parametrize(("crashes", "attempt"), [(0, 1), (1, 2)])
+async def test_crash_policy_task_with_one_attempt_is_not_retried(
+    crashes: int, attempt: int
+) -> None:
+    answer = await decide_after_crash(
+        lost_job(crashes, attempt=attempt), retry=Retry(max_attempts=1)
+    )
 
     assert isinstance(answer, Rejected)
     assert answer.state == "failed"
 
 
-@pytest.mark.parametrize("mark", [-1, -3])
-async def test_crash_policy_non_retryable_worker_lost_fails_the_job(mark: int) -> None:
-    answer = await decide_after_crash(lost_job(mark), retry=Retry(non_retryable=(WorkerLost,)))
+@pytest.mark.parametrize("crashes", [0, 1])
+async def test_crash_policy_non_retryable_worker_lost_fails_the_job(crashes: int) -> None:
+    answer = await decide_after_crash(lost_job(crashes), retry=Retry(non_retryable=(WorkerLost,)))
 
     assert isinstance(answer, Rejected)
     assert answer.state == "failed"
-    assert await decide_after_crash(lost_job(mark), retry=Retry(non_retryable=(OSError,))) is None
+    assert (
+        await decide_after_crash(lost_job(crashes), retry=Retry(non_retryable=(OSError,))) is None
+    )

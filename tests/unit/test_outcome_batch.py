@@ -39,9 +39,9 @@ def test_batch_has_one_transaction_per_kind_but_none_for_recorded_ones() -> None
     ]
     assert statements == [
         ["job/complete"],
-        ["claim/lock", "job/finish", "claim/release"],
-        ["claim/lock", "job/retry", "claim/release"],
-        ["claim/lock_exclusive", "job/return_to_queue", "claim/release"],
+        ["job/finish"],
+        ["job/retry"],
+        ["job/return_to_queue"],
     ]
 
 

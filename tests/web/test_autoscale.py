@@ -206,7 +206,7 @@ async def test_desired_workers_long_running_jobs_keep_their_workers(load: Load) 
     load.direct.execute(JOBS, ("default", 16))
     load.direct.execute(
         "with gone as (delete from rota.queued returning job) insert into rota.claims"
-        " (worker, nonce, jobs, attempts, lost, seqs) select %s, gen_random_uuid(), array_agg(job),"
+        " (worker, nonce, jobs, attempts, crashes, seqs) select %s, gen_random_uuid(), array_agg(job),"
         " array_agg(1::smallint), array_agg(0::smallint), array_agg(job) from gone",
         row,
     )

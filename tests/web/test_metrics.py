@@ -300,7 +300,7 @@ async def test_metrics_jobs_of_dead_worker_are_counted_as_reaped(
         "with gone as (delete from rota.queued returning job, seq), dead as (insert into rota.workers"
         " (host, pid, version, queues, tasks, capacity, state, ended) values ('far', 7, '',"
         " '{default}', '{work}', 1, 'dead', rota.clock()) returning id) insert into rota.claims"
-        " (worker, nonce, jobs, attempts, lost, seqs) select dead.id, gen_random_uuid(),"
+        " (worker, nonce, jobs, attempts, crashes, seqs) select dead.id, gen_random_uuid(),"
         " array[gone.job], array[1], array[0], array[gone.seq] from gone, dead"
     )
     async with rota_app.worker():

@@ -41,7 +41,7 @@ async def test_overview_run_with_hundreds_of_child_jobs_is_listed_once(rota_dsn:
             held = [runs[0].id, *calls[:150]]
             failed = [*(run.id for run in runs[1:]), *calls[150:]]
             await visitors.sql(
-                "insert into rota.claims (nonce, worker, jobs, attempts, lost, seqs)"
+                "insert into rota.claims (nonce, worker, jobs, attempts, crashes, seqs)"
                 " select gen_random_uuid(), 1, %s::bigint[], array_fill(1::smallint, array[%s]),"
                 "        array_fill(0::smallint, array[%s]), %s::bigint[]",
                 *(held, len(held), len(held), held),

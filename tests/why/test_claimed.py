@@ -15,7 +15,7 @@ async def insert_claim(asking: Explainer, worker: int, run: Any, **more: Any) ->
     names = "".join(f", {name}" for name in more)
     values = ", %s" * len(more)
     await asking.sql(
-        f"insert into rota.claims (worker, nonce, jobs, attempts, lost, seqs{names})"
+        f"insert into rota.claims (worker, nonce, jobs, attempts, crashes, seqs{names})"
         f" values (%s, gen_random_uuid(), array[%s::bigint], '{{1}}', '{{0}}', array[%s::bigint]{values})",
         worker,
         run.id,

@@ -30,7 +30,7 @@ def insert_quarantined_job(dsn: str) -> int:
         [id] = row.fetchone() or [0]
         connection.execute(
             "with gone as (delete from rota.queued returning *)"
-            " insert into rota.quarantine (job, priority, attempt, lost, queue, task, error)"
+            " insert into rota.quarantine (job, priority, attempt, crashes, queue, task, error)"
             " select job, priority, 4, -5, queue, task,"
             "        json_build_object('type', 'rota.errors.WorkerLost', 'message', %s::text) from gone",
             (SECRET,),

@@ -138,8 +138,9 @@ async def test_explain_queued_job_beside_exclusive_claim_reports_suspect(
     worker = await explainer.register()
     await explainer.sql("delete from rota.queued where job = %s", other.id)
     await explainer.sql(
-        "insert into rota.claims (worker, nonce, exclusive, jobs, attempts, lost, seqs)"
-        " values (%s, gen_random_uuid(), true, array[%s::bigint], '{1}', '{-4}', array[%s::bigint])",
+        "insert into rota.claims (worker, nonce, exclusive, suspicion, jobs, attempts, crashes, seqs)"
+        " values (%s, gen_random_uuid(), true, 'grave', array[%s::bigint], '{1}', '{2}',"
+        " array[%s::bigint])",
         worker,
         other.id,
         other.id,
@@ -177,16 +178,18 @@ async def test_explain_queued_job_counts_at_most_a_thousand_ahead(explainer: Exp
     assert "behind 1,000 other jobs or more" in (await explainer.first(run)).message
 
 
-@pytest.mark.parametrize(("lost", "words"), [(-1, "claimed by itself"), (-4, "runs alone")])
+@pytest.mark.parametrize(
+    ("suspicion", "words"), [("mild", "claimed by itself"), ("grave", "runs alone")]
+)
 async def test_explain_suspect_job_reports_restricted_claim(
-    explainer: Explainer, lost: int, words: str
+    explainer: Explainer, suspicion: str, words: str
 ) -> None:
     @explainer.app.task
     async def work() -> None: ...
 
     run = await work.start()
     await explainer.register()
-    await explainer.sql("update rota.queued set lost = %s", lost)
+    await explainer.sql("update rota.queued set suspicion = %s", suspicion)
 
     reason = await explainer.first(run)
 

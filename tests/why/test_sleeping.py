@@ -190,7 +190,7 @@ async def test_explain_quarantined_job_reports_cause_and_release_command(
     await explainer.register()
     await explainer.sql(
         "with gone as (delete from rota.queued returning *)"
-        " insert into rota.quarantine (job, priority, attempt, lost, queue, task, error)"
+        " insert into rota.quarantine (job, priority, attempt, crashes, queue, task, error)"
         " select job, priority, 4, -5, queue, task, json_build_object('type', %s::text, 'message',"
         " 'planted')"
         " from gone",

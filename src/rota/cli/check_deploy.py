@@ -259,7 +259,7 @@ def _as_claimed_job(job: InFlightJobRow, task: TaskDefinition) -> ClaimedJob:
         claim=0,
         job=job.job,
         attempt=job.attempt,
-        lost=0,
+        crashes=0,
         lane=0,
         seq=0,
         task=task.name,

@@ -1,4 +1,4 @@
-"""Queries for claims: lock, split and release them, and take back those of dead workers."""
+"""Queries for claims: lock and split them, and take back those of dead workers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ CLAIM_WRITES = {
     "claim/split": "moves one job into its own claim, with or without a visibility timeout",
     "claim/mark_running": "notes that a suspect runs alone; moves no job",
     "job/complete": "removes succeeded jobs",
-    "claim/release": "removes jobs with any other outcome, in the transaction that moves them",
-    "rota.reap": "removes the jobs of a lost worker, or of a claim past its visibility timeout",
+    "rota.remove_from_claims": "removes jobs with any other outcome, and jobs of lost workers",
 }
 """Statements and functions that write `claims`: all of them. A new one must respect fence and pauses."""
 
@@ -40,13 +39,8 @@ class OrphanedClaim(msgspec.Struct, frozen=True):
 
 
 def lock(worker: int, claims: Sequence[int]) -> Query[int]:
-    """Lock claims before finished jobs are removed from them."""
+    """Lock claims, so that later statements of the transaction read their state as of the lock."""
     return Query("claim/lock", {"worker": worker, "claims": int_array(claims)}, int)
-
-
-def lock_exclusive(worker: int, claims: Sequence[int]) -> Query[int]:
-    """Lock claims exclusively before unfinished jobs are removed from them."""
-    return Query("claim/lock_exclusive", {"worker": worker, "claims": int_array(claims)}, int)
 
 
 def lock_shared(worker: int, claim: int, job: int) -> Query[int]:
@@ -66,12 +60,6 @@ def terminate_backend(pid: int, transaction_started: datetime) -> Query[Any]:
         {"pid": pid, "transaction_started": transaction_started},
         lambda _: None,
     )
-
-
-def release(worker: int, claims: Sequence[int], jobs: Sequence[int]) -> Query[None]:
-    """Remove jobs from claims that are already locked. A claim without jobs is deleted."""
-    params = {"worker": worker, "claims": int_array(claims), "jobs": int_array(jobs)}
-    return Query("claim/release", params, lambda: None)
 
 
 def by_worker(worker: int) -> Query[HeldClaim]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Literal
 from uuid import UUID
 
 import msgspec
@@ -56,7 +57,8 @@ class ClaimedJob(msgspec.Struct, gc=False, eq=False):
     claim: int
     job: int
     attempt: int
-    lost: int
+    crashes: int
+    """Number of workers that the job has crashed."""
     lane: int
     seq: int
     task: str
@@ -73,6 +75,8 @@ class ClaimedJob(msgspec.Struct, gc=False, eq=False):
     """Trace context in which the job was started."""
     queued_seconds: float = -1.0
     """Seconds since the job was queued; below 0 if unknown."""
+    suspicion: Literal["mild", "grave"] | None = None
+    """Set for a job that a lost worker held. Such a job is alone in its claim."""
     stored_entries: list[StoredEntry] | None = None
     """Recorded journal entries."""
     trace_links: list[str] | None = None
@@ -275,12 +279,9 @@ def retry(
 
 
 def return_to_queue(worker: int, claims: Sequence[int], jobs: Sequence[int]) -> Query[MoveResult]:
-    """Return jobs to the queue unchanged."""
-    return Query(
-        "job/return_to_queue",
-        {"worker": worker, "claims": int_array(claims), "jobs": jobs},
-        MoveResult,
-    )
+    """Return jobs to the queue unchanged, each from the claim given for it."""
+    params = {"worker": worker, "claims": int_array(claims), "jobs": int_array(jobs)}
+    return Query("job/return_to_queue", params, MoveResult)
 
 
 def recorded(jobs: Sequence[int], claims: Sequence[int]) -> Query[int]:

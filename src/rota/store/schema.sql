@@ -32,6 +32,10 @@ comment on type rota.schedule_state is
     'State of a schedule. active: starts runs. paused: starts none until it is resumed. disabled: the code does not '
     'declare it any more. ended: it has no next tick.';
 
+create type rota.suspicion as enum ('mild', 'grave');
+comment on type rota.suspicion is
+    'Suspicion that a job crashes its workers. A grave suspect runs alone, until it has run for a while.';
+
 create type rota.worker_state as enum ('active', 'draining', 'stopped', 'dead');
 comment on type rota.worker_state is
     'State of a worker. active: claims jobs. draining: finishes its jobs and claims no more. stopped: shut down in '
@@ -199,9 +203,10 @@ create table rota.claims (
     at timestamp with time zone not null default rota.clock(),
     expires timestamp with time zone,
     exclusive boolean,
+    suspicion rota.suspicion,
     jobs bigint[] not null storage external,
     attempts smallint[] not null storage external,
-    lost smallint[] not null storage external,
+    crashes smallint[] not null storage external,
     seqs bigint[] not null storage external,
     constraint claims_pkey PRIMARY KEY (id)
 ) with (fillfactor=50, autovacuum_vacuum_scale_factor=0.0, autovacuum_vacuum_threshold=500, autovacuum_vacuum_cost_delay=0);
@@ -216,9 +221,12 @@ comment on column rota.claims.expires is
     'Time at which the claim expires, even if the worker is alive; null: it expires with the worker.';
 comment on column rota.claims.exclusive is
     'For a running suspect, true if it runs alone on its worker; null: not a running suspect.';
-comment on column rota.claims.jobs is 'Ids of the jobs. The arrays `attempts`, `lost` and `seqs` run parallel to it.';
+comment on column rota.claims.suspicion is
+    'Suspicion against the only job of the claim, as in `queued.suspicion`; null: no suspect.';
+comment on column rota.claims.jobs is
+    'Ids of the jobs. The arrays `attempts`, `crashes` and `seqs` run parallel to it.';
 comment on column rota.claims.attempts is 'Number of the attempt of each job.';
-comment on column rota.claims.lost is 'Number of crashes of each job; negative: a suspect. Coded as in `queued.lost`.';
+comment on column rota.claims.crashes is 'Number of workers that each job has crashed.';
 comment on column rota.claims.seqs is 'Position that each job had in its lane. A job that is taken back returns to it.';
 
 create table rota.instances (
@@ -567,7 +575,7 @@ create table rota.quarantine (
     job bigint not null,
     priority smallint not null,
     attempt smallint not null,
-    lost smallint not null,
+    crashes smallint not null,
     queue text collate "C" not null,
     task text collate "C" not null,
     at timestamp with time zone not null default rota.clock(),
@@ -579,7 +587,7 @@ comment on table rota.quarantine is
 comment on column rota.quarantine.job is 'Id of the job.';
 comment on column rota.quarantine.priority is 'Priority from 0 to 9.';
 comment on column rota.quarantine.attempt is 'Number of the attempt that begins after a release.';
-comment on column rota.quarantine.lost is 'Number of crashes; negative: a suspect. Coded as in `queued.lost`.';
+comment on column rota.quarantine.crashes is 'Number of workers that the job has crashed.';
 comment on column rota.quarantine.queue is 'Name of the queue.';
 comment on column rota.quarantine.task is 'Name of the task.';
 comment on column rota.quarantine.at is 'Time at which the job was quarantined.';
@@ -608,25 +616,25 @@ create table rota.queued (
     job bigint not null,
     priority smallint not null,
     attempt smallint not null default 1,
-    lost smallint not null default 0,
+    crashes smallint not null default 0,
     queue text collate "C" not null,
-    task text collate "C" not null
+    task text collate "C" not null,
+    suspicion rota.suspicion
 ) with (autovacuum_vacuum_scale_factor=0.0, autovacuum_vacuum_threshold=20000, autovacuum_vacuum_cost_delay=0, autovacuum_analyze_scale_factor=0.5);
 CREATE INDEX queued_order ON rota.queued USING btree (queue, priority, seq);
-CREATE INDEX queued_suspects ON rota.queued USING btree (priority DESC, seq) WHERE (lost < 0);
+CREATE INDEX queued_suspects ON rota.queued USING btree (priority DESC, seq) WHERE (suspicion IS NOT NULL);
 comment on table rota.queued is 'Jobs that can be claimed now, in order. Claiming deletes the row.';
 comment on column rota.queued.seq is 'Position in the lane: the lowest number is claimed first.';
 comment on column rota.queued.job is 'Id of the job.';
 comment on column rota.queued.priority is 'Priority from 0 to 9. Jobs of priority 9 are claimed first.';
 comment on column rota.queued.attempt is 'Number of the attempt that a claim begins, from 1.';
-comment on column rota.queued.lost is
-    'Number of workers that the job has crashed, as far as is known. A negative number marks a suspect: a job that '
-    'was running when its worker was lost. A suspect is alone in its claim. -1: lost once, together with other jobs. '
-    '-2: lost again, together with other jobs. -n - 2, with n of at least 1: n workers crashed because of it. '
-    'Suspects with -1 and -3 run like any other job. All other suspects are grave: only jobs that have already run '
-    'for a while may run beside them.';
+comment on column rota.queued.crashes is 'Number of workers that the job has crashed, as far as is known.';
 comment on column rota.queued.queue is 'Name of the queue.';
 comment on column rota.queued.task is 'Name of the task.';
+comment on column rota.queued.suspicion is
+    'Set for a suspect: a job that its worker held when it was lost. Each suspect is alone in its claim. mild: lost '
+    'once; it runs like any other job. grave: lost again, or it crashed two workers; only jobs that have already run '
+    'for a while may run beside it. Null: no suspect.';
 
 create table rota.rate_limits (
     name text collate "C" not null,
@@ -816,7 +824,7 @@ create table rota.sleeping (
     wake_at timestamp with time zone not null,
     priority smallint not null,
     attempt smallint not null default 1,
-    lost smallint not null default 0,
+    crashes smallint not null default 0,
     queue text collate "C" not null,
     task text collate "C" not null,
     signals text[],
@@ -829,7 +837,7 @@ comment on column rota.sleeping.job is 'Id of the job.';
 comment on column rota.sleeping.wake_at is 'Time at which the job is queued.';
 comment on column rota.sleeping.priority is 'Priority from 0 to 9.';
 comment on column rota.sleeping.attempt is 'Number of the attempt that begins or continues after waking, from 1.';
-comment on column rota.sleeping.lost is 'Number of crashes; negative: a suspect. Coded as in `queued.lost`.';
+comment on column rota.sleeping.crashes is 'Number of workers that the job has crashed.';
 comment on column rota.sleeping.queue is 'Name of the queue.';
 comment on column rota.sleeping.task is 'Name of the task.';
 comment on column rota.sleeping.signals is
@@ -1816,6 +1824,7 @@ declare
     held       record;
     owner      record;
     story      text;
+    wanted     bigint[];
     to_cancel  bigint[];
     new_queues text[];
 begin
@@ -1841,13 +1850,12 @@ begin
               || coalesce(' (' || owner.host || ', process ' || owner.pid || ')', '') || ' was lost while it ran';
     end if;
 
+    wanted := coalesce(reap.which, held.jobs);
     with member as materialized (
-        select member.job, member.attempt, member.lost, member.seq,
-               held.expires is not null or coalesce(member.job = any(owner.charged_jobs), false) as charged,
-               coalesce(member.job = any(owner.doubtful_jobs), false) as doubtful,
-               exists (select from rota.cancels where cancels.job = member.job) as to_cancel
-          from unnest(held.jobs, held.attempts, held.lost, held.seqs) as member (job, attempt, lost, seq)
-         where reap.which is null or member.job = any(reap.which)
+        select removed.*, held.expires is not null or coalesce(removed.job = any(owner.charged_jobs), false) as charged,
+               coalesce(removed.job = any(owner.doubtful_jobs), false) as doubtful
+          from rota.remove_from_claims(
+               held.worker, array_fill(held.id, array[cardinality(wanted)]), wanted, exclusive => true) as removed
     ),
     ended as (
         insert into rota.outcomes (job, worker, state, attempt)
@@ -1855,10 +1863,6 @@ begin
           from member
          where member.to_cancel
         on conflict (job) do nothing
-    ),
-    cleared as (
-        delete from rota.cancels
-         where cancels.job = any(array(select member.job from member where member.to_cancel))
     ),
     kept as (
         insert into rota.attempts (job, worker, state, attempt, error)
@@ -1868,51 +1872,39 @@ begin
           from member
          where (member.charged or member.doubtful) and not member.to_cancel
     ),
-    enqueued as (
-        insert into rota.queued (seq, job, priority, attempt, lost, queue, task)
-        select member.seq, member.job, job.priority,
-               case when member.charged or member.doubtful then member.attempt + 1 else member.attempt end,
-               case when owner.state = 'stopped' and not member.charged then member.lost
-                    when member.charged and member.lost >= 0 then -member.lost - 3
-                    -- It was lost together with other jobs before; that loss is now attributed to it.
-                    when member.charged and member.lost >= -2 then member.lost - 3
-                    when member.doubtful and member.lost = -2 then -4
-                    when member.charged or member.doubtful then member.lost - 1
-                    when member.lost > 0 then -member.lost - 2
-                    when member.lost = -3 then -4
-                    else greatest(member.lost - 1, least(member.lost, -2)) end,
-               job.queue, job.task
+    blamed as (
+        select member.*, is_blameless, (member.crashes + case
+                   when is_blameless then 0
+                   -- It was lost together with other jobs before; those losses are now attributed to it.
+                   when member.charged and member.crashes = 0 and member.suspicion = 'grave' then 3
+                   when member.charged and member.crashes = 0 and member.suspicion = 'mild' then 2
+                   when member.doubtful and member.crashes = 0 and member.suspicion = 'grave' then 2
+                   when member.doubtful and member.crashes = 0 then 0
+                   when member.charged or member.doubtful then 1
+                   when member.crashes = 1 and member.suspicion = 'mild' then 1
+                   else 0 end)::smallint as new_crashes
           from member
+         cross join lateral (select owner.state = 'stopped' and not member.charged) as stopped (is_blameless)
+    ),
+    enqueued as (
+        insert into rota.queued (seq, job, priority, attempt, crashes, suspicion, queue, task)
+        select blamed.seq, blamed.job, job.priority,
+               case when blamed.charged or blamed.doubtful then blamed.attempt + 1 else blamed.attempt end,
+               blamed.new_crashes,
+               case when blamed.is_blameless then blamed.suspicion
+                    when blamed.suspicion is not null or blamed.new_crashes > 1 then 'grave'
+                    else 'mild' end::rota.suspicion,
+               job.queue, job.task
+          from blamed
          cross join lateral (
-               select jobs.priority, jobs.queue, jobs.task from rota.jobs where jobs.id = member.job offset 0
+               select jobs.priority, jobs.queue, jobs.task from rota.jobs where jobs.id = blamed.job offset 0
                ) as job
-         where not member.to_cancel
+         where not blamed.to_cancel
         returning queued.queue
     )
     select array(select member.job from member), array(select member.job from member where member.to_cancel),
            array(select distinct enqueued.queue from enqueued)
       into reap.jobs, to_cancel, new_queues;
-
-    if reap.which is null then
-        delete from rota.claims where claims.id = held.id;
-    else
-        with remaining as (
-            select array_agg(member.job order by member.number) as jobs,
-                   array_agg(member.attempt order by member.number) as attempts,
-                   array_agg(member.lost order by member.number) as lost,
-                   array_agg(member.seq order by member.number) as seqs
-              from unnest(held.jobs, held.attempts, held.lost, held.seqs)
-                   with ordinality as member (job, attempt, lost, seq, number)
-             where member.job <> all(reap.jobs)
-        ),
-        emptied as (
-            delete from rota.claims using remaining where claims.id = held.id and remaining.jobs is null
-        )
-        update rota.claims
-           set jobs = remaining.jobs, attempts = remaining.attempts, lost = remaining.lost, seqs = remaining.seqs
-          from remaining
-         where claims.id = held.id and remaining.jobs is not null;
-    end if;
 
     select new_queues || passed.queues, passed.runs, passed.has_pending into queues, runs, has_pending
       from rota.release_successors(to_cancel, array_fill('cancelled'::rota.outcome,
@@ -2227,6 +2219,77 @@ comment on function rota.release_successors is
     'transaction. Returns the queues that received jobs, the runs that finished, and `has_pending`: true if releases '
     'are left in `pending_releases`, for `rota.release_pending`.';
 
+create function rota.remove_from_claims(owner bigint,
+    claim_ids bigint[],
+    job_ids bigint[],
+    exclusive boolean DEFAULT false)
+language plpgsql volatile parallel unsafe
+set search_path=pg_catalog, pg_temp
+as $$
+begin
+    -- Locked in the order of ids. The next statement reads the claims and cancel requests as of the locks.
+    if remove_from_claims.exclusive then
+        perform from rota.claims
+          where claims.id = any(claim_ids) and claims.worker = owner
+          order by claims.id
+            for update;
+    else
+        perform from rota.claims
+          where claims.id = any(claim_ids) and claims.worker = owner
+          order by claims.id
+            for no key update;
+    end if;
+    return query
+    with member as materialized (
+        select claims.id as claim, claims.suspicion, member.job, member.attempt, member.crashes, member.seq,
+               member.number, given.job is not null as removed
+          from rota.claims
+         cross join lateral unnest(claims.jobs, claims.attempts, claims.crashes, claims.seqs)
+               with ordinality as member (job, attempt, crashes, seq, number)
+          left join unnest(claim_ids, job_ids) as given (claim, job)
+                 on given.claim = claims.id and given.job = member.job
+         where claims.id = any(claim_ids) and claims.worker = owner
+    ),
+    remaining as materialized (
+        select member.claim,
+               array_agg(member.job order by member.number) filter (where not member.removed) as jobs,
+               array_agg(member.attempt order by member.number) filter (where not member.removed) as attempts,
+               array_agg(member.crashes order by member.number) filter (where not member.removed) as crashes,
+               array_agg(member.seq order by member.number) filter (where not member.removed) as seqs
+          from member
+         group by member.claim
+        having bool_or(member.removed)
+    ),
+    emptied as (
+        delete from rota.claims
+         where claims.id = any(array(select remaining.claim from remaining where remaining.jobs is null))
+    ),
+    shrunk as (
+        update rota.claims
+           set jobs = remaining.jobs, attempts = remaining.attempts, crashes = remaining.crashes,
+               seqs = remaining.seqs
+          from remaining
+         where claims.id = remaining.claim
+           and remaining.jobs is not null
+    ),
+    request as (
+        delete from rota.cancels
+         where (select exists (select from rota.cancels))
+           and cancels.job = any(array(select member.job from member where member.removed))
+        returning cancels.job
+    )
+    select member.claim, member.job, member.attempt, member.crashes, member.seq, member.suspicion,
+           member.job = any(array(select request.job from request))
+      from member
+     where member.removed;
+end
+$$;
+comment on function rota.remove_from_claims is
+    'Remove jobs from the claims of a worker, and delete claims without jobs. All moves of claimed jobs use this '
+    'function, except `job/complete`. Returns the jobs that were still in the claim given; `to_cancel` is true if '
+    'there was a cancel request, which is deleted. The caller moves these jobs in the same transaction. `exclusive` '
+    'also waits for a transaction of the job''s code that has locked the claim for key share.';
+
 create function rota.reserve_key(task text,
     key text,
     run bigint,
@@ -2439,8 +2502,8 @@ begin
         returning sleeping.*
     ),
     enqueued as (
-        insert into rota.queued (seq, job, priority, attempt, lost, queue, task)
-        select nextval('rota.ids'), woken.job, woken.priority, woken.attempt, woken.lost, woken.queue, woken.task
+        insert into rota.queued (seq, job, priority, attempt, crashes, queue, task)
+        select nextval('rota.ids'), woken.job, woken.priority, woken.attempt, woken.crashes, woken.queue, woken.task
           from (select woken.* from woken order by woken.job) as woken
         returning queued.queue
     )

@@ -158,7 +158,9 @@ class _Explainer:
     ) -> Situation:
         silent = self._settings.dead_after / 2
         pairs = sorted({(each.queue, each.task) for each in job_rows})
-        queued = [each.job for each in job_rows if each.state == "queued" and each.lost is None]
+        queued = [
+            each.job for each in job_rows if each.state == "queued" and each.suspicion is None
+        ]
         eligibility, positions = await self._fetch(
             read_explain.eligible_workers(pairs, silent, MAX_LAG_SECONDS),
             read_explain.queue_positions(queued[:MAX_QUEUE_POSITIONS], MAX_COUNTED_JOBS),

@@ -390,7 +390,7 @@ def queued_reasons(builder: ReasonBuilder) -> list[ExplanationReason]:
         ]
     if "free" not in eligibility.conditions:
         return [_busy(builder)]
-    if job.lost is not None:
+    if job.suspicion is not None:
         return [_suspect(builder)]
     return [_queue_position(builder)]
 
@@ -461,7 +461,7 @@ def _busy(builder: ReasonBuilder) -> ExplanationReason:
 
 
 def _suspect(builder: ReasonBuilder) -> ExplanationReason:
-    mild = builder.job.lost in (-1, -3)
+    mild = builder.job.suspicion == "mild"
     handling = (
         "so it is claimed by itself"
         if mild

@@ -20,21 +20,11 @@ from rota.model.task import LostJob, TaskDefinition, WorkerLostAction
 from rota.store.jobs import ClaimedJob
 
 
-def crash_count(job: ClaimedJob) -> int:
-    """Return the number of worker deaths that the job is charged with."""
-    return max(-job.lost - 2, 0) if job.lost < 0 else job.lost
-
-
-def must_run_alone(job: ClaimedJob) -> bool:
-    """True if the job was lost more than once (grave suspicion), so that it has to run alone."""
-    return job.lost < 0 and job.lost not in (-1, -3)
-
-
 async def after_crash(
     job: ClaimedJob, task: TaskDefinition, retry: Retry
 ) -> Rejected | Quarantined | None:
     """Return the final outcome of a lost job, or None if it runs again."""
-    crashes = crash_count(job)
+    crashes = job.crashes
     # A charged crash has used up an attempt. A job that is not charged may not even have begun.
     attempts_used = job.attempt - 1
     last_attempt = attempts_used if crashes else job.attempt

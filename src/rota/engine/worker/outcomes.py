@@ -1,12 +1,9 @@
 """Outcomes of finished attempts: how each kind is recorded, read back, counted, logged and published.
 
 `KINDS` is the table; the other functions apply it to a batch. Successes are recorded by one statement,
-which also checks that this worker still holds the claims (the fence). Other transactions have this form, to
-which `suspend` adds statements:
-
-    1. lock the claims           cancel requests written before the lock are visible to the next statement
-    2. move the jobs             the answer is a `MoveResult`
-    3. remove them from claims   a claim without jobs is deleted
+which also checks that this worker still holds the claims (the fence). The statements of the other kinds
+call `rota.remove_from_claims`: it locks the claims and returns the jobs that they still hold, which the
+statement then moves. The answer to the last statement of a transaction is a `MoveResult`.
 
 Each kind has its own transaction. Two kinds in one transaction would release successors twice, and the
 second release would lock rows in the wrong order.
@@ -137,7 +134,7 @@ def read_answers(batch: OutcomeBatch, answers: Sequence[list[list[Any]]]) -> Bat
     result = BatchResult()
     recorded = [(kind, group) for kind, group in batch.groups() if kind.transaction]
     for (kind, group), statements in zip(recorded, answers, strict=True):
-        [move] = statements[-2] if len(statements) > 1 else statements[0]
+        [move] = statements[-1]
         if kind.answer == "refused":
             result.refused += move.jobs
         elif kind.answer == "accepted":
@@ -214,55 +211,60 @@ def _complete(worker: int, attempts: list[FinishedAttempt[Succeeded]]) -> Transa
 
 
 def _finish(worker: int, attempts: list[FinishedAttempt[FinalOutcome]]) -> Transaction:
-    finish = jobs.finish(
-        worker,
-        [each.job.claim for each in attempts],
-        [each.job.job for each in attempts],
-        [each.outcome.state for each in attempts],
-        [each.outcome.error for each in attempts],
-        [each.seconds for each in attempts],
-    )
-    return _move(worker, attempts, finish)
+    return [
+        jobs.finish(
+            worker,
+            [each.job.claim for each in attempts],
+            [each.job.job for each in attempts],
+            [each.outcome.state for each in attempts],
+            [each.outcome.error for each in attempts],
+            [each.seconds for each in attempts],
+        )
+    ]
 
 
 def _retry(worker: int, attempts: list[FinishedAttempt[Retried]]) -> Transaction:
-    retry = jobs.retry(
-        worker,
-        [each.job.claim for each in attempts],
-        [each.job.job for each in attempts],
-        [each.outcome.delay for each in attempts],
-        [each.outcome.error for each in attempts],
-        [each.seconds for each in attempts],
-    )
-    return _move(worker, attempts, retry)
+    return [
+        jobs.retry(
+            worker,
+            [each.job.claim for each in attempts],
+            [each.job.job for each in attempts],
+            [each.outcome.delay for each in attempts],
+            [each.outcome.error for each in attempts],
+            [each.seconds for each in attempts],
+        )
+    ]
 
 
 def _finish_lost(worker: int, attempts: list[FinishedAttempt[Rejected]]) -> Transaction:
-    finish = jobs.finish_lost(
-        worker,
-        [each.job.claim for each in attempts],
-        [each.job.job for each in attempts],
-        [each.outcome.state for each in attempts],
-        [each.outcome.error for each in attempts],
-    )
-    return _move(worker, attempts, finish)
+    return [
+        jobs.finish_lost(
+            worker,
+            [each.job.claim for each in attempts],
+            [each.job.job for each in attempts],
+            [each.outcome.state for each in attempts],
+            [each.outcome.error for each in attempts],
+        )
+    ]
 
 
 def _quarantine(worker: int, attempts: list[FinishedAttempt[Quarantined]]) -> Transaction:
-    quarantine = jobs.quarantine(
-        worker,
-        [each.job.claim for each in attempts],
-        [each.job.job for each in attempts],
-        [each.outcome.error for each in attempts],
-    )
-    return _move(worker, attempts, quarantine)
+    return [
+        jobs.quarantine(
+            worker,
+            [each.job.claim for each in attempts],
+            [each.job.job for each in attempts],
+            [each.outcome.error for each in attempts],
+        )
+    ]
 
 
 def _restart(worker: int, attempts: list[FinishedAttempt[Restarted]]) -> Transaction:
-    restart = steps.restart(
-        worker, [each.job for each in attempts], [each.outcome.args for each in attempts]
-    )
-    return _move(worker, attempts, restart)
+    return [
+        steps.restart(
+            worker, [each.job for each in attempts], [each.outcome.args for each in attempts]
+        )
+    ]
 
 
 def _suspend(worker: int, attempts: list[FinishedAttempt[Suspended]]) -> Transaction:
@@ -270,18 +272,10 @@ def _suspend(worker: int, attempts: list[FinishedAttempt[Suspended]]) -> Transac
 
 
 def _return(worker: int, attempts: list[FinishedAttempt[Returned]]) -> Transaction:
-    held = sorted({each.job.claim for each in attempts})
-    return return_to_queue(worker, held, [each.job.job for each in attempts])
-
-
-def _move(
-    worker: int, attempts: Sequence[FinishedAttempt[Any]], statement: Query[MoveResult]
-) -> Transaction:
-    held = sorted({each.job.claim for each in attempts})
     return [
-        claims.lock(worker, held),
-        statement,
-        claims.release(worker, held, [each.job.job for each in attempts]),
+        jobs.return_to_queue(
+            worker, [each.job.claim for each in attempts], [each.job.job for each in attempts]
+        )
     ]
 
 
@@ -300,16 +294,6 @@ def suspend(worker: int, jobs: Sequence[tuple[ClaimedJob, Suspended]]) -> Transa
         claims.lock(worker, held),
         *([steps.record(worker, entries)] if entries else []),
         steps.suspend(worker, [job for job, _ in jobs], waits),
-        claims.release(worker, held, [job.job for job, _ in jobs]),
-    ]
-
-
-def return_to_queue(worker: int, claim_ids: Sequence[int], job_ids: Sequence[int]) -> Transaction:
-    """Return the transaction that returns unfinished jobs to the queue."""
-    return [
-        claims.lock_exclusive(worker, claim_ids),
-        jobs.return_to_queue(worker, claim_ids, job_ids),
-        claims.release(worker, claim_ids, job_ids),
     ]
 
 

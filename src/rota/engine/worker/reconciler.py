@@ -22,11 +22,10 @@ from uuid import UUID
 from rota.engine.notify.notifier import Notifier
 from rota.engine.worker.claim_loop import PENDING_RELEASE_ROWS, ClaimLoop
 from rota.engine.worker.heartbeat import BeatResult, Heartbeat
-from rota.engine.worker.outcomes import return_to_queue
 from rota.engine.worker.slots import JobSlots
 from rota.loop import Loop
-from rota.store import claims, listeners, runs
-from rota.store.database import Database, pipeline
+from rota.store import claims, jobs, listeners, runs
+from rota.store.database import Database
 from rota.store.workers import BeatAnswer
 
 log = logging.getLogger("rota")
@@ -100,10 +99,9 @@ class ClaimReconciler(Loop):
             # Check again: the answer to the claim may have arrived since the beat was sent.
             if held.id not in unknown or self._claim_loop.tracks(held.id, held.nonce):
                 continue
-            async with self._database.connection() as connection:
-                transaction = return_to_queue(self._worker, [held.id], held.jobs)
-                [answers] = await pipeline(connection, [transaction], self._database.schema)
-            _, [move], _ = answers
+            [move] = await self._database.run(
+                jobs.return_to_queue(self._worker, [held.id] * len(held.jobs), held.jobs)
+            )
             if move.jobs:
                 log.warning(
                     "returned the jobs of claim %s to the queue: the answer to the claim was lost",

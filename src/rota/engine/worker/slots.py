@@ -20,7 +20,7 @@ from rota.engine.execution.executor import StopReason, effective_policy, outcome
 from rota.engine.execution.pool import ExecutorPool
 from rota.engine.telemetry.otel import is_sampled
 from rota.engine.telemetry.tracing import Tracing
-from rota.engine.worker.crash_policy import after_crash, must_run_alone
+from rota.engine.worker.crash_policy import after_crash
 from rota.engine.worker.exclusive_run import ExclusiveRun, MarkExclusive
 from rota.engine.worker.outcomes import FinishedAttempt, OutcomeBatch
 from rota.model.context import ContextBackend
@@ -144,7 +144,7 @@ class JobSlots:
         now = time.monotonic()
         self._executors.refresh_tracing()
         self._backlog.extend([(now, job) for job in jobs])
-        if jobs and jobs[0].lost < 0:
+        if jobs and jobs[0].suspicion is not None:
             # Suspects start first: each was claimed for a free slot and must not wait behind other jobs.
             self._backlog.rotate(len(jobs))
         if self._backlog:
@@ -170,7 +170,7 @@ class JobSlots:
             running[job.job] = job
             try:
                 retry, timeout = effective_policy(job, task)
-                if job.lost < 0:
+                if job.suspicion is not None:
                     self._start_suspect(job, task, retry, timeout)
                 else:
                     self._executors.start(job, task, retry, timeout)
@@ -199,7 +199,7 @@ class JobSlots:
     ) -> None:
         """Decide whether a job that was lost with its worker runs again, and start it if so."""
 
-        exclusive = must_run_alone(job)
+        exclusive = job.suspicion == "grave"
         if exclusive:
             self._exclusive_run.reserve(job)
 

@@ -112,6 +112,10 @@ comment on type rota.outcome is
     'Final state of a job, a run or an attempt. A skipped job with an error was skipped because of a failure or a '
     'cancellation; without an error, by its rule.';
 
+create type rota.suspicion as enum ('mild', 'grave');
+comment on type rota.suspicion is
+    'Suspicion that a job crashes its workers. A grave suspect runs alone, until it has run for a while.';
+
 create type rota.rule as enum ('all_succeeded', 'none_failed', 'all_done', 'any_failed');
 comment on type rota.rule is
     'Condition on the outcomes of the predecessors under which a job runs. If it is not satisfied, the job is '
@@ -201,13 +205,14 @@ comment on column rota.keys.while_open is 'True if the key becomes free when its
 -- Tables that hold a job, one for each state
 
 create table rota.queued (
-    seq      bigint not null,
-    job      bigint not null,
-    priority smallint not null,
-    attempt  smallint not null default 1,
-    lost     smallint not null default 0,
-    queue    text collate "C" not null,
-    task     text collate "C" not null
+    seq       bigint not null,
+    job       bigint not null,
+    priority  smallint not null,
+    attempt   smallint not null default 1,
+    crashes   smallint not null default 0,
+    queue     text collate "C" not null,
+    task      text collate "C" not null,
+    suspicion rota.suspicion
 ) with (
     autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 20000,
     autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.5
@@ -217,24 +222,23 @@ comment on column rota.queued.seq is 'Position in the lane: the lowest number is
 comment on column rota.queued.job is 'Id of the job.';
 comment on column rota.queued.priority is 'Priority from 0 to 9. Jobs of priority 9 are claimed first.';
 comment on column rota.queued.attempt is 'Number of the attempt that a claim begins, from 1.';
-comment on column rota.queued.lost is
-    'Number of workers that the job has crashed, as far as is known. A negative number marks a suspect: a job that '
-    'was running when its worker was lost. A suspect is alone in its claim. -1: lost once, together with other jobs. '
-    '-2: lost again, together with other jobs. -n - 2, with n of at least 1: n workers crashed because of it. '
-    'Suspects with -1 and -3 run like any other job. All other suspects are grave: only jobs that have already run '
-    'for a while may run beside them.';
+comment on column rota.queued.crashes is 'Number of workers that the job has crashed, as far as is known.';
 comment on column rota.queued.queue is 'Name of the queue.';
 comment on column rota.queued.task is 'Name of the task.';
+comment on column rota.queued.suspicion is
+    'Set for a suspect: a job that its worker held when it was lost. Each suspect is alone in its claim. mild: lost '
+    'once; it runs like any other job. grave: lost again, or it crashed two workers; only jobs that have already run '
+    'for a while may run beside it. Null: no suspect.';
 create index queued_order on rota.queued (queue, priority, seq);
 -- Finds suspects without reading the other jobs: each is claimed alone.
-create index queued_suspects on rota.queued (priority desc, seq) where lost < 0;
+create index queued_suspects on rota.queued (priority desc, seq) where suspicion is not null;
 
 create table rota.sleeping (
     job      bigint primary key,
     wake_at  timestamptz not null,
     priority smallint not null,
     attempt  smallint not null default 1,
-    lost     smallint not null default 0,
+    crashes  smallint not null default 0,
     queue    text collate "C" not null,
     task     text collate "C" not null,
     signals  text[],
@@ -245,7 +249,7 @@ comment on column rota.sleeping.job is 'Id of the job.';
 comment on column rota.sleeping.wake_at is 'Time at which the job is queued.';
 comment on column rota.sleeping.priority is 'Priority from 0 to 9.';
 comment on column rota.sleeping.attempt is 'Number of the attempt that begins or continues after waking, from 1.';
-comment on column rota.sleeping.lost is 'Number of crashes; negative: a suspect. Coded as in `queued.lost`.';
+comment on column rota.sleeping.crashes is 'Number of workers that the job has crashed.';
 comment on column rota.sleeping.queue is 'Name of the queue.';
 comment on column rota.sleeping.task is 'Name of the task.';
 comment on column rota.sleeping.signals is
@@ -292,9 +296,10 @@ create table rota.claims (
     at        timestamptz not null default rota.clock(),
     expires   timestamptz,
     exclusive boolean,
+    suspicion rota.suspicion,
     jobs      bigint[] not null,
     attempts  smallint[] not null,
-    lost      smallint[] not null,
+    crashes   smallint[] not null,
     seqs      bigint[] not null
 ) with (
     fillfactor = 50,
@@ -312,22 +317,24 @@ comment on column rota.claims.expires is
     'Time at which the claim expires, even if the worker is alive; null: it expires with the worker.';
 comment on column rota.claims.exclusive is
     'For a running suspect, true if it runs alone on its worker; null: not a running suspect.';
-comment on column rota.claims.jobs is 'Ids of the jobs. The arrays `attempts`, `lost` and `seqs` run parallel to it.';
+comment on column rota.claims.suspicion is
+    'Suspicion against the only job of the claim, as in `queued.suspicion`; null: no suspect.';
+comment on column rota.claims.jobs is 'Ids of the jobs. The arrays `attempts`, `crashes` and `seqs` run parallel to it.';
 comment on column rota.claims.attempts is 'Number of the attempt of each job.';
-comment on column rota.claims.lost is 'Number of crashes of each job; negative: a suspect. Coded as in `queued.lost`.';
+comment on column rota.claims.crashes is 'Number of workers that each job has crashed.';
 comment on column rota.claims.seqs is 'Position that each job had in its lane. A job that is taken back returns to it.';
 -- Compressing the arrays would cost more than the rest of a claim.
 alter table rota.claims
     alter column jobs set storage external,
     alter column attempts set storage external,
-    alter column lost set storage external,
+    alter column crashes set storage external,
     alter column seqs set storage external;
 
 create table rota.quarantine (
     job      bigint primary key,
     priority smallint not null,
     attempt  smallint not null,
-    lost     smallint not null,
+    crashes  smallint not null,
     queue    text collate "C" not null,
     task     text collate "C" not null,
     at       timestamptz not null default rota.clock(),
@@ -338,7 +345,7 @@ comment on table rota.quarantine is
 comment on column rota.quarantine.job is 'Id of the job.';
 comment on column rota.quarantine.priority is 'Priority from 0 to 9.';
 comment on column rota.quarantine.attempt is 'Number of the attempt that begins after a release.';
-comment on column rota.quarantine.lost is 'Number of crashes; negative: a suspect. Coded as in `queued.lost`.';
+comment on column rota.quarantine.crashes is 'Number of workers that the job has crashed.';
 comment on column rota.quarantine.queue is 'Name of the queue.';
 comment on column rota.quarantine.task is 'Name of the task.';
 comment on column rota.quarantine.at is 'Time at which the job was quarantined.';

@@ -810,6 +810,88 @@ comment on function rota.cancel is
 --   any other                             queued under its old `seq` as a suspect; not charged
 --
 -- No outcome is recorded under the claim: its holder must not mistake it for an outcome of its own.
+create function rota.remove_from_claims(
+    owner     bigint,
+    claim_ids bigint[],
+    job_ids   bigint[],                                 -- parallel to `claim_ids`
+    exclusive boolean default false
+)
+returns table (
+    claim     bigint,
+    job       bigint,
+    attempt   smallint,
+    crashes   smallint,
+    seq       bigint,
+    suspicion rota.suspicion,
+    to_cancel boolean
+)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    -- Locked in the order of ids. The next statement reads the claims and cancel requests as of the locks.
+    if remove_from_claims.exclusive then
+        perform from rota.claims
+          where claims.id = any(claim_ids) and claims.worker = owner
+          order by claims.id
+            for update;
+    else
+        perform from rota.claims
+          where claims.id = any(claim_ids) and claims.worker = owner
+          order by claims.id
+            for no key update;
+    end if;
+    return query
+    with member as materialized (
+        select claims.id as claim, claims.suspicion, member.job, member.attempt, member.crashes, member.seq,
+               member.number, given.job is not null as removed
+          from rota.claims
+         cross join lateral unnest(claims.jobs, claims.attempts, claims.crashes, claims.seqs)
+               with ordinality as member (job, attempt, crashes, seq, number)
+          left join unnest(claim_ids, job_ids) as given (claim, job)
+                 on given.claim = claims.id and given.job = member.job
+         where claims.id = any(claim_ids) and claims.worker = owner
+    ),
+    remaining as materialized (
+        select member.claim,
+               array_agg(member.job order by member.number) filter (where not member.removed) as jobs,
+               array_agg(member.attempt order by member.number) filter (where not member.removed) as attempts,
+               array_agg(member.crashes order by member.number) filter (where not member.removed) as crashes,
+               array_agg(member.seq order by member.number) filter (where not member.removed) as seqs
+          from member
+         group by member.claim
+        having bool_or(member.removed)
+    ),
+    emptied as (
+        delete from rota.claims
+         where claims.id = any(array(select remaining.claim from remaining where remaining.jobs is null))
+    ),
+    shrunk as (
+        update rota.claims
+           set jobs = remaining.jobs, attempts = remaining.attempts, crashes = remaining.crashes,
+               seqs = remaining.seqs
+          from remaining
+         where claims.id = remaining.claim
+           and remaining.jobs is not null
+    ),
+    request as (
+        delete from rota.cancels
+         where (select exists (select from rota.cancels))
+           and cancels.job = any(array(select member.job from member where member.removed))
+        returning cancels.job
+    )
+    select member.claim, member.job, member.attempt, member.crashes, member.seq, member.suspicion,
+           member.job = any(array(select request.job from request))
+      from member
+     where member.removed;
+end
+$$;
+comment on function rota.remove_from_claims is
+    'Remove jobs from the claims of a worker, and delete claims without jobs. All moves of claimed jobs use this '
+    'function, except `job/complete`. Returns the jobs that were still in the claim given; `to_cancel` is true if '
+    'there was a cancel request, which is deleted. The caller moves these jobs in the same transaction. `exclusive` '
+    'also waits for a transaction of the job''s code that has locked the claim for key share.';
+
 create function rota.reap(
     claim           bigint,
     which           bigint[] default null,
@@ -829,6 +911,7 @@ declare
     held       record;
     owner      record;
     story      text;
+    wanted     bigint[];
     to_cancel  bigint[];
     new_queues text[];
 begin
@@ -854,13 +937,12 @@ begin
               || coalesce(' (' || owner.host || ', process ' || owner.pid || ')', '') || ' was lost while it ran';
     end if;
 
+    wanted := coalesce(reap.which, held.jobs);
     with member as materialized (
-        select member.job, member.attempt, member.lost, member.seq,
-               held.expires is not null or coalesce(member.job = any(owner.charged_jobs), false) as charged,
-               coalesce(member.job = any(owner.doubtful_jobs), false) as doubtful,
-               exists (select from rota.cancels where cancels.job = member.job) as to_cancel
-          from unnest(held.jobs, held.attempts, held.lost, held.seqs) as member (job, attempt, lost, seq)
-         where reap.which is null or member.job = any(reap.which)
+        select removed.*, held.expires is not null or coalesce(removed.job = any(owner.charged_jobs), false) as charged,
+               coalesce(removed.job = any(owner.doubtful_jobs), false) as doubtful
+          from rota.remove_from_claims(
+               held.worker, array_fill(held.id, array[cardinality(wanted)]), wanted, exclusive => true) as removed
     ),
     ended as (
         insert into rota.outcomes (job, worker, state, attempt)
@@ -868,10 +950,6 @@ begin
           from member
          where member.to_cancel
         on conflict (job) do nothing
-    ),
-    cleared as (
-        delete from rota.cancels
-         where cancels.job = any(array(select member.job from member where member.to_cancel))
     ),
     kept as (
         insert into rota.attempts (job, worker, state, attempt, error)
@@ -881,51 +959,39 @@ begin
           from member
          where (member.charged or member.doubtful) and not member.to_cancel
     ),
-    enqueued as (
-        insert into rota.queued (seq, job, priority, attempt, lost, queue, task)
-        select member.seq, member.job, job.priority,
-               case when member.charged or member.doubtful then member.attempt + 1 else member.attempt end,
-               case when owner.state = 'stopped' and not member.charged then member.lost
-                    when member.charged and member.lost >= 0 then -member.lost - 3
-                    -- It was lost together with other jobs before; that loss is now attributed to it.
-                    when member.charged and member.lost >= -2 then member.lost - 3
-                    when member.doubtful and member.lost = -2 then -4
-                    when member.charged or member.doubtful then member.lost - 1
-                    when member.lost > 0 then -member.lost - 2
-                    when member.lost = -3 then -4
-                    else greatest(member.lost - 1, least(member.lost, -2)) end,
-               job.queue, job.task
+    blamed as (
+        select member.*, is_blameless, (member.crashes + case
+                   when is_blameless then 0
+                   -- It was lost together with other jobs before; those losses are now attributed to it.
+                   when member.charged and member.crashes = 0 and member.suspicion = 'grave' then 3
+                   when member.charged and member.crashes = 0 and member.suspicion = 'mild' then 2
+                   when member.doubtful and member.crashes = 0 and member.suspicion = 'grave' then 2
+                   when member.doubtful and member.crashes = 0 then 0
+                   when member.charged or member.doubtful then 1
+                   when member.crashes = 1 and member.suspicion = 'mild' then 1
+                   else 0 end)::smallint as new_crashes
           from member
+         cross join lateral (select owner.state = 'stopped' and not member.charged) as stopped (is_blameless)
+    ),
+    enqueued as (
+        insert into rota.queued (seq, job, priority, attempt, crashes, suspicion, queue, task)
+        select blamed.seq, blamed.job, job.priority,
+               case when blamed.charged or blamed.doubtful then blamed.attempt + 1 else blamed.attempt end,
+               blamed.new_crashes,
+               case when blamed.is_blameless then blamed.suspicion
+                    when blamed.suspicion is not null or blamed.new_crashes > 1 then 'grave'
+                    else 'mild' end::rota.suspicion,
+               job.queue, job.task
+          from blamed
          cross join lateral (
-               select jobs.priority, jobs.queue, jobs.task from rota.jobs where jobs.id = member.job offset 0
+               select jobs.priority, jobs.queue, jobs.task from rota.jobs where jobs.id = blamed.job offset 0
                ) as job
-         where not member.to_cancel
+         where not blamed.to_cancel
         returning queued.queue
     )
     select array(select member.job from member), array(select member.job from member where member.to_cancel),
            array(select distinct enqueued.queue from enqueued)
       into reap.jobs, to_cancel, new_queues;
-
-    if reap.which is null then
-        delete from rota.claims where claims.id = held.id;
-    else
-        with remaining as (
-            select array_agg(member.job order by member.number) as jobs,
-                   array_agg(member.attempt order by member.number) as attempts,
-                   array_agg(member.lost order by member.number) as lost,
-                   array_agg(member.seq order by member.number) as seqs
-              from unnest(held.jobs, held.attempts, held.lost, held.seqs)
-                   with ordinality as member (job, attempt, lost, seq, number)
-             where member.job <> all(reap.jobs)
-        ),
-        emptied as (
-            delete from rota.claims using remaining where claims.id = held.id and remaining.jobs is null
-        )
-        update rota.claims
-           set jobs = remaining.jobs, attempts = remaining.attempts, lost = remaining.lost, seqs = remaining.seqs
-          from remaining
-         where claims.id = held.id and remaining.jobs is not null;
-    end if;
 
     select new_queues || passed.queues, passed.runs, passed.has_pending into queues, runs, has_pending
       from rota.release_successors(to_cancel, array_fill('cancelled'::rota.outcome,

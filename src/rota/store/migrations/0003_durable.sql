@@ -130,8 +130,8 @@ begin
         returning sleeping.*
     ),
     enqueued as (
-        insert into rota.queued (seq, job, priority, attempt, lost, queue, task)
-        select nextval('rota.ids'), woken.job, woken.priority, woken.attempt, woken.lost, woken.queue, woken.task
+        insert into rota.queued (seq, job, priority, attempt, crashes, queue, task)
+        select nextval('rota.ids'), woken.job, woken.priority, woken.attempt, woken.crashes, woken.queue, woken.task
           from (select woken.* from woken order by woken.job) as woken
         returning queued.queue
     )

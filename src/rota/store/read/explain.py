@@ -55,8 +55,8 @@ class JobSituationRow(msgspec.Struct, frozen=True):
     """Time at which it wakes; None if only a signal wakes it."""
     signals: list[str] | None
     rule: str | None
-    lost: int | None
-    """Below 0 if it was running when its worker was lost; None if it is no suspect."""
+    suspicion: str | None
+    """`mild` or `grave` if a lost worker held it and it is queued again; None if it is no suspect."""
     worker: int | None
     claim_expires: datetime | None
     """End of the claim's visibility timeout."""

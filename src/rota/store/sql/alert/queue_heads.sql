@@ -28,7 +28,7 @@ select place.queue, place.priority, head.seq, head.job, head.task,
        place.queue = any(array(select pauses.queue from rota.pauses))
   from place
  cross join lateral (
-       select queued.seq, queued.job, queued.task, queued.lost
+       select queued.seq, queued.job, queued.task, queued.crashes, queued.suspicion
          from rota.queued
         where queued.queue = place.queue
           and queued.priority = place.priority
@@ -38,7 +38,8 @@ select place.queue, place.priority, head.seq, head.job, head.task,
   left join lateral (
        select jobs.created
          from rota.jobs
-        where head.lost = 0
+        where head.crashes = 0
+          and head.suspicion is null
           and jobs.id >= head.seq
         order by jobs.id
         limit 1

@@ -1,4 +1,4 @@
--- Lock claims in the order of their ids, before jobs are removed from them.
+-- Lock claims in the order of their ids, before a job of them is moved or starts a run.
 --
 -- This is a separate statement, so that the following statements of the transaction read the claims and cancel requests
 -- as of the locks.

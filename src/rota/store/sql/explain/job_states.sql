@@ -18,7 +18,7 @@ select job.id, coalesce(job.run, job.id) as run, run.id is not null and run.flow
        coalesce(held.attempt, sleeping.attempt, waiting.attempt, quarantine.attempt, suspect.attempt) as attempt,
        coalesce(outcome.at, held.at, sleeping.since, waiting.since, quarantine.at) as since,
        job.created, job.expires, nullif(sleeping.wake_at, 'infinity'), sleeping.signals, waiting.rule::text,
-       suspect.lost, held.worker, held.expires, held.exclusive,
+       suspect.suspicion::text, held.worker, held.expires, held.exclusive,
        worker.state::text as presence, worker.host, worker.pid,
        extract(epoch from rota.clock() - worker.last_beat)::float8 as silent, worker.lag, worker.running,
        worker.capacity,
@@ -35,7 +35,7 @@ select job.id, coalesce(job.run, job.id) as run, run.id is not null and run.flow
   left join rota.sleeping on sleeping.job = job.id
   left join rota.waiting on waiting.job = job.id
   left join rota.quarantine on quarantine.job = job.id
-  left join rota.queued as suspect on suspect.lost < 0 and suspect.job = job.id
+  left join rota.queued as suspect on suspect.suspicion is not null and suspect.job = job.id
   left join rota.workers as worker on worker.id = held.worker
   left join rota.progress on progress.job = job.id
   left join rota.cancels as request on request.job = job.id

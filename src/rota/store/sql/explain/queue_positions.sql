@@ -9,7 +9,7 @@ select job.id, place.seq, ahead.many
          where queued.queue = job.queue and queued.priority = job.priority and queued.seq = job.id
            and queued.job = job.id)
         union all
-       (select queued.seq from rota.queued where queued.lost < 0 and queued.job = job.id)
+       (select queued.seq from rota.queued where queued.suspicion is not null and queued.job = job.id)
         union all
        (select behind.seq
           from (select queued.seq, queued.job

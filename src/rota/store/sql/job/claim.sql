@@ -11,16 +11,16 @@
 -- The last column is the number of seconds the job was queued. It is known only for jobs that were queued at creation,
 -- which have their id as `seq`; for all other jobs it is -1.
 with picked as materialized (
-    select found.tuple, found.seq, found.job, found.attempt, found.lost, lane.number as lane
+    select found.tuple, found.seq, found.job, found.attempt, found.crashes, lane.number as lane
       from unnest(%(queues)b::text[], %(priorities)s::smallint[], %(cursors)s::bigint[])
            with ordinality as lane (queue, priority, cursor, number)
      cross join lateral (
-           select queued.ctid as tuple, queued.seq, queued.job, queued.attempt, queued.lost
+           select queued.ctid as tuple, queued.seq, queued.job, queued.attempt, queued.crashes
              from rota.queued
             where queued.queue = lane.queue
               and queued.priority = lane.priority
               and queued.seq >= lane.cursor
-              and queued.lost >= 0
+              and queued.suspicion is null
               and (queued.task = any(%(tasks)s::text[])
                    or (select listed.prefetchable or not %(prefetch_only)b::boolean
                          from rota.worker_tasks as listed
@@ -38,14 +38,14 @@ dequeued as (
     delete from rota.queued where queued.ctid = any(array(select picked.tuple from picked))
 ),
 claimed as (
-    insert into rota.claims (worker, nonce, jobs, attempts, lost, seqs)
+    insert into rota.claims (worker, nonce, jobs, attempts, crashes, seqs)
     select %(worker)b::bigint, %(nonce)b::uuid,
-           array_agg(picked.job), array_agg(picked.attempt), array_agg(picked.lost), array_agg(picked.seq)
+           array_agg(picked.job), array_agg(picked.attempt), array_agg(picked.crashes), array_agg(picked.seq)
       from picked
     having count(*) > 0
     returning id
 )
-select claimed.id, picked.job, picked.attempt, picked.lost, picked.lane::int, picked.seq,
+select claimed.id, picked.job, picked.attempt, picked.crashes, picked.lane::int, picked.seq,
        job.task, job.queue, job.args::text, job.options::text, job.expires <= rota.clock(),
        job.run, job.inputs::text,
        case when (select exists (select from rota.checkpoints)) then

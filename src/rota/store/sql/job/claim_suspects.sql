@@ -5,10 +5,9 @@
 --
 -- Reads the index of suspects. `is true` keeps the planner from using the index of queues, which contains all jobs.
 with mild as materialized (
-    select queued.ctid as tuple, queued.seq, queued.job, queued.attempt, queued.lost
+    select queued.ctid as tuple, queued.seq, queued.job, queued.attempt, queued.crashes, queued.suspicion
       from rota.queued
-     where queued.lost < 0
-       and queued.lost in (-1, -3)
+     where queued.suspicion = 'mild'
        and (queued.queue = any(%(queues)b::text[])) is true
        and (queued.queue <> all(array(select pauses.queue from rota.pauses))) is true
        and (queued.task = any(%(tasks)s::text[])
@@ -22,12 +21,11 @@ with mild as materialized (
        for update skip locked
 ),
 grave as materialized (
-    select queued.ctid as tuple, queued.seq, queued.job, queued.attempt, queued.lost
+    select queued.ctid as tuple, queued.seq, queued.job, queued.attempt, queued.crashes, queued.suspicion
       from rota.queued
      where %(grave)b::boolean
        and not exists (select from mild)
-       and queued.lost < 0
-       and queued.lost not in (-1, -3)
+       and queued.suspicion = 'grave'
        and (queued.queue = any(%(queues)b::text[])) is true
        and (queued.queue <> all(array(select pauses.queue from rota.pauses))) is true
        and (queued.task = any(%(tasks)s::text[])
@@ -49,18 +47,18 @@ dequeued as (
     delete from rota.queued where queued.ctid = any(array(select picked.tuple from picked))
 ),
 claimed as (
-    insert into rota.claims (worker, nonce, jobs, attempts, lost, seqs)
-    select %(worker)b::bigint, %(nonce)b::uuid,
-           array[picked.job], array[picked.attempt], array[picked.lost], array[picked.seq]
+    insert into rota.claims (worker, nonce, suspicion, jobs, attempts, crashes, seqs)
+    select %(worker)b::bigint, %(nonce)b::uuid, picked.suspicion,
+           array[picked.job], array[picked.attempt], array[picked.crashes], array[picked.seq]
       from picked
     returning claims.id, claims.jobs[1] as job
 )
-select claimed.id, picked.job, picked.attempt, picked.lost, 0, picked.seq,
+select claimed.id, picked.job, picked.attempt, picked.crashes, 0, picked.seq,
        job.task, job.queue, job.args::text, job.options::text, job.expires <= rota.clock(),
        job.run, job.inputs::text,
        (select checkpoints.state::text from rota.checkpoints where checkpoints.job = picked.job),
        (select true from rota.steps where steps.job = picked.job limit 1),
-       job.trace, -1::float8
+       job.trace, -1::float8, picked.suspicion::text
   from claimed
   join picked on picked.job = claimed.job
  cross join lateral (
@@ -69,4 +67,4 @@ select claimed.id, picked.job, picked.attempt, picked.lost, 0, picked.seq,
         where jobs.id = picked.job
        offset 0
        ) as job
- order by picked.lost desc, picked.seq
+ order by picked.crashes, picked.seq

@@ -7,7 +7,7 @@
 -- Returns one row: the refused jobs, the queues that received jobs, the runs that ended, and true if releases are
 -- pending.
 with held as materialized (
-    select claims.id, claims.jobs, claims.attempts, claims.lost, claims.seqs
+    select claims.id, claims.jobs, claims.attempts, claims.crashes, claims.seqs
       from rota.claims
      where claims.id = any(%(claims)s::bigint[])
        and claims.worker = %(worker)b::bigint
@@ -21,11 +21,11 @@ given as materialized (
            as given (claim, job, result, seconds, in_run)
 ),
 member as materialized (
-    select held.id as claim, member.job, member.attempt, member.lost, member.seq, member.number,
+    select held.id as claim, member.job, member.attempt, member.crashes, member.seq, member.number,
            given.job is not null as finished, given.result, given.seconds, given.in_run
       from held
-     cross join lateral unnest(held.jobs, held.attempts, held.lost, held.seqs)
-           with ordinality as member (job, attempt, lost, seq, number)
+     cross join lateral unnest(held.jobs, held.attempts, held.crashes, held.seqs)
+           with ordinality as member (job, attempt, crashes, seq, number)
       left join given on given.job = member.job and given.claim = held.id
 ),
 recorded as (
@@ -40,7 +40,7 @@ remaining as materialized (
            count(*) filter (where not member.finished) as open,
            array_agg(member.job order by member.number) filter (where not member.finished) as jobs,
            array_agg(member.attempt order by member.number) filter (where not member.finished) as attempts,
-           array_agg(member.lost order by member.number) filter (where not member.finished) as lost,
+           array_agg(member.crashes order by member.number) filter (where not member.finished) as crashes,
            array_agg(member.seq order by member.number) filter (where not member.finished) as seqs
       from member
      group by member.claim
@@ -51,7 +51,7 @@ emptied as (
 ),
 shrunk as (
     update rota.claims
-       set jobs = remaining.jobs, attempts = remaining.attempts, lost = remaining.lost, seqs = remaining.seqs
+       set jobs = remaining.jobs, attempts = remaining.attempts, crashes = remaining.crashes, seqs = remaining.seqs
       from remaining
      where claims.id = remaining.claim
        and remaining.open > 0

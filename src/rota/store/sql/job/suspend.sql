@@ -27,67 +27,56 @@ with waited as materialized (
            ) as said on true
      group by given.job
 ),
-accepted as materialized (
-    select given.job, claims.id as claim,
-           claims.attempts[array_position(claims.jobs, given.job)] as attempt,
-           claims.lost[array_position(claims.jobs, given.job)] as lost,
-           exists (select from rota.cancels where cancels.job = given.job) as to_cancel
-      from unnest(%(claims)s::bigint[], %(jobs)s::bigint[]) as given (claim, job)
-      join rota.claims on claims.id = given.claim
-                      and claims.worker = %(worker)b::bigint
-                      and given.job = any(claims.jobs)
+removed as materialized (
+    select removed.*
+      from rota.remove_from_claims(%(worker)b::bigint, %(claims)s::bigint[], %(jobs)s::bigint[]) as removed
 ),
 ended as (
     insert into rota.outcomes (job, claim, worker, state, attempt)
-    select accepted.job, accepted.claim, %(worker)b::bigint, 'cancelled', accepted.attempt
-      from accepted
-     where accepted.to_cancel
+    select removed.job, removed.claim, %(worker)b::bigint, 'cancelled', removed.attempt
+      from removed
+     where removed.to_cancel
     on conflict (job) do nothing
-),
-cleared as (
-    delete from rota.cancels
-     where cancels.job = any(array(select accepted.job from accepted where accepted.to_cancel))
 ),
 -- Grouped instead of joined: without row estimates, the planner could choose a quadratic nested loop.
 together as materialized (
-    select each.job, max(each.attempt) as attempt, max(each.lost) as lost, bool_or(each.to_cancel) as to_cancel,
+    select each.job, max(each.attempt) as attempt, max(each.crashes) as crashes, bool_or(each.to_cancel) as to_cancel,
            max(each.wake_at) as wake_at, max(each.signals) as signals, bool_or(each.over) as over
-      from (select accepted.job, accepted.attempt, accepted.lost, accepted.to_cancel,
+      from (select removed.job, removed.attempt, removed.crashes, removed.to_cancel,
                    null::timestamptz as wake_at, null::text[] as signals, null::boolean as over
-              from accepted
+              from removed
              union all
             select waited.job, null, null, null, waited.wake_at, waited.signals, waited.over
               from waited) as each
      group by each.job
     having count(each.attempt) > 0
 ),
+-- The code ran and returned, so the job is no longer a suspect.
 placed as materialized (
-    select accepted.job, accepted.attempt,
-           -- The code ran and returned, so the job is no longer a suspect.
-           case when accepted.lost < 0 then greatest(-accepted.lost - 2, 0) else accepted.lost end as lost,
-           job.priority, job.queue, job.task, accepted.wake_at, accepted.signals, coalesce(accepted.over, true) as over
-      from together as accepted
+    select together.job, together.attempt, together.crashes, job.priority, job.queue, job.task, together.wake_at,
+           together.signals, coalesce(together.over, true) as over
+      from together
      cross join lateral (
-           select jobs.priority, jobs.queue, jobs.task from rota.jobs where jobs.id = accepted.job offset 0
+           select jobs.priority, jobs.queue, jobs.task from rota.jobs where jobs.id = together.job offset 0
            ) as job
-     where not accepted.to_cancel
+     where not together.to_cancel
 ),
 slept as (
-    insert into rota.sleeping (job, wake_at, priority, attempt, lost, queue, task, signals)
-    select placed.job, placed.wake_at, placed.priority, placed.attempt, placed.lost, placed.queue, placed.task,
+    insert into rota.sleeping (job, wake_at, priority, attempt, crashes, queue, task, signals)
+    select placed.job, placed.wake_at, placed.priority, placed.attempt, placed.crashes, placed.queue, placed.task,
            placed.signals
       from placed
      where not placed.over
 ),
 enqueued as (
-    insert into rota.queued (seq, job, priority, attempt, lost, queue, task)
-    select nextval('rota.ids'), placed.job, placed.priority, placed.attempt, placed.lost, placed.queue, placed.task
+    insert into rota.queued (seq, job, priority, attempt, crashes, queue, task)
+    select nextval('rota.ids'), placed.job, placed.priority, placed.attempt, placed.crashes, placed.queue, placed.task
       from placed
      where placed.over
     returning queued.queue
 )
-select array(select accepted.job from accepted),
+select array(select removed.job from removed),
        array(select distinct enqueued.queue from enqueued) || passed.queues, passed.runs, passed.has_pending
   from rota.release_successors(
-       array(select accepted.job from accepted where accepted.to_cancel),
-       array(select 'cancelled'::rota.outcome from accepted where accepted.to_cancel)) as passed
+       array(select removed.job from removed where removed.to_cancel),
+       array(select 'cancelled'::rota.outcome from removed where removed.to_cancel)) as passed

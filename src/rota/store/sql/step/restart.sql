@@ -1,29 +1,23 @@
 -- Restart a job with new arguments. Deletes its journal, and the signals it has received if no other job can wait for
 -- them. Returns the same columns as `job/finish`.
 --
--- An earlier statement of the transaction has locked the claims. A job with a cancel request is cancelled instead.
-with accepted as materialized (
-    select given.job, given.args, claims.id as claim,
-           claims.attempts[array_position(claims.jobs, given.job)] as attempt,
-           exists (select from rota.cancels where cancels.job = given.job) as to_cancel
-      from unnest(%(claims)s::bigint[], %(jobs)s::bigint[], %(args)s::json[]) as given (claim, job, args)
-      join rota.claims on claims.id = given.claim
-                      and claims.worker = %(worker)b::bigint
-                      and given.job = any(claims.jobs)
+-- A job with a cancel request is cancelled instead.
+with removed as materialized (
+    select removed.*
+      from rota.remove_from_claims(%(worker)b::bigint, %(claims)s::bigint[], %(jobs)s::bigint[]) as removed
 ),
 restarted as materialized (
-    select accepted.job, accepted.args from accepted where not accepted.to_cancel
+    select removed.job, given.args
+      from unnest(%(claims)s::bigint[], %(jobs)s::bigint[], %(args)s::json[]) as given (claim, job, args)
+      join removed on removed.claim = given.claim and removed.job = given.job
+     where not removed.to_cancel
 ),
 ended as (
     insert into rota.outcomes (job, claim, worker, state, attempt)
-    select accepted.job, accepted.claim, %(worker)b::bigint, 'cancelled', accepted.attempt
-      from accepted
-     where accepted.to_cancel
+    select removed.job, removed.claim, %(worker)b::bigint, 'cancelled', removed.attempt
+      from removed
+     where removed.to_cancel
     on conflict (job) do nothing
-),
-cleared as (
-    delete from rota.cancels
-     where cancels.job = any(array(select accepted.job from accepted where accepted.to_cancel))
 ),
 heard as (
     delete from rota.signals
@@ -63,8 +57,8 @@ enqueued as (
     select nextval('rota.ids'), written.id, written.priority, written.queue, written.task from written
     returning queued.queue
 )
-select array(select accepted.job from accepted),
+select array(select removed.job from removed),
        array(select distinct enqueued.queue from enqueued) || passed.queues, passed.runs, passed.has_pending
   from rota.release_successors(
-       array(select accepted.job from accepted where accepted.to_cancel),
-       array(select 'cancelled'::rota.outcome from accepted where accepted.to_cancel)) as passed
+       array(select removed.job from removed where removed.to_cancel),
+       array(select 'cancelled'::rota.outcome from removed where removed.to_cancel)) as passed

@@ -1,8 +1,7 @@
 -- Return quarantined jobs by id, after an id; optionally of one task or queue. Each with the reason: the error of its
 -- last attempt if that was lost with its worker, otherwise the error it was quarantined for.
 select quarantine.job, coalesce(job.run, job.id) as run, quarantine.task, quarantine.queue, quarantine.attempt,
-       case when quarantine.lost < 0 then greatest(-quarantine.lost - 2, 0) else quarantine.lost end as crashes,
-       quarantine.at,
+       quarantine.crashes, quarantine.at,
        case when quarantine.error ->> 'type' <> 'rota.errors.WorkerLost' then quarantine.error
             else coalesce(last.error, quarantine.error) end as error
   from rota.quarantine

@@ -5,13 +5,11 @@ select state.run, state.task, state.queue, state.state, state.attempt, state.wor
        job.created, job.expires, job.priority, job.key, job.args, job.options,
        outcome.at, outcome.seconds, outcome.result, coalesce(outcome.error, quarantine.error),
        nullif(sleeping.wake_at, 'infinity'), sleeping.signals, job.forked_from,
-       case when loss.lost < 0 then greatest(-loss.lost - 2, 0) else loss.lost end as crashes,
-       suspect.lost is not null as suspect
+       coalesce(quarantine.crashes, suspect.crashes, 0) as crashes, suspect.job is not null as suspect
   from rota.jobs as job
   join rota.job_state as state on state.job = job.id
   left join rota.outcomes as outcome on outcome.job = job.id
   left join rota.sleeping on sleeping.job = job.id
   left join rota.quarantine on quarantine.job = job.id
-  left join rota.queued as suspect on suspect.lost < 0 and suspect.job = job.id
- cross join lateral (select coalesce(quarantine.lost, suspect.lost, 0)) as loss (lost)
+  left join rota.queued as suspect on suspect.suspicion is not null and suspect.job = job.id
  where job.id = %(run)s::bigint
