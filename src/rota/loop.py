@@ -22,8 +22,8 @@ class Loop:
     error_delay_seconds = 0.1
     max_error_delay_seconds = 5.0
 
-    def __init__(self) -> None:
-        self._wake = asyncio.Event()
+    def __init__(self, wake: asyncio.Event | None = None) -> None:
+        self._wake = wake or asyncio.Event()
         self._stopped = False
         self._failures = 0
 

@@ -29,7 +29,7 @@ from rota.engine.durable.journal import WorkerJournal
 from rota.engine.durable.pending import PendingEntries
 from rota.engine.durable.step import RunningStep
 from rota.engine.durable.step_writer import StepWriter
-from rota.engine.execution.job_services import JobServices
+from rota.engine.execution.job_backend import JobBackend
 from rota.engine.worker import worker  # noqa: F401
 from rota.model.events import JobFinished
 from rota.store import migrate  # noqa: F401
@@ -91,7 +91,7 @@ class CountedCoroutine:
 
 def count_awaits() -> None:
     """Count the awaits of the step writer and the connection; the job's own code counts by itself."""
-    write, send, block = StepWriter._send, ReconnectingConnection.send, JobServices.run_sync
+    write, send, block = StepWriter._send, ReconnectingConnection.send, JobBackend.run_sync
 
     async def counted_write(self: StepWriter, writes: Any) -> None:
         await CountedCoroutine("scribe", write(self, writes))
@@ -101,7 +101,7 @@ def count_awaits() -> None:
             return await CountedCoroutine("exchange", send(self, transactions))
         return await send(self, transactions)
 
-    def counted_block(self: JobServices, coroutine: Any) -> Any:
+    def counted_block(self: JobBackend, coroutine: Any) -> Any:
         async def counted() -> Any:
             return await CountedCoroutine("own", coroutine)
 
@@ -112,7 +112,7 @@ def count_awaits() -> None:
 
     StepWriter._send = counted_write  # type: ignore[method-assign]
     ReconnectingConnection.send = counted_send  # type: ignore[method-assign]
-    JobServices.run_sync = counted_block  # type: ignore[method-assign]
+    JobBackend.run_sync = counted_block  # type: ignore[method-assign]
     WorkerJournal.inline_wait_seconds = 0.02  # longer sleeps leave the worker
 
 

@@ -167,7 +167,7 @@ async def test_sync_run_in_async_task_raises_runtime_error(
         def set(self, _: Any) -> None:
             raise AssertionError("this would never have ended")
 
-    monkeypatch.setattr("rota.engine.execution.job_services._waiting_thread", Never())
+    monkeypatch.setattr("rota.engine.execution.job_backend._waiting_thread", Never())
 
     @rota_app.task(retry=ONCE)
     async def parent(ctx: Context) -> int:

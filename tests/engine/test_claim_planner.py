@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from rota.engine.worker.claim_planner import ClaimPlanner, ClaimRequest
+from rota.engine.worker.outcomes import OutcomeQueue
 from rota.engine.worker.slots import JobSlots
 from rota.model.settings import Settings
 from rota.model.task import TaskDefinition, TaskPolicy
@@ -20,7 +21,12 @@ async def nothing() -> None: ...
 async def planner() -> ClaimPlanner:
     tasks = {"nothing": TaskDefinition(nothing, "nothing", TaskPolicy())}
     return ClaimPlanner(
-        Settings(poll_interval=3600.0), 1, JobSlots(tasks, 10, 1000), tasks, ["default"]
+        Settings(poll_interval=3600.0),
+        1,
+        JobSlots(tasks, 10, 1000, OutcomeQueue()),
+        tasks,
+        ["default"],
+        lambda due: None,
     )
 
 

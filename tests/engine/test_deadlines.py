@@ -29,7 +29,7 @@ def define(fn: Callable[..., Any], **policy: Any) -> TaskDefinition:
     return TaskDefinition(fn, fn.__name__, TaskPolicy(**policy))
 
 
-class FakeJobServices:
+class FakeBackend:
     """Stand-in for the worker's job services: it can drain, and stores nothing."""
 
     is_durable = False
@@ -46,19 +46,19 @@ class FakeJobServices:
 
 
 @pytest.fixture
-def job_services() -> FakeJobServices:
-    return FakeJobServices()
+def job_backend() -> FakeBackend:
+    return FakeBackend()
 
 
 @pytest.fixture
-async def loop(job_services: FakeJobServices) -> AsyncIterator[Workbench]:
-    async with Workbench(CoroutineExecutor, services_for=lambda _: job_services) as bench:
+async def loop(job_backend: FakeBackend) -> AsyncIterator[Workbench]:
+    async with Workbench(CoroutineExecutor, backend_for=lambda _: job_backend) as bench:
         yield bench
 
 
 @pytest.fixture
-async def pool(job_services: FakeJobServices) -> AsyncIterator[Workbench]:
-    async with Workbench(ThreadExecutor, services_for=lambda _: job_services) as bench:
+async def pool(job_backend: FakeBackend) -> AsyncIterator[Workbench]:
+    async with Workbench(ThreadExecutor, backend_for=lambda _: job_backend) as bench:
         yield bench
 
 
@@ -80,10 +80,10 @@ async def test_timeout_coroutine_is_cancelled_at_deadline(loop: Workbench) -> No
 
 
 async def test_timeout_thread_is_interrupted_at_deadline(
-    pool: Workbench, job_services: FakeJobServices
+    pool: Workbench, job_backend: FakeBackend
 ) -> None:
     def slow(ctx: Context) -> None:
-        assert job_services.interrupted.wait(60)
+        assert job_backend.interrupted.wait(60)
         assert ctx.cancelled
         raise RuntimeError("stopped")
 
@@ -326,7 +326,7 @@ async def test_job_with_lost_claim_discards_its_outcome(
 @pytest.mark.parametrize("takes", ["a context", "nothing"])
 @pytest.mark.parametrize("kind", ["async", "thread"])
 async def test_requeue_returns_job_only_while_worker_drains(
-    loop: Workbench, pool: Workbench, job_services: FakeJobServices, kind: str, takes: str
+    loop: Workbench, pool: Workbench, job_backend: FakeBackend, kind: str, takes: str
 ) -> None:
     async def awaits(ctx: Context) -> None:
         raise Requeue
@@ -350,5 +350,5 @@ async def test_requeue_returns_job_only_while_worker_drains(
     assert outcome.delay == 1.0
     assert isinstance(await bench.run(define(fn, retry=Retry(max_attempts=1))), FinalOutcome)
 
-    job_services.draining = True
+    job_backend.draining = True
     assert await bench.run(define(fn)) == Returned()

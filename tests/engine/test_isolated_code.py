@@ -26,7 +26,7 @@ from rota.model.context import Failure
 from rota.model.outcome import FinalOutcome, Retried, Succeeded
 
 
-class FakeJobServices:
+class FakeBackend:
     """Stand-in for the worker's job services that stores checkpoints in memory."""
 
     draining = False
@@ -53,14 +53,14 @@ class FakeJobServices:
 
 
 @pytest.fixture
-def job_services() -> FakeJobServices:
-    return FakeJobServices()
+def job_backend() -> FakeBackend:
+    return FakeBackend()
 
 
 @pytest.fixture
-async def bench(job_services: FakeJobServices) -> AsyncIterator[Workbench]:
+async def bench(job_backend: FakeBackend) -> AsyncIterator[Workbench]:
     async with Workbench(
-        ProcessExecutor, services_for=lambda _: job_services, max_processes=1
+        ProcessExecutor, backend_for=lambda _: job_backend, max_processes=1
     ) as bench:
         yield bench
 
@@ -83,16 +83,16 @@ async def test_isolated_context_has_stored_checkpoint(bench: Workbench) -> None:
     "task", [isolated.store_checkpoint, isolated.store_checkpoint_sync], ids=str
 )
 async def test_isolated_checkpoint_and_fence_are_done_by_worker(
-    bench: Workbench, job_services: FakeJobServices, task: Any
+    bench: Workbench, job_backend: FakeBackend, task: Any
 ) -> None:
     assert await bench.run(task, state={"row": 5}) == Succeeded("42")
-    assert job_services.kept == ['{"row":5}']
+    assert job_backend.kept == ['{"row":5}']
 
 
 async def test_isolated_fence_raises_claim_lost_of_worker(
-    bench: Workbench, job_services: FakeJobServices
+    bench: Workbench, job_backend: FakeBackend
 ) -> None:
-    job_services.lost = True
+    job_backend.lost = True
     assert await bench.run(isolated.return_lost_claim_error) == Succeeded(
         '"it is somebody else\'s"'
     )
@@ -113,12 +113,12 @@ async def test_isolated_unsupported_call_is_refused_with_reason(
     "task", [isolated.store_checkpoint, isolated.store_checkpoint_sync], ids=str
 )
 async def test_isolated_stop_during_worker_request_ends_job_not_process(
-    bench: Workbench, job_services: FakeJobServices, task: Any
+    bench: Workbench, job_backend: FakeBackend, task: Any
 ) -> None:
     before = await bench.run(isolated.pid)
-    job_services.answers.clear()
+    job_backend.answers.clear()
     job = bench.start(task, state={})
-    await job_services.asked.wait()
+    await job_backend.asked.wait()
     bench.stop(job, StopReason.CANCELLED)
     assert await bench.outcome(job) == FinalOutcome("cancelled", None)
     assert await bench.run(isolated.pid) == before  # the process was not killed

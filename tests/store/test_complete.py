@@ -66,12 +66,12 @@ async def test_complete_none_result_differs_from_json_null(stage: Stage) -> None
 
 async def test_complete_some_jobs_keeps_claim_arrays_aligned(stage: Stage) -> None:
     await stage.start_several(6)
-    await stage.sql("update rota.queued set attempt = job * 2, lost = job * 3, seq = job * 5")
+    await stage.sql("update rota.queued set attempt = job * 2, crashes = job * 3, seq = job * 5")
     batch = await stage.claim(await stage.worker())
 
     await stage.run(complete(batch, [5, 1, 4]))
 
-    assert await stage.sql("select jobs, attempts, lost, seqs from rota.claims") == [
+    assert await stage.sql("select jobs, attempts, crashes, seqs from rota.claims") == [
         ([2, 3, 6], [4, 6, 12], [6, 9, 18], [10, 15, 30])
     ]
 

@@ -140,9 +140,6 @@ async def check_all(stage: Stage) -> None:
         "wake": timers.wake(BATCH),
         "tell": listeners.notify_waiters(given),
         "hold": claims.lock(worker, [batch.id]),
-        "finish": jobs.finish(
-            *(worker, [batch.id] * many, given, ["failed"] * many, ["{}"] * many, [0.0] * many)
-        ),
         "retry": jobs.retry(
             *(worker, [batch.id] * many, given, [60.0] * many, ["{}"] * many, [0.0] * many)
         ),

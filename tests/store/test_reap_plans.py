@@ -96,6 +96,15 @@ async def excess(stage: Stage, on_hand: Connection) -> dict[tuple[str, str], tup
         "claim suspects": jobs.claim_suspects(
             *(worker, uuid4(), ["work"], ["default"], BATCH), grave=True
         ),
+        "finish": jobs.finish(
+            *(dead, [batch.id] * many, batch.jobs[1:], ["failed"] * many),
+            *(["{}"] * many, [0.0] * many),
+        ),
+        "retry": jobs.retry(
+            *(dead, [batch.id] * many, batch.jobs[1:], [60.0] * many),
+            *(["{}"] * many, [0.0] * many),
+        ),
+        "return": jobs.return_to_queue(dead, [batch.id] * many, batch.jobs[1:]),
         "judge": jobs.finish_lost(
             *(dead, [batch.id] * many, batch.jobs[1:], ["failed"] * many, ["{}"] * many)
         ),

@@ -30,7 +30,7 @@ from .journals import (
 from .lost_workers import declare_dead, queued_rows, reap
 from .stage import Batch, Connection, Stage
 
-STATEMENTS = ["expect", "hold", "record", "suspend", "release"]
+STATEMENTS = ["register waits", "lock", "record", "suspend"]
 
 
 @pytest.fixture

@@ -162,14 +162,14 @@ async def test_signal_does_not_wake_job_sleeping_until_retry(stage: Stage) -> No
 
 async def test_signal_woken_job_keeps_attempt_and_is_queued_last(stage: Stage) -> None:
     batch = await start_suspended(stage, wait("go"))
-    await stage.sql("update rota.sleeping set attempt = 4, lost = 2, priority = 0")
+    await stage.sql("update rota.sleeping set attempt = 4, crashes = 2, priority = 0")
     others = await stage.start_several(2)
 
     await send_signal(stage, batch.jobs[0])
 
     assert await queued_jobs(stage) == [*others, *batch.jobs]
     assert await stage.sql(
-        "select attempt, lost, queue, task from rota.queued where job = %s", batch.jobs[0]
+        "select attempt, crashes, queue, task from rota.queued where job = %s", batch.jobs[0]
     ) == [(4, 2, "default", "work")]
 
 

@@ -38,7 +38,7 @@ async def test_start_job_is_queued_with_its_id_as_seq(stage: Stage) -> None:
     run = await stage.start("work", queue="images", priority=3, args='{"a":1}', options='{"b":2}')
 
     assert await stage.sql(
-        "select seq, job, priority, attempt, lost, queue, task from rota.queued"
+        "select seq, job, priority, attempt, crashes, queue, task from rota.queued"
     ) == [(run, run, 3, 1, 0, "images", "work")]
     assert await stage.sql(
         "select id, run, expires, priority, task, queue, key, args ->> 'a', options ->> 'b' from rota.jobs"

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 import rich_click as click
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rota import Rota
     from rota.engine.simulation.replay_check import ReplayProblem
     from rota.model.task import TaskDefinition
-    from rota.store.connection import ReconnectingConnection
     from rota.store.jobs import ClaimedJob
     from rota.store.read.in_flight import InFlightJobRow, InFlightTaskRow
 
@@ -209,11 +208,8 @@ class DeployCheck:
 
         claimed = {job.job: _as_claimed_job(job, task) for job in jobs}
         begun = [claimed[job.job] for job in jobs if job.has_steps]
-        connection = cast(
-            "ReconnectingConnection", self._session
-        )  # it has the same `send`, and writes nothing
-        await load_inputs(begun, {task.name: task}, connection)
-        await load_journal(begun if self._with_replay else [], connection, self._clock)
+        await load_inputs(begun, {task.name: task}, self._session)
+        await load_journal(begun if self._with_replay else [], self._session, self._clock)
         input_ids = {
             id for job in jobs if not job.has_steps for id in input_job_ids(job.inputs).values()
         }

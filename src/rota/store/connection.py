@@ -51,7 +51,7 @@ class ReconnectingConnection:
         self._database = database
         self._connection: AsyncConnection[Any] | None = None
 
-    async def send(self, transactions: list[list[Query[Any]]]) -> list[list[list[Any]]]:
+    async def send(self, transactions: Sequence[Sequence[Query[Any]]]) -> list[list[list[Any]]]:
         if self._connection is None or self._connection.closed:
             self._connection = await self._database.connect(engine=True)
         return await pipeline(self._connection, transactions, self._database.schema)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import copy_context
 from datetime import datetime
@@ -27,8 +27,8 @@ from rota.model.result_types import Reader
 from rota.store import signals
 
 if TYPE_CHECKING:
-    from rota.engine.execution.job_services import JobServices
-    from rota.engine.worker.session import WorkerSession
+    from rota.engine.execution.job_services import JobServices, JobStorage
+    from rota.model.outcome import Outcome
     from rota.store.jobs import ClaimedJob
 
 
@@ -112,59 +112,59 @@ class Journal(Protocol):
     async def run_in_thread(self, fn: Callable[[], Any]) -> Any: ...
 
 
-class WorkerJournal:
-    """Journal of a job in a worker."""
+class RunningAttempt(Protocol):
+    """Attempt to which a journal belongs."""
 
-    inline_wait_seconds = INLINE_WAIT_SECONDS
+    main_task: asyncio.Task[Any] | None
+    """Asyncio task of the main branch; None for a plain function."""
 
-    def __init__(self, session: WorkerSession, job: ClaimedJob, services: JobServices) -> None:
-        self._session = session
-        self._job = job
+    @property
+    def in_transaction(self) -> bool: ...
+
+    @property
+    def forced_outcome(self) -> Outcome | None:
+        """Outcome of the attempt, whatever its code returns."""
+
+    async def is_stored(self, entry: JournalEntry) -> bool:
+        """True if the database holds this entry with the same result."""
+
+    def thread_runner(self) -> Callable[[Callable[[], Any]], Awaitable[Any]] | None:
+        """Return a function that runs code in the thread that waits for this coroutine, or None."""
+
+
+class AttemptJournal:
+    """Parts of a journal that are the same in a worker and in a simulation."""
+
+    def __init__(self, services: JobServices, job: ClaimedJob, attempt: RunningAttempt) -> None:
         self._services = services
+        self._job = job
+        self._attempt = attempt
 
     def in_main_branch(self) -> bool:
-        main_task = self._services.main_task
+        main_task = self._attempt.main_task
         # A plain function has one branch, in its thread.
         return main_task is None or asyncio.current_task() is main_task
 
     def now(self) -> datetime:
-        return self._session.clock.now()
-
-    async def write(self, entries: Sequence[JournalEntry]) -> None:
-        existing = await self._session.step_writer.write(self._job, entries)
-        for entry in existing:
-            if entry.kind == "step" and not await self._services.is_stored(entry):
-                raise ClaimLost(
-                    f"{entry} of job {self._job.job} was stored by another attempt with another result; "
-                    "this attempt is discarded"
-                )
-
-    async def read_signal(self, name: str) -> str | None:
-        run = self._job.job if self._job.run is None else self._job.run
-        found = await self._session.database.run_with_retry(signals.read_payload(run, name))
-        return found[0] if found else None
+        return self._services.clock.now()
 
     def check_no_transaction(self) -> None:
-        if self._services.in_transaction:
+        if self._attempt.in_transaction:
             raise RotaError(
                 f"job {self._job.job} is inside ctx.transaction(), which would be rolled back; end the "
                 "transaction before you sleep, wait or restart"
             )
 
-    async def pause(self, seconds: float, *, idle: bool) -> None:
-        with self._session.slots.parked(self._job) if idle else nullcontext():
-            await asyncio.sleep(seconds)
-
     async def end_attempt(self) -> NoReturn:
-        main_task = self._services.main_task
+        main_task = self._attempt.main_task
         if main_task is None:
             raise SuspendAttempt
         main_task.cancel()
-        outcome = self._services.forced_outcome
+        outcome = self._attempt.forced_outcome
         assert outcome is not None
         # The code may take time to end, or ignore the cancellation.
         main_task.get_loop().call_later(
-            TIMEOUT_MARGIN_SECONDS, self._session.slots.finish_detached, self._job, outcome
+            TIMEOUT_MARGIN_SECONDS, self._services.slots.finish_detached, self._job, outcome
         )
         # The cancellation arrives here on the main branch; on another one, when the main branch cancels it.
         await asyncio.sleep(1)
@@ -172,15 +172,49 @@ class WorkerJournal:
 
     def step(self, entry: JournalEntry) -> AbstractAsyncContextManager[RunningStep]:
         return RunningStep(
-            entry, self.run_in_thread, self._session.tracing.step(self._job, entry.name)
+            entry, self.run_in_thread, self._services.tracing.step(self._job, entry.name)
         )
 
     async def run_in_thread(self, fn: Callable[[], Any]) -> Any:
         """Run a plain function: in the job's own thread if it waits for this coroutine, else in a pool."""
-        call = self._services.thread_runner()
+        call = self._attempt.thread_runner()
         if call is not None:
             return await call(fn)
         context = copy_context()
         return await asyncio.get_running_loop().run_in_executor(
-            self._session.step_threads, lambda: context.run(fn)
+            self._services.step_threads, lambda: context.run(fn)
         )
+
+
+class WorkerJournal(AttemptJournal):
+    """Journal of a job in a worker."""
+
+    inline_wait_seconds = INLINE_WAIT_SECONDS
+
+    def __init__(
+        self,
+        services: JobServices,
+        storage: JobStorage,
+        job: ClaimedJob,
+        attempt: RunningAttempt,
+    ) -> None:
+        super().__init__(services, job, attempt)
+        self._storage = storage
+
+    async def write(self, entries: Sequence[JournalEntry]) -> None:
+        existing = await self._storage.step_writer.write(self._job, entries)
+        for entry in existing:
+            if entry.kind == "step" and not await self._attempt.is_stored(entry):
+                raise ClaimLost(
+                    f"{entry} of job {self._job.job} was stored by another attempt with another result; "
+                    "this attempt is discarded"
+                )
+
+    async def read_signal(self, name: str) -> str | None:
+        run = self._job.job if self._job.run is None else self._job.run
+        found = await self._storage.database.run_with_retry(signals.read_payload(run, name))
+        return found[0] if found else None
+
+    async def pause(self, seconds: float, *, idle: bool) -> None:
+        with self._services.slots.parked(self._job) if idle else nullcontext():
+            await asyncio.sleep(seconds)

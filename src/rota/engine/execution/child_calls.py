@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from rota.engine.execution.call import BoundFlow, BoundTask, run_failed
+from rota.engine.execution.job_services import Slots
 from rota.engine.notify.notifier import Notifier
 from rota.engine.notify.result_waiter import ResultWaiter
 from rota.engine.telemetry import span_names
@@ -34,10 +35,16 @@ from rota.store.array_literals import array_items
 from rota.store.database import Database
 from rota.store.flows import CallingJob, JobColumns, StartRun
 from rota.store.jobs import ClaimedJob
+from rota.store.query import Query
 from rota.store.runs import CalledRow
 
-if TYPE_CHECKING:
-    from rota.engine.worker.slots import JobSlots
+Row = TypeVar("Row")
+
+
+class ReadOnlyDatabase(Protocol):
+    """Database access that only reads."""
+
+    async def run_with_retry(self, query: Query[Row]) -> list[Row]: ...
 
 
 class ChildCalls:
@@ -47,7 +54,7 @@ class ChildCalls:
         results: ResultWaiter,
         notifier: Notifier,
         worker: int,
-        slots: JobSlots,
+        slots: Slots,
         tracing: Tracing | None = None,
     ) -> None:
         self._database = database
@@ -56,6 +63,7 @@ class ChildCalls:
         self._worker = worker
         self._slots = slots
         self._tracing = tracing or Tracing()
+        self._call_results = CallResults(database)
 
     async def run_calls(
         self,
@@ -82,7 +90,7 @@ class ChildCalls:
                 span.link(
                     await self._database.run_with_retry(trace_links.read_of_calls(job.job, run))
                 )
-            return await self.results(bound, children, return_exceptions)
+            return await self._call_results.read(bound, children, return_exceptions)
 
     async def _start(
         self,
@@ -131,7 +139,17 @@ class ChildCalls:
             self._notifier.notify(retried_queues or [])
         return previous.run
 
-    async def results(
+    async def failures(self, job: ClaimedJob) -> list[Failure]:
+        return await self._call_results.failures(job)
+
+
+class CallResults:
+    """Results and errors of child calls that have ended."""
+
+    def __init__(self, database: ReadOnlyDatabase) -> None:
+        self._database = database
+
+    async def read(
         self,
         calls: list[BoundTask[Any] | BoundFlow],
         children: list[CalledRow],

@@ -18,8 +18,8 @@ from rota.engine.execution.executor import (
     DISCARDED,
     NO_RESULT,
     SKIPPED,
+    BackendFactory,
     OnFinished,
-    ServicesFactory,
     StopReason,
     build_context,
     outcome_after_leaving,
@@ -45,11 +45,11 @@ class CoroutineExecutor:
         self,
         on_finished: OnFinished,
         payload_limit: int,
-        services_for: ServicesFactory | None = None,
+        backend_for: BackendFactory | None = None,
     ) -> None:
         self._on_finished = on_finished
         self._payload_limit = payload_limit
-        self._services_for = services_for
+        self._backend_for = backend_for
         self._loop = asyncio.get_running_loop()
         # Strong references: the loop itself keeps only weak ones.
         self._tasks: dict[ClaimedJob, asyncio.Task[None]] = {}
@@ -82,7 +82,7 @@ class CoroutineExecutor:
                 outcome = SKIPPED
             else:
                 if task.takes_context:
-                    context = build_context(job, task, self._services_for)
+                    context = build_context(job, task, self._backend_for)
                     call = task.fn(context, **arguments)
                 else:
                     call = task.fn(**arguments)
@@ -103,7 +103,7 @@ class CoroutineExecutor:
                 outcome = outcome_of_error(error, job, retry)
         except (Exception, SystemExit) as error:
             if context is None and isinstance(error, Requeue):
-                context = build_context(job, task, self._services_for)
+                context = build_context(job, task, self._backend_for)
             outcome = outcome_of_error(error, job, retry, context)
         if context is not None and context.forced_outcome is not None:
             outcome = outcome_after_leaving(context.forced_outcome, self._stop_reasons.get(job))

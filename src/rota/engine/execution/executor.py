@@ -37,7 +37,7 @@ from rota.store.jobs import ClaimedJob
 
 OnFinished = Callable[[ClaimedJob, Outcome, float], None]
 
-ServicesFactory = Callable[[ClaimedJob], ContextBackend]
+BackendFactory = Callable[[ClaimedJob], ContextBackend]
 
 NO_RESULT = Succeeded(None)
 RETURNED = Returned()
@@ -155,12 +155,12 @@ def should_skip(job: ClaimedJob, condition: TaskDefinition) -> bool:
 
 
 def build_context(
-    job: ClaimedJob, task: TaskDefinition, services_for: ServicesFactory | None
+    job: ClaimedJob, task: TaskDefinition, backend_for: BackendFactory | None
 ) -> Context:
     run = job.job if job.run is None else job.run
-    services = services_for(job) if services_for is not None else None
+    backend = backend_for(job) if backend_for is not None else None
     return Context(
-        job.job, run, task.name, job.queue, job.attempt, services, job.checkpoint, job.options
+        job.job, run, task.name, job.queue, job.attempt, backend, job.checkpoint, job.options
     )
 
 

@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from rota.engine.durable.step import current_step
+from rota.engine.execution.job_services import JobStorage
 from rota.engine.telemetry.otel import is_sampled
+from rota.engine.telemetry.tracing import Tracing
 from rota.errors import ClaimLost, RotaError
 from rota.model import codec
 from rota.model.journal import JournalEntry
+from rota.model.task import TaskDefinition
 from rota.store import claims, jobs, listeners, pg_errors, steps, trace_links
 from rota.store.jobs import RECORDED_CLAIM, ClaimedJob, MoveResult
 from rota.store.query import Query
@@ -30,7 +33,6 @@ from rota.store.user_connection import run_on
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection
 
-    from rota.engine.worker.session import WorkerSession
     from rota.store.connection import PgConnection, SyncPgConnection
 
 _UNSET = object()
@@ -55,18 +57,23 @@ class JobTransaction:
     """Claim and transaction of one attempt."""
 
     def __init__(
-        self, session: WorkerSession, job: ClaimedJob, flush: Callable[[], Awaitable[None]]
+        self,
+        storage: JobStorage,
+        tracing: Tracing,
+        task: TaskDefinition,
+        job: ClaimedJob,
+        flush: Callable[[], Awaitable[None]],
     ) -> None:
-        self.worker = session.id
+        self.worker = storage.worker
         self.job = job
-        self.schema = session.database.schema
+        self.schema = storage.database.schema
         self._flush = flush
-        self._database = session.database
-        self._raw_connections = session.raw_connections
-        self._notifier = session.notifier
-        self._expected_nonces = session.slots.expected_nonces
-        self._tracing = session.tracing
-        self._task = session.tasks[job.task]
+        self._database = storage.database
+        self._raw_connections = storage.raw_connections
+        self._notifier = storage.notifier
+        self._expected_nonces = storage.expected_nonces
+        self._tracing = tracing
+        self._task = task
         self._began = time.perf_counter()
         self._has_own_claim = False
         self.is_open = False

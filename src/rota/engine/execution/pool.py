@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from rota.engine.execution.coroutines import CoroutineExecutor
 from rota.engine.execution.executor import (
     RETURNED,
+    BackendFactory,
     Executor,
     OnFinished,
-    ServicesFactory,
     StopReason,
 )
 from rota.engine.execution.process.executor import ProcessExecutor
@@ -39,22 +39,22 @@ class ExecutorPool:
         on_finished: OnFinished,
         payload_limit: int,
         max_processes: int,
-        services_for: ServicesFactory | None = None,
+        backend_for: BackendFactory | None = None,
         worker: int | None = None,
         tracing: Tracing | None = None,
+        started: defaultdict[str, int] | None = None,
     ) -> None:
         if scripts_being_loaded:
             raise RotaError(
                 f"{scripts_being_loaded[0]} is imported for its tasks and starts a worker; "
                 'start the worker under `if __name__ == "__main__":`'
             )
-        self._coroutines = CoroutineExecutor(on_finished, payload_limit, services_for)
-        self._threads = ThreadExecutor(on_finished, payload_limit, services_for)
+        self._coroutines = CoroutineExecutor(on_finished, payload_limit, backend_for)
+        self._threads = ThreadExecutor(on_finished, payload_limit, backend_for)
         self._processes = ProcessExecutor(
-            on_finished, payload_limit, services_for, max_processes, worker
+            on_finished, payload_limit, backend_for, max_processes, worker
         )
-        self.started: defaultdict[str, int] = defaultdict(int)
-        """Number of started attempts by task."""
+        self._started = defaultdict(int) if started is None else started
         self._executor_by_task: dict[TaskDefinition, Executor] = {}
         self._worker = worker
         self._tracing = tracing
@@ -75,7 +75,7 @@ class ExecutorPool:
         context = self._context.copy()
         if self._tracer is not None:
             context.run(self._start_span, self._tracer, job)
-        self.started[job.task] += 1
+        self._started[job.task] += 1
         executor = self._executor_by_task.get(task)
         if executor is None:
             executor = self._executor_by_task[task] = self._executor_for(task)

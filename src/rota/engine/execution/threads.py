@@ -18,8 +18,8 @@ from rota.engine.execution.executor import (
     DISCARDED,
     NO_RESULT,
     SKIPPED,
+    BackendFactory,
     OnFinished,
-    ServicesFactory,
     StopReason,
     build_context,
     outcome_after_leaving,
@@ -46,11 +46,11 @@ class ThreadExecutor:
         self,
         on_finished: OnFinished,
         payload_limit: int,
-        services_for: ServicesFactory | None = None,
+        backend_for: BackendFactory | None = None,
     ) -> None:
         self._on_finished = on_finished
         self._payload_limit = payload_limit
-        self._services_for = services_for
+        self._backend_for = backend_for
         self._loop = asyncio.get_running_loop()
         # JobSlots limits the number of running jobs. A parked job uses a thread but no slot, so there may
         # be more threads than slots. A thread is created only if no other is idle.
@@ -68,7 +68,7 @@ class ThreadExecutor:
         timeout: float | None,
         context: Surroundings | None = None,
     ) -> None:
-        job_context = build_context(job, task, self._services_for)
+        job_context = build_context(job, task, self._backend_for)
         self._contexts[job] = job_context
         if timeout is not None:
             self._deadlines[job] = self._loop.call_later(

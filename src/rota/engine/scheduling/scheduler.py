@@ -78,6 +78,7 @@ class Scheduler(Loop):
         targets: Mapping[str, RunFactory],
         tracing: Tracing | None = None,
         declared: Sequence[ScheduleDefinition] = (),
+        counters: Counters | None = None,
     ) -> None:
         super().__init__()
         self._database = database
@@ -86,7 +87,7 @@ class Scheduler(Loop):
         self._event_bus = event_bus
         self._worker = worker
         self._targets = targets
-        self.counters = Counters()
+        self._counters = counters or Counters()
         self._tracing = tracing
         self._process = (socket.gethostname(), os.getpid())
         self._fallback_poll_seconds = max(
@@ -223,7 +224,7 @@ class Scheduler(Loop):
             return FireResult()
         self._notifier.notify(fired.queues)
         for late in fired.lateness:
-            self.counters.lateness.add(late)
+            self._counters.lateness.add(late)
         if self._event_bus:
             for (schedule, tick), id in fired.started.items():
                 self._event_bus.publish(

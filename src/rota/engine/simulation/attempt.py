@@ -1,6 +1,6 @@
 """Attempt of a job's code without a worker.
 
-The code is run by a worker's executors, with the same DurableExecution and WorkerJournal. Only the
+The code is run by a worker's executors, with the same DurableExecution and AttemptJournal. Only the
 storage and the clock differ: a subclass of SimulatedAttempt provides them. An attempt that is discarded
 ends at once and has no outcome; only the cleanup of its code (`finally`) still runs.
 """
@@ -11,23 +11,29 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    nullcontext,
+)
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import wraps
 from inspect import iscoroutinefunction
 from random import Random
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import Any, NoReturn
 from uuid import UUID
 
 from rota.engine.durable.execution import DurableExecution
-from rota.engine.durable.journal import SuspendAttempt, WorkerJournal
+from rota.engine.durable.journal import AttemptJournal, RunningAttempt, SuspendAttempt
 from rota.engine.durable.step import RunningStep, current_step
 from rota.engine.execution.coroutines import CoroutineExecutor
 from rota.engine.execution.executor import DISCARDED, Executor, StopReason, effective_policy
+from rota.engine.execution.job_backend import JobBackend
 from rota.engine.execution.job_services import JobServices
-from rota.engine.execution.process.child_services import refuse as refuse
+from rota.engine.execution.process.child_backend import refuse as refuse
 from rota.engine.execution.threads import ThreadExecutor
 from rota.engine.telemetry.tracing import Tracing
 from rota.errors import ReplayMismatch, RotaError
@@ -37,9 +43,6 @@ from rota.model.outcome import Outcome
 from rota.model.retry import Retry
 from rota.model.task import TaskDefinition
 from rota.store.jobs import ClaimedJob
-
-if TYPE_CHECKING:
-    from rota.engine.worker.session import WorkerSession
 
 QUIET_SECONDS = 0.02
 """Real seconds without activity in any branch after which the run counts as sleeping."""
@@ -107,10 +110,6 @@ class Stubs:
 class SimulatedAttempt:
     """Attempt, and its environment in place of a worker session."""
 
-    draining = False
-    step_threads = None
-    tracing = Tracing()  # off
-
     def __init__(self, task: TaskDefinition, job: ClaimedJob, stubs: Stubs, limit: int) -> None:
         self.job = job
         self.stubs = stubs
@@ -124,9 +123,16 @@ class SimulatedAttempt:
         self.task.fn = self._wrap_function(task)
         self.is_isolated = task.policy.isolation is not None
         self.task.policy = replace(task.policy, isolation=None)
-        self.tasks = {task.name: self.task}
-        # This object serves as each part of a worker session that is used here.
-        self.child_calls = self.step_writer = self.slots = self
+        self.services = JobServices(
+            tasks={task.name: self.task},
+            payload_limit=limit,
+            clock=self,
+            slots=self,
+            child_calls=self,
+            progress_writer=self,
+            tracing=Tracing(),  # off
+            is_draining=lambda: False,
+        )
         self.journal: SimulatedJournal | None = None
         self._done: asyncio.Future[Outcome]
 
@@ -163,7 +169,7 @@ class SimulatedAttempt:
 
         executor_class = CoroutineExecutor if self.task.is_async else ThreadExecutor
         executor: Executor = executor_class(
-            on_finished, self.limit, lambda _: SimulatedServices(self)
+            on_finished, self.limit, lambda _: SimulatedBackend(self)
         )
         retry, timeout = effective_policy(self.job, self.task)
         executor.start(self.job, self.task, without_jitter(retry), timeout)
@@ -176,7 +182,10 @@ class SimulatedAttempt:
         finally:
             executor.close()
 
-    def finish_detached(self, _: ClaimedJob, outcome: Outcome) -> None:
+    def parked(self, job: ClaimedJob) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def finish_detached(self, job: ClaimedJob, outcome: Outcome) -> None:
         """Set the outcome of the attempt, even if its code continues."""
         if not self._done.done():
             self._done.set_result(outcome)
@@ -241,16 +250,13 @@ class SimulatedAttempt:
         raise RotaError(f"{operation} needs a database, and a simulation has none; {remedy}")
 
 
-class SimulatedJournal(WorkerJournal):
+class SimulatedJournal(AttemptJournal):
     # The clock is set instead of waiting for a sleep.
     inline_wait_seconds = 0.0
 
-    def __init__(self, simulated: SimulatedAttempt, services: JobServices) -> None:
-        super().__init__(cast("WorkerSession", simulated), simulated.job, services)
+    def __init__(self, simulated: SimulatedAttempt, attempt: RunningAttempt) -> None:
+        super().__init__(simulated.services, simulated.job, attempt)
         self._simulated = simulated
-
-    def now(self) -> datetime:
-        return self._simulated.now()
 
     async def write(self, entries: Sequence[JournalEntry]) -> None:
         self._check_not_discarded()
@@ -284,7 +290,7 @@ class SimulatedJournal(WorkerJournal):
 
     def _check_not_discarded(self) -> None:
         if self._simulated.is_discarded:
-            raise SuspendAttempt if self._services.main_task is None else asyncio.CancelledError
+            raise SuspendAttempt if self._attempt.main_task is None else asyncio.CancelledError
 
 
 class _SimulatedExecution(DurableExecution):
@@ -336,11 +342,11 @@ class _SimulatedExecution(DurableExecution):
         super()._quarantine(error)
 
 
-class SimulatedServices(JobServices):
+class SimulatedBackend(JobBackend):
     """Services of a job's context that use a simulated attempt."""
 
     def __init__(self, simulated: SimulatedAttempt) -> None:
-        super().__init__(cast("WorkerSession", simulated), simulated.job)
+        super().__init__(simulated.services, simulated.job)
         self._simulated = simulated
         self._journal = simulated.journal = SimulatedJournal(simulated, self)
 

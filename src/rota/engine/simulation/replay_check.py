@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from inspect import Parameter
-from typing import Any, Literal, NoReturn, Protocol, TypeVar, cast
+from typing import Any, Literal, NoReturn
 
 import msgspec
 
 from rota.engine.db_clock import DatabaseClock
 from rota.engine.durable.journal import SuspendAttempt
 from rota.engine.execution.call import BoundFlow, BoundTask
-from rota.engine.execution.child_calls import ChildCalls, digest, validate_calls
+from rota.engine.execution.child_calls import CallResults, ReadOnlyDatabase, digest, validate_calls
 from rota.engine.simulation.attempt import SimulatedAttempt, Stubs
 from rota.errors import (
     ChildCallsChanged,
@@ -35,11 +35,7 @@ from rota.model.journal import JournalEntry
 from rota.model.outcome import FinalOutcome, Quarantined, Retried
 from rota.model.task import TaskDefinition
 from rota.store import runs
-from rota.store.database import Database
 from rota.store.jobs import ClaimedJob
-from rota.store.query import Query
-
-Row = TypeVar("Row")
 
 REPLAY_TIMEOUT_SECONDS = 10.0
 """Seconds for the code to replay the journal."""
@@ -54,12 +50,6 @@ class ReplayProblem(msgspec.Struct, frozen=True):
     reason: str
     timed_out: bool = False
     """True if the code took too long; it keeps running if it runs in a thread."""
-
-
-class ReadOnlyDatabase(Protocol):
-    """Database access that only reads."""
-
-    async def run_with_retry(self, query: Query[Row]) -> list[Row]: ...
 
 
 _current_check: ContextVar[_ReplayCheck | None] = ContextVar("rota replay check", default=None)
@@ -176,9 +166,7 @@ class _ReplayCheck(SimulatedAttempt):
         super().__init__(task, job, Stubs(), limit)
         self._clock = clock
         self._database = database
-        # Only used to read the results of calls.
-        unused: Any = None
-        self._child_calls = ChildCalls(cast(Database, database), unused, unused, 0, unused)
+        self._call_results = CallResults(database)
 
     def now(self) -> datetime:
         return self._clock.now()
@@ -214,10 +202,10 @@ class _ReplayCheck(SimulatedAttempt):
         if previous.state is None or (previous.state != "succeeded" and not return_exceptions):
             await self.discard()  # the job waits for them, or makes them again
         children = await self._database.run_with_retry(runs.call_results(previous.run))
-        return await self._child_calls.results(bound, children, return_exceptions)
+        return await self._call_results.read(bound, children, return_exceptions)
 
     async def failures(self, job: ClaimedJob) -> list[Failure]:
-        return await self._child_calls.failures(job)
+        return await self._call_results.failures(job)
 
     def refuse(self, operation: str) -> NoReturn:
         # The operation runs again in every attempt: no result of it is stored.

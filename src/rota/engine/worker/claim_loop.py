@@ -36,7 +36,7 @@ from rota.engine.telemetry.tracing import Tracing
 from rota.engine.worker import outcomes
 from rota.engine.worker.claim_planner import ClaimPlanner, ClaimRequest
 from rota.engine.worker.job_inputs import load_inputs, load_journal, load_trace_links
-from rota.engine.worker.outcomes import FinishedAttempt, OutcomeBatch
+from rota.engine.worker.outcomes import FinishedAttempt, OutcomeBatch, OutcomeQueue
 from rota.engine.worker.slots import JobSlots
 from rota.loop import Loop
 from rota.model import codec, events
@@ -75,6 +75,11 @@ class RoundTrip:
 
 
 class ClaimLoop(Loop):
+    """`on_next_schedule` receives the seconds until the next schedule is due, after every check of the
+    timers; None: no schedule is active. `on_refused` receives the number of refused outcomes of a batch,
+    which may be 0 after a resend.
+    """
+
     name = "claim loop"
 
     def __init__(
@@ -82,22 +87,29 @@ class ClaimLoop(Loop):
         database: Database,
         worker: int,
         slots: JobSlots,
+        outcomes: OutcomeQueue,
         tasks: Mapping[str, TaskDefinition],
         queues: Sequence[str],
         notify_queues: Callable[[Sequence[str]], None],
         event_bus: EventBus,
         clock: DatabaseClock,
-        tracing: Tracing | None = None,
-        counters: Counters | None = None,
+        tracing: Tracing,
+        counters: Counters,
+        on_next_schedule: Callable[[float | None], None],
+        on_refused: Callable[[int], None],
     ) -> None:
-        super().__init__()
-        self._tracing = tracing or Tracing()
+        super().__init__(outcomes.wake_claim_loop)
+        self._tracing = tracing
         self._clock = clock
-        self._counters = counters or Counters()
+        self._counters = counters
+        self._outcomes = outcomes
+        self._on_refused = on_refused
         self._database = database
         self._worker = worker
         self._slots = slots
-        self._planner = ClaimPlanner(database.settings, worker, slots, tasks, queues)
+        self._planner = ClaimPlanner(
+            database.settings, worker, slots, tasks, queues, on_next_schedule
+        )
         self._notify_queues = notify_queues
         self._event_bus = event_bus
         self._tasks = tasks
@@ -113,8 +125,6 @@ class ClaimLoop(Loop):
         self._unconfirmed: list[OutcomeBatch] = []  # sent, without an answer
         self._contended: list[tuple[float, OutcomeBatch]] = []  # when to send again, and the batch
         self._error: BaseException | None = None
-        self._on_refused: Callable[[int], None] = lambda jobs: None
-        slots.on_outcome(self.wake)
 
     # Called by other parts of the worker
 
@@ -127,17 +137,6 @@ class ClaimLoop(Loop):
         if not self._in_flight and not self._unconfirmed and self._error is None:
             self._start_round_trips(time.monotonic())
         self.wake()
-
-    def on_next_schedule(self, callback: Callable[[float | None], None]) -> None:
-        """Call `callback` after every check of the timers with the seconds until the next schedule is due.
-
-        None means that no schedule is active.
-        """
-        self._planner.on_next_schedule = callback
-
-    def on_refused(self, callback: Callable[[int], None]) -> None:
-        """Call `callback` with the number of refused outcomes of a batch; after a resend it may be 0."""
-        self._on_refused = callback
 
     def stop_claiming(self) -> None:
         self._planner.close()
@@ -159,7 +158,7 @@ class ClaimLoop(Loop):
     @property
     def is_flushed(self) -> bool:
         """True if nothing is in flight, and every outcome is recorded and its successors released."""
-        busy = self._slots.has_outcomes or self._unconfirmed or self._in_flight or self._contended
+        busy = self._outcomes or self._unconfirmed or self._in_flight or self._contended
         return not (busy or self._has_pending_releases)
 
     # Loop
@@ -199,16 +198,16 @@ class ClaimLoop(Loop):
 
     def _start_round_trips(self, now: float) -> bool:
         """Start one round trip, or two under load, and return True; return False if none is worth it."""
-        with_outcomes = self._slots.has_outcomes and not any(trip.batch for trip in self._in_flight)
+        with_outcomes = bool(self._outcomes) and not any(trip.batch for trip in self._in_flight)
         request = None if any(trip.request for trip in self._in_flight) else self._planner.plan(now)
         if not with_outcomes and request is None:
             return False
-        jobs_to_move = (self._slots.outcome_count if with_outcomes else 0) + (
+        jobs_to_move = (len(self._outcomes) if with_outcomes else 0) + (
             request.limit if request else 0
         )
         if self._in_flight and jobs_to_move < SECOND_ROUND_TRIP_JOBS:
             return False
-        batch = self._slots.take_outcomes() if with_outcomes else OutcomeBatch()
+        batch = self._outcomes.take() if with_outcomes else OutcomeBatch()
         if (
             request
             and batch

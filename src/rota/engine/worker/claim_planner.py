@@ -66,6 +66,7 @@ class ClaimPlanner:
         slots: JobSlots,
         tasks: Mapping[str, TaskDefinition],
         queues: Sequence[str],
+        on_next_schedule: Callable[[float | None], None],
     ) -> None:
         self._settings = settings
         self._worker = worker
@@ -80,7 +81,7 @@ class ClaimPlanner:
         self._queues = list(queues)
         self._cursors = QueueCursors(queues)
         self._prefetch = Prefetch(slots.capacity, settings.prefetch)
-        self.on_next_schedule: Callable[[float | None], None] = lambda due: None
+        self._on_next_schedule = on_next_schedule
         self._is_open = True
         self._more_expected = True  # a read from the cursors on may find jobs
         self._suspects_expected = True  # a claim may find suspects
@@ -255,7 +256,7 @@ class ClaimPlanner:
         )
         delay = min(delay, 2 * self._settings.poll_interval)
         self._next_timer_at = time.monotonic() + (0 if woken.count == MAX_WOKEN_JOBS else delay)
-        self.on_next_schedule(woken.next_schedule_seconds)
+        self._on_next_schedule(woken.next_schedule_seconds)
         if woken.count:
             self._more_expected = True
         queues: list[str] = woken.queues

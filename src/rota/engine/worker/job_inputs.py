@@ -6,6 +6,7 @@ Each kind is read in one query for all jobs of a claim. A result that several jo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
@@ -13,9 +14,16 @@ from rota.engine.db_clock import DatabaseClock
 from rota.model.flow import is_optional
 from rota.model.task import TaskDefinition
 from rota.store import flows, steps, trace_links
-from rota.store.connection import ReconnectingConnection
 from rota.store.jobs import ClaimedJob
+from rota.store.query import Query
 from rota.store.read import runs
+
+
+class Sender(Protocol):
+    """Connection that sends transactions in one pipeline, and returns the rows of each statement."""
+
+    async def send(self, transactions: Sequence[Sequence[Query[Any]]]) -> list[list[list[Any]]]: ...
+
 
 _ID_DECODER = msgspec.json.Decoder(dict[str, int])
 
@@ -23,7 +31,7 @@ _ID_DECODER = msgspec.json.Decoder(dict[str, int])
 async def load_inputs(
     jobs: Sequence[ClaimedJob],
     tasks: Mapping[str, TaskDefinition],
-    connection: ReconnectingConnection,
+    connection: Sender,
 ) -> None:
     """Add the results of predecessors to the arguments of the jobs that take them."""
     with_inputs = [(job, _ID_DECODER.decode(job.inputs)) for job in jobs if job.inputs]
@@ -45,7 +53,7 @@ async def load_inputs(
 
 
 async def load_journal(
-    jobs: Sequence[ClaimedJob], connection: ReconnectingConnection, clock: DatabaseClock
+    jobs: Sequence[ClaimedJob], connection: Sender, clock: DatabaseClock
 ) -> None:
     """Load the journal of jobs that have run steps before."""
     resumed = {job.job: job for job in jobs if job.has_steps}
@@ -63,7 +71,7 @@ async def load_journal(
         entries.append(each.entry)
 
 
-async def load_trace_links(jobs: Sequence[ClaimedJob], connection: ReconnectingConnection) -> None:
+async def load_trace_links(jobs: Sequence[ClaimedJob], connection: Sender) -> None:
     """Load, for traced jobs, the spans of the jobs they have waited for."""
     traced = {job.job: job for job in jobs if job.trace is not None and job.run is not None}
     if not traced:

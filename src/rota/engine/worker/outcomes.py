@@ -11,6 +11,7 @@ second release would lock rows in the wrong order.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -100,6 +101,33 @@ class OutcomeBatch:
 
     def claims(self) -> set[int]:
         return {each.job.claim for each in self.attempts} - {RECORDED_CLAIM}
+
+
+class OutcomeQueue:
+    """Finished attempts on their way from the slots to the claim loop."""
+
+    def __init__(self) -> None:
+        self.wake_claim_loop = asyncio.Event()
+        self._attempts: list[FinishedAttempt[Any]] = []
+        self._trace_links: list[tuple[int, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._attempts)
+
+    def add(self, job: ClaimedJob, outcome: Outcome, seconds: float) -> None:
+        self._attempts.append(FinishedAttempt(job, outcome, seconds))
+
+    def add_trace_link(self, job: int, span: str) -> None:
+        self._trace_links.append((job, span))
+
+    def claims(self) -> set[int]:
+        return {each.job.claim for each in self._attempts}
+
+    def take(self) -> OutcomeBatch:
+        """Return the attempts since the last call."""
+        batch = OutcomeBatch(self._attempts, self._trace_links)
+        self._attempts, self._trace_links = [], []
+        return batch
 
 
 @dataclass(slots=True)

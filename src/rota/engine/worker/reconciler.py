@@ -41,6 +41,7 @@ class ClaimReconciler(Loop):
         slots: JobSlots,
         claim_loop: ClaimLoop,
         notifier: Notifier,
+        heartbeat: Heartbeat,
     ) -> None:
         super().__init__()
         self._database = database
@@ -48,12 +49,9 @@ class ClaimReconciler(Loop):
         self._slots = slots
         self._claim_loop = claim_loop
         self._notifier = notifier
-        self._heartbeat: Heartbeat | None = None
+        self._heartbeat = heartbeat
         self._answer: BeatAnswer | None = None
         self._missing_since: dict[int, float] = {}  # claim → monotonic time when first missed
-
-    def set_heartbeat(self, heartbeat: Heartbeat) -> None:
-        self._heartbeat = heartbeat
 
     def on_beat(self, result: BeatResult) -> None:
         """Cancel jobs, and stop jobs of lost claims. The next tick does the rest."""
@@ -77,7 +75,7 @@ class ClaimReconciler(Loop):
         if lost:
             dropped = self._slots.drop_claims(lost)
             log.warning("stopping %s job(s): this worker no longer holds their claims", dropped)
-        if self._missing_since and self._heartbeat is not None:
+        if self._missing_since:
             self._heartbeat.beat_now()
 
     async def tick(self) -> None:

@@ -39,7 +39,8 @@ from rota.engine.alerting.evaluator import AlertEvaluator, RefusedCounter
 from rota.engine.db_clock import DatabaseClock
 from rota.engine.durable.step_writer import StepWriter
 from rota.engine.execution.child_calls import ChildCalls
-from rota.engine.execution.job_services import JobServices
+from rota.engine.execution.job_backend import JobBackend
+from rota.engine.execution.job_services import JobServices, JobStorage
 from rota.engine.execution.threads import MAX_THREADS
 from rota.engine.maintenance.cleaner import Cleaner
 from rota.engine.maintenance.pruner import Pruner
@@ -54,6 +55,7 @@ from rota.engine.telemetry.minute_stats import MinuteStats
 from rota.engine.telemetry.tracing import Tracing
 from rota.engine.worker.claim_loop import ClaimLoop
 from rota.engine.worker.heartbeat import BeatResult, Heartbeat
+from rota.engine.worker.outcomes import OutcomeQueue
 from rota.engine.worker.reaper import Reaper
 from rota.engine.worker.reconciler import ClaimReconciler
 from rota.engine.worker.slots import JobSlots
@@ -100,47 +102,31 @@ class WorkerSession:
         self, config: WorkerConfig, id: int, on_beat: Callable[[BeatResult], None], now: datetime
     ) -> None:
         database, notifier = config.database, config.notifier
+        settings = database.settings
         self.id = id
         self.draining = False
         self.clock = DatabaseClock(now)
         self.database = database
-        self.notifier = notifier
-        self.raw_connections = config.raw_connections
-        self.tasks = config.tasks
-        self.tracing = config.tracing
         self._config = config
         self._on_beat = on_beat
         self.counters = config.process_counters.begin_session()
+        outcomes = OutcomeQueue()
         self.slots = JobSlots(
             config.tasks,
             config.concurrency,
-            database.settings.payload_limit,
-            self._services_for,
-            database.settings.max_processes,
+            settings.payload_limit,
+            outcomes,
+            self._backend_for,
+            settings.max_processes,
             self._mark_exclusive,
             id,
             config.tracing,
+            self.counters.started,
         )
-        self.counters.started = self.slots.started
         self.step_writer = StepWriter(database, id)
         self.child_calls = ChildCalls(
             database, config.results, notifier, id, self.slots, config.tracing
         )
-        self.claim_loop = ClaimLoop(
-            database,
-            id,
-            self.slots,
-            config.tasks,
-            config.queues,
-            notifier.notify,
-            config.event_bus,
-            self.clock,
-            config.tracing,
-            self.counters,
-        )
-        self.reconciler = ClaimReconciler(database, id, self.slots, self.claim_loop, notifier)
-        self.reaper = Reaper(database, id, notifier, config.event_bus, self.counters)
-        self.pruner = Pruner(database, id)
         self.scheduler = Scheduler(
             database,
             notifier,
@@ -149,20 +135,55 @@ class WorkerSession:
             config.run_factories,
             config.tracing,
             config.declared_schedules,
+            self.counters,
         )
-        self.scheduler.counters = self.counters
+        self.claim_loop = ClaimLoop(
+            database,
+            id,
+            self.slots,
+            outcomes,
+            config.tasks,
+            config.queues,
+            notifier.notify,
+            config.event_bus,
+            self.clock,
+            config.tracing,
+            self.counters,
+            self.scheduler.on_next_schedule,
+            config.refused_counter.add,
+        )
+        self.heartbeat = Heartbeat(database, id, lambda: self.slots.running, self._on_result)
+        self.reconciler = ClaimReconciler(
+            database, id, self.slots, self.claim_loop, notifier, self.heartbeat
+        )
+        self.reaper = Reaper(database, id, notifier, config.event_bus, self.counters)
+        self.pruner = Pruner(database, id)
         self.minute_stats = MinuteStats(database, id, self.clock, self.counters)
-        self.claim_loop.on_next_schedule(self.scheduler.on_next_schedule)
         self.cleaner = Cleaner(database, id)
         self.alert_delivery = AlertDelivery(database)
         self.alert_evaluator = AlertEvaluator(
             database, config.event_bus, config.refused_counter, self.alert_delivery.wake
         )
-        self.claim_loop.on_refused(config.refused_counter.add)
-        self.heartbeat = Heartbeat(database, id, lambda: self.slots.running, self._on_result)
-        self.reconciler.set_heartbeat(self.heartbeat)
         self.step_threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="rota step")
-        """Threads for steps that are plain functions and belong to a coroutine."""
+        self._job_services = JobServices(
+            tasks=config.tasks,
+            payload_limit=settings.payload_limit,
+            clock=self.clock,
+            slots=self.slots,
+            child_calls=self.child_calls,
+            progress_writer=self.step_writer,
+            tracing=config.tracing,
+            is_draining=lambda: self.draining,
+            step_threads=self.step_threads,
+            storage=JobStorage(
+                id,
+                database,
+                config.raw_connections,
+                notifier,
+                self.step_writer,
+                self.slots.expected_nonces,
+            ),
+        )
         self._loops: list[Loop] = [
             self.claim_loop,
             self.reconciler,
@@ -213,8 +234,8 @@ class WorkerSession:
         ]
         return session
 
-    def _services_for(self, job: ClaimedJob) -> ContextBackend:
-        return JobServices(self, job)
+    def _backend_for(self, job: ClaimedJob) -> ContextBackend:
+        return JobBackend(self._job_services, job)
 
     async def _mark_exclusive(self, job: ClaimedJob, exclusive: bool) -> bool:
         query = claims.mark_running(self.id, job.claim, job.job, exclusive=exclusive)

@@ -1,19 +1,18 @@
 """Slots of a worker: the jobs it holds, from the claim to the outcome.
 
-    add ──▶ backlog ──▶ running ──▶ outcomes ──▶ take_outcomes
+    add ──▶ backlog ──▶ running ──▶ OutcomeQueue
 
-The claim loop adds claimed jobs and takes the outcomes of finished ones. In between, executors run the
-jobs. `JobSlots` starts a job from the backlog whenever a slot is free.
+The claim loop adds claimed jobs and takes the outcomes of finished ones from the queue. In between,
+executors run the jobs. `JobSlots` starts a job from the backlog whenever a slot is free.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 from uuid import UUID
 
 from rota.engine.execution.executor import StopReason, effective_policy, outcome_of_error
@@ -22,7 +21,7 @@ from rota.engine.telemetry.otel import is_sampled
 from rota.engine.telemetry.tracing import Tracing
 from rota.engine.worker.crash_policy import after_crash
 from rota.engine.worker.exclusive_run import ExclusiveRun, MarkExclusive
-from rota.engine.worker.outcomes import FinishedAttempt, OutcomeBatch
+from rota.engine.worker.outcomes import OutcomeQueue
 from rota.model.context import ContextBackend
 from rota.model.outcome import (
     AlreadyRecorded,
@@ -52,8 +51,9 @@ async def _mark_nothing(job: ClaimedJob, exclusive: bool) -> bool:
 class JobSlots:
     """Jobs of one worker session.
 
-    `capacity` is the number of slots. `services_for` returns the backend of a job's context.
-    `mark_exclusive` stores whether a suspect (a job that was lost with its worker) runs alone.
+    `capacity` is the number of slots. `backend_for` returns the backend of a job's context.
+    `mark_exclusive` stores whether a suspect (a job that was lost with its worker) runs alone. `started`
+    counts the attempts that were started, by task.
     """
 
     def __init__(
@@ -61,21 +61,22 @@ class JobSlots:
         tasks: Mapping[str, TaskDefinition],
         capacity: int,
         payload_limit: int,
-        services_for: Callable[[ClaimedJob], ContextBackend] | None = None,
+        outcomes: OutcomeQueue,
+        backend_for: Callable[[ClaimedJob], ContextBackend] | None = None,
         max_processes: int = 0,
         mark_exclusive: MarkExclusive = _mark_nothing,
         worker: int | None = None,
         tracing: Tracing | None = None,
+        started: defaultdict[str, int] | None = None,
     ) -> None:
+        self._outcomes = outcomes
+        self._wake_claim_loop = outcomes.wake_claim_loop.set
         self._tasks = tasks
         self.capacity = capacity
         self._backlog: deque[tuple[float, ClaimedJob]] = deque()
         self._running: dict[int, ClaimedJob] = {}
         # Running jobs that only wait and use no slot, with the number of branches that wait.
         self._parked: dict[ClaimedJob, int] = {}
-        self._finished: list[FinishedAttempt[Any]] = []
-        self._trace_links: list[tuple[int, str]] = []
-        self._on_outcome: Callable[[], None] = lambda: None
         self._empty = asyncio.Event()
         self._empty.set()
         self.expected_nonces: set[UUID] = set()
@@ -85,12 +86,8 @@ class JobSlots:
         )
         self._starting_suspects: set[asyncio.Task[None]] = set()
         self._executors = ExecutorPool(
-            self._finish, payload_limit, max_processes, services_for, worker, tracing
+            self._finish, payload_limit, max_processes, backend_for, worker, tracing, started
         )
-        self.started = self._executors.started
-
-    def on_outcome(self, callback: Callable[[], None]) -> None:
-        self._on_outcome = callback
 
     # State
 
@@ -113,14 +110,6 @@ class JobSlots:
         return time.monotonic() - self._backlog[0][0] if self._backlog else 0.0
 
     @property
-    def has_outcomes(self) -> bool:
-        return bool(self._finished)
-
-    @property
-    def outcome_count(self) -> int:
-        return len(self._finished)
-
-    @property
     def is_reserved(self) -> bool:
         """True if a suspect has to run alone, so that no other job may start."""
         return self._exclusive_run.is_reserved
@@ -130,7 +119,7 @@ class JobSlots:
         return (
             {job.claim for job in self._running.values()}
             | {job.claim for _, job in self._backlog}
-            | {each.job.claim for each in self._finished}
+            | self._outcomes.claims()
         )
 
     def unfinished_claims(self) -> set[int]:
@@ -156,13 +145,13 @@ class JobSlots:
         while backlog and len(running) - len(parked) < self.capacity:
             if self._exclusive_run.is_reserved:
                 self.return_unstarted(older_than=0)
-                self._on_outcome()
+                self._wake_claim_loop()
                 break
             _, job = backlog.popleft()
             # A job that already ran steps does not expire.
             if job.expired and not job.has_steps:
-                self._add_outcome(job, FinalOutcome("expired", None), 0.0)
-                self._on_outcome()
+                self._outcomes.add(job, FinalOutcome("expired", None), 0.0)
+                self._wake_claim_loop()
                 continue
             task = self._tasks[job.task]
             if job.job in running:
@@ -192,7 +181,7 @@ class JobSlots:
 
     def _on_exclusive_end(self) -> None:
         self._start_jobs()
-        self._on_outcome()
+        self._wake_claim_loop()
 
     def _start_suspect(
         self, job: ClaimedJob, task: TaskDefinition, retry: Retry, timeout: float | None
@@ -241,18 +230,15 @@ class JobSlots:
         needs_wake = False
         if not isinstance(outcome, Discarded):
             # A returned attempt does not count, and neither does its duration.
-            self._add_outcome(job, outcome, 0.0 if isinstance(outcome, Returned) else seconds)
+            self._outcomes.add(job, outcome, 0.0 if isinstance(outcome, Returned) else seconds)
             # Wake the claim loop for the first outcome, then once per OUTCOMES_PER_WAKE: by then a second
             # round trip may be worth it.
-            needs_wake = len(self._finished) % OUTCOMES_PER_WAKE == 1 or not isinstance(
+            needs_wake = len(self._outcomes) % OUTCOMES_PER_WAKE == 1 or not isinstance(
                 outcome, FREQUENT_OUTCOMES
             )
         self._start_jobs()
         if needs_wake:
-            self._on_outcome()
-
-    def _add_outcome(self, job: ClaimedJob, outcome: Outcome, seconds: float) -> None:
-        self._finished.append(FinishedAttempt(job, outcome, seconds))
+            self._wake_claim_loop()
 
     def _add_trace_link(self, job: ClaimedJob, span: str, outcome: Outcome) -> None:
         """Keep the span of a finished job, so that jobs that waited for it can link to it."""
@@ -261,17 +247,11 @@ class JobSlots:
             and isinstance(outcome, Succeeded | FinalOutcome)
             and is_sampled(span)
         ):
-            self._trace_links.append((job.job, span))
+            self._outcomes.add_trace_link(job.job, span)
 
     def finish_detached(self, job: ClaimedJob, outcome: Outcome) -> None:
         """Record the outcome of a job whose code does not end. Later results of the code are ignored."""
         self._finish(job, outcome, 0.0)
-
-    def take_outcomes(self) -> OutcomeBatch:
-        """Return the outcomes since the last call."""
-        batch = OutcomeBatch(self._finished, self._trace_links)
-        self._finished, self._trace_links = [], []
-        return batch
 
     @contextmanager
     def parked(self, job: ClaimedJob) -> Iterator[None]:
@@ -280,7 +260,7 @@ class JobSlots:
             self._parked[job] = self._parked.get(job, 0) + 1
             self._exclusive_run.allow_others(job)
             self._start_jobs()
-            self._on_outcome()
+            self._wake_claim_loop()
         try:
             yield
         finally:
@@ -298,7 +278,7 @@ class JobSlots:
         returned = 0
         oldest = time.monotonic() - older_than
         while self._backlog and self._backlog[0][0] <= oldest:
-            self._add_outcome(self._backlog.popleft()[1], RETURNED, 0.0)
+            self._outcomes.add(self._backlog.popleft()[1], RETURNED, 0.0)
             returned += 1
         if not self._running and not self._backlog:
             self._empty.set()
@@ -309,11 +289,11 @@ class JobSlots:
         cancelled = set(jobs)
         for entry in [entry for entry in self._backlog if entry[1].job in cancelled]:
             self._backlog.remove(entry)
-            self._add_outcome(entry[1], FinalOutcome("cancelled", None), 0.0)
+            self._outcomes.add(entry[1], FinalOutcome("cancelled", None), 0.0)
         for job in cancelled & self._running.keys():
             self._stop(self._running[job], StopReason.CANCELLED)
-        if self.has_outcomes:
-            self._on_outcome()
+        if self._outcomes:
+            self._wake_claim_loop()
 
     def stop_all(self) -> None:
         """Ask all running jobs to stop. A job that stops returns to the queue, its attempt uncounted."""
@@ -343,7 +323,7 @@ class JobSlots:
         """Free the slots of jobs that do not stop. If one ends later, its outcome is ignored."""
         if return_jobs:
             for job in self._running.values():
-                self._add_outcome(job, RETURNED, 0.0)
+                self._outcomes.add(job, RETURNED, 0.0)
         self._running.clear()
         self._parked.clear()
         self._empty.set()

@@ -31,7 +31,7 @@ from rota.engine.execution.executor import (
     outcome_of_error,
     success,
 )
-from rota.engine.execution.process.child_services import ChildServices
+from rota.engine.execution.process.child_backend import ChildBackend
 from rota.engine.execution.process.messages import (
     AttemptBegan,
     AttemptEnded,
@@ -57,9 +57,9 @@ from rota.model.task import TaskDefinition, TaskPolicy
 class ChildAttempt:
     """Attempt in this process, with the notices received for it."""
 
-    def __init__(self, begin: BeginAttempt, services: ChildServices) -> None:
+    def __init__(self, begin: BeginAttempt, backend: ChildBackend) -> None:
         self.begin = begin
-        self.services = services
+        self.backend = backend
         self.task: asyncio.Task[Any] | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self.stop_requested = False
@@ -68,7 +68,7 @@ class ChildAttempt:
     def on_notice(self, notice: Notice) -> None:
         """Pass a notice to the context and the code. Runs in the receiving thread."""
         if notice.draining:
-            self.services.draining = True
+            self.backend.draining = True
         if notice.cancelled:
             self.stop_requested = True
             if self.context is not None:
@@ -118,9 +118,9 @@ class ChildRuntime:
                 if message.logs is not None:
                     logs.to_stderr(message.logs.level, message.logs.format)
             case BeginAttempt(attempt_id):
-                services = ChildServices(attempt_id, self.send)
-                services.draining = message.draining
-                self._attempts[attempt_id] = attempt = ChildAttempt(message, services)
+                backend = ChildBackend(attempt_id, self.send)
+                backend.draining = message.draining
+                self._attempts[attempt_id] = attempt = ChildAttempt(message, backend)
                 self._attempt_queue.put(attempt)
             case Notice(attempt_id):
                 with self._attempts_lock:
@@ -128,7 +128,7 @@ class ChildRuntime:
                         running.on_notice(message)
             case Reply():
                 for each in list(self._attempts.values()):
-                    each.services.on_reply(message)
+                    each.backend.on_reply(message)
 
     # In the main thread
 
@@ -155,7 +155,7 @@ class ChildRuntime:
         try:
             task = self._load_task(begin)
             arguments = task.arguments_decoder.decode(begin.job.args)
-            context = build_context(begin.job, task, lambda _: attempt.services)
+            context = build_context(begin.job, task, lambda _: attempt.backend)
             with self._attempts_lock:
                 attempt.context = context
             if attempt.stop_requested:

@@ -29,16 +29,16 @@ from rota.engine.execution.executor import (
     DISCARDED,
     RETURNED,
     SKIPPED,
+    BackendFactory,
     OnFinished,
-    ServicesFactory,
     StopReason,
     outcome_of_error,
     outcome_of_stop,
     should_skip,
     timeout_error,
 )
+from rota.engine.execution.process.child_backend import REPLY_TYPES
 from rota.engine.execution.process.child_process import STOP_GRACE_SECONDS, ChildProcess
-from rota.engine.execution.process.child_services import REPLY_TYPES
 from rota.engine.execution.process.messages import (
     AttemptBegan,
     AttemptEnded,
@@ -87,7 +87,7 @@ class ProcessAttempt:
     """Deadline for the current phase: get a process, begin, end."""
     stop_timer: asyncio.TimerHandle | None = None
     """Deadline after a stop request, when the process is killed; then until the attempt is abandoned."""
-    services: ContextBackend | None = None
+    backend: ContextBackend | None = None
 
     def cancel_timers(self) -> None:
         for timer in (self.timer, self.stop_timer):
@@ -101,13 +101,13 @@ class ProcessExecutor:
         self,
         on_finished: OnFinished,
         payload_limit: int,
-        services_for: ServicesFactory | None = None,
+        backend_for: BackendFactory | None = None,
         max_processes: int = 0,
         worker: int | None = None,
     ) -> None:
         self._on_finished = on_finished
         self._payload_limit = payload_limit
-        self._services_for = services_for
+        self._backend_for = backend_for
         self._max_processes = max_processes or _cpu_count()
         self._worker = worker
         self._loop = asyncio.get_running_loop()
@@ -230,11 +230,11 @@ class ProcessExecutor:
         self, child: ChildProcess, attempt: ProcessAttempt, request: Request
     ) -> None:
         try:
-            if request.method not in REPLY_TYPES or self._services_for is None:
+            if request.method not in REPLY_TYPES or self._backend_for is None:
                 raise RuntimeError(f"a process cannot ask for {request.method!r} here")
-            if attempt.services is None:
-                attempt.services = self._services_for(attempt.job)
-            answer = getattr(attempt.services, request.method)(
+            if attempt.backend is None:
+                attempt.backend = self._backend_for(attempt.job)
+            answer = getattr(attempt.backend, request.method)(
                 *msgspec.json.decode(request.arguments)
             )
             if isinstance(answer, Awaitable):

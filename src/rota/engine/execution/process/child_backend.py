@@ -1,4 +1,4 @@
-"""Backend of the context of an isolated task: sends requests to the `JobServices` in the worker.
+"""Backend of the context of an isolated task: sends requests to the `JobBackend` in the worker.
 
 Operations that need objects of the worker (child calls, transactions, durable functions) raise an error.
 """
@@ -30,7 +30,7 @@ REPLY_TYPES: dict[str, Any] = {
 """Methods that a child process may request, and the type of each reply."""
 
 
-class ChildServices:
+class ChildBackend:
     def __init__(self, attempt_id: int, send: Callable[[FromProcess], None]) -> None:
         self._attempt_id = attempt_id
         self._send = send
