@@ -45,7 +45,7 @@ test: setup ## all tests, on a private PostgreSQL; all phases run, also after a 
 	@failed=; run() { phase=$$1; shift; $(BIN)/pytest "$$@" $(PYTEST_ARGS) || failed="$$failed $$phase"; }; \
 	run parallel -n 4 -m "not crowd and not alone and not browser"; \
 	run processes -n 3 -m crowd $$($(BIN)/python tests/phases.py crowd); \
-	run browser -n 2 --dist loadfile -m browser tests/dashboard; \
+	run browser -n 2 --dist loadfile -m browser tests/browser; \
 	run serial -m alone $$($(BIN)/python tests/phases.py alone); \
 	[ -z "$$failed" ] || { echo "make test: failures in the phase(s):$$failed (see above)"; exit 1; }
 
@@ -56,15 +56,15 @@ proofs: setup ## long forms of the tests: a million rows, every await, every mut
 	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 $$($(BIN)/python tests/phases.py proofs)
 	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 tests/store/test_job_plans.py tests/store/test_reap_plans.py tests/store/test_lock_plans.py tests/store/test_step_plans.py tests/store/test_schedule_plans.py tests/store/test_random_flows.py
 	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 tests/unit/test_timetable_zones.py tests/unit/test_schedule_model.py
-	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/pooler/test_job_suite.py
-	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/cluster/test_durable_kills.py tests/cluster/test_signals.py tests/cluster/test_many_sleepers.py tests/cluster/test_many_processes.py tests/chaos/test_short.py
-	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/cluster/test_lock_contenders.py tests/cluster/test_leaders.py tests/cluster/test_service_kills.py tests/cluster/test_service_balancer.py tests/coord/test_once_faults.py
-	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/cluster/test_schedules.py tests/cluster/test_two_workers.py
-	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/cluster/test_rolling_restart.py tests/web/test_drain.py tests/web/test_long_jobs.py tests/web/test_health_outage.py
-	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/web/test_api_schema.py tests/alerts tests/deploy
-	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/examples
-	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/cli/test_demo.py
-	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/dashboard/test_large.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/proofs/pooler/test_job_suite.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/process/cluster/test_durable_kills.py tests/process/cluster/test_signals.py tests/proofs/cluster/test_many_sleepers.py tests/process/cluster/test_many_processes.py tests/process/chaos/test_short.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/process/cluster/test_lock_contenders.py tests/process/cluster/test_leaders.py tests/process/cluster/test_service_kills.py tests/proofs/cluster/test_service_balancer.py tests/engine/coord/test_once_faults.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/process/cluster/test_schedules.py tests/process/cluster/test_two_workers.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/process/cluster/test_rolling_restart.py tests/process/web/test_drain.py tests/process/web/test_long_jobs.py tests/process/web/test_health_outage.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/engine/web/test_api_schema.py tests/engine/alerts tests/process/alerts tests/process/deploy tests/proofs/deploy tests/unit/deploy
+	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/process/examples
+	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/process/cli/test_demo.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/engine/dashboard/test_large.py
 
 SECONDS ?= 2100
 chaos: setup ## break workers, servers and connections for SECONDS=2100; check that nothing is lost or done twice

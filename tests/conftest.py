@@ -18,8 +18,8 @@ import pytest
 from psycopg import AsyncConnection
 
 from phases import ALONE, CROWD, PROOFS
-from pooler.pgbouncer import run_pgbouncer
 from rota.testing.server import DatabaseServer
+from support.pgbouncer import run_pgbouncer
 
 KEPT = {
     "ROTA_PG_BIN",

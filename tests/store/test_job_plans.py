@@ -20,8 +20,7 @@ from psycopg import sql
 
 from rota.store import claims, jobs, listeners, runs, timers
 from rota.store.query import Query, positional
-
-from .stage import Batch, Stage
+from support.stage import Batch, Stage
 
 MANY = 1_000_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 30_000
 BATCH = 100

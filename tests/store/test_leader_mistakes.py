@@ -9,10 +9,9 @@ import pytest
 from psycopg.errors import LockNotAvailable
 
 from rota.store import advisory_locks
-
-from . import test_leaders
-from .elections import Election, mutate_statement
-from .test_leaders import BIGINT, SEAT, replace_session_lock
+from store import test_leaders
+from store.test_leaders import BIGINT, SEAT, replace_session_lock
+from support.elections import Election, mutate_statement
 
 Check = Callable[[Election], Awaitable[Any]]
 

@@ -9,8 +9,7 @@ import pytest
 
 from rota.store import advisory_locks, leaders
 from rota.testing.server import DatabaseServer
-
-from .elections import LEASE, NAME, Election, open_election
+from support.elections import LEASE, NAME, Election, open_election
 
 LEADER = advisory_locks.LEADER
 

@@ -9,9 +9,8 @@ import pytest
 
 from rota.store import audit, ticks
 from rota.store.read import coordination, runs
-
-from .stage import Stage
-from .test_schedule_plans import explain, read_by
+from store.test_schedule_plans import explain, read_by
+from support.stage import Stage
 
 MANY = 1_000_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 20_000
 

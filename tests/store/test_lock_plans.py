@@ -15,9 +15,8 @@ import pytest
 
 from rota.store import locks
 from rota.store.query import Query
-
-from .lock_calls import ME, NAME, OTHER, acquire_query, acquire_token
-from .stage import Connection, Stage
+from support.lock_calls import ME, NAME, OTHER, acquire_query, acquire_token
+from support.stage import Connection, Stage
 
 LONG = os.environ.get("ROTA_TEST_LONG") == "1"
 MANY = 100_000 if LONG else 30_000

@@ -9,8 +9,7 @@ from typing import Any
 
 from rota.store import metrics
 from rota.store.metrics import MinuteTotals
-
-from .stage import Stage
+from support.stage import Stage
 
 MANY = 1_000_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 120_000
 PAGES = 900

@@ -9,9 +9,8 @@ import pytest
 from psycopg.errors import OperationalError
 
 from rota.store import claims, jobs, pg_errors, runs
-
-from . import flows
-from .lost_workers import (
+from support import flows
+from support.lost_workers import (
     NOTHING,
     deadlocks,
     declare_dead,
@@ -25,7 +24,7 @@ from .lost_workers import (
     suspect,
     suspects,
 )
-from .stage import Connection, Stage
+from support.stage import Connection, Stage
 
 
 async def start_quarantined(stage: Stage, count: int = 1) -> list[int]:

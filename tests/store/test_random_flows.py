@@ -14,10 +14,9 @@ from hypothesis import strategies as some
 from psycopg.errors import OperationalError
 
 from rota.store import pg_errors, runs, timers
-
-from . import flows
-from .flows import StartedRun, end, outcomes_with_cause, retry, start
-from .stage import EMPTY, Batch, Connection, Stage
+from support import flows
+from support.flows import StartedRun, end, outcomes_with_cause, retry, start
+from support.stage import EMPTY, Batch, Connection, Stage
 
 RULES = ["all_succeeded", "none_failed", "all_done", "any_failed"]
 ENDS = ["succeeded"] * 6 + ["failed", "skipped", "expired", "again"]

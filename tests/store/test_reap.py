@@ -8,9 +8,8 @@ import psycopg
 import pytest
 
 from rota.store import claims, runs, workers
-
-from . import flows
-from .lost_workers import (
+from support import flows
+from support.lost_workers import (
     NOTHING,
     declare_dead,
     expire_claim,
@@ -20,7 +19,7 @@ from .lost_workers import (
     reap,
     split,
 )
-from .stage import Stage
+from support.stage import Stage
 
 
 async def test_reap_queues_jobs_with_their_old_seq(stage: Stage) -> None:

@@ -15,10 +15,9 @@ import pytest
 
 from rota.store import claims, jobs, workers
 from rota.store.query import Query
-
-from .lost_workers import declare_dead, observe, split
-from .stage import Connection, Stage
-from .test_job_plans import BATCH, MANY, TABLES, fill
+from store.test_job_plans import BATCH, MANY, TABLES, fill
+from support.lost_workers import declare_dead, observe, split
+from support.stage import Connection, Stage
 
 Grown = tuple[Stage, Connection]
 """Stage, and an ordinary connection to it that has been used."""

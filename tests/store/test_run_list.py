@@ -21,11 +21,10 @@ from rota.store import runs
 from rota.store.query import Query, load, positional
 from rota.store.read import run_list as store
 from rota.store.read.run_list import FAILED_STATES, MAX_ID, OPEN_STATES, ListPosition, RunFilter
-
-from . import flows
-from .lost_workers import quarantine
-from .stage import Stage
-from .test_job_plans import scans
+from store.test_job_plans import scans
+from support import flows
+from support.lost_workers import quarantine
+from support.stage import Stage
 
 STATES: list[tuple[str, ...] | None] = [
     *((state,) for state in (*OPEN_STATES, *FAILED_STATES, "succeeded")),

@@ -22,10 +22,9 @@ from rota.engine.telemetry.event_bus import EventBus
 from rota.errors import ArgumentError, DatabaseUnavailable, ScheduleNotFound
 from rota.store import pg_errors, runs, ticks
 from rota.store.schedules import ScheduleDefinition
-
-from .schedule_firing import OTHER, TARGETS, fire, insert_schedule, make, recorded_ticks, row
-from .schedule_firing import runs as started
-from .stage import Stage
+from support.schedule_firing import OTHER, TARGETS, fire, insert_schedule, make, recorded_ticks, row
+from support.schedule_firing import runs as started
+from support.stage import Stage
 
 BAD: dict[str, dict[str, Any]] = {
     "cron": {"cron": "61 * * * *"},

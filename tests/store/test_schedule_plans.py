@@ -19,9 +19,8 @@ from rota.model.schedule import TickDecision
 from rota.store import ticks, timers
 from rota.store.query import Query, positional
 from rota.store.ticks import ScheduleAdvance, TickRecord
-
-from .stage import Connection, Stage
-from .test_job_plans import Scan, scans
+from store.test_job_plans import Scan, scans
+from support.stage import Connection, Stage
 
 MANY = 100_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 20_000
 DUE = 50

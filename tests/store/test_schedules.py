@@ -14,10 +14,18 @@ from rota.errors import ArgumentError
 from rota.model.schedule import TickDecision
 from rota.store import ticks, timers
 from rota.store.ticks import ScheduleAdvance, TickRecord
-
-from .flows import DIAMOND, run_of
-from .schedule_firing import ME, OTHER, fire, insert_schedule, make, recorded_ticks, row, runs
-from .stage import Stage
+from support.flows import DIAMOND, run_of
+from support.schedule_firing import (
+    ME,
+    OTHER,
+    fire,
+    insert_schedule,
+    make,
+    recorded_ticks,
+    row,
+    runs,
+)
+from support.stage import Stage
 
 SECOND = timedelta(seconds=1)
 TICK = datetime(2031, 1, 1, tzinfo=UTC)

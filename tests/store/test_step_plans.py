@@ -17,10 +17,9 @@ from rota.store import runs, signals, steps, timers
 from rota.store.jobs import ClaimedJob
 from rota.store.query import Query
 from rota.store.steps import ProgressUpdate
-
-from .journals import received_wait, sleep, step, wait
-from .stage import Connection, Stage
-from .test_job_plans import BATCH, TABLES, explain, fill
+from store.test_job_plans import BATCH, TABLES, explain, fill
+from support.journals import received_wait, sleep, step, wait
+from support.stage import Connection, Stage
 
 MANY = 100_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 30_000
 

@@ -8,9 +8,16 @@ from __future__ import annotations
 import pytest
 
 from rota.store import claims, timers, workers
-
-from .lost_workers import declare_dead, lost, queued_rows, reap, start_marked, suspect, suspects
-from .stage import Stage
+from support.lost_workers import (
+    declare_dead,
+    lost,
+    queued_rows,
+    reap,
+    start_marked,
+    suspect,
+    suspects,
+)
+from support.stage import Stage
 
 # Marks in column `lost` before and after an event: crashes and suspicion in one number.
 IN_COMPANY = {0: -1, -1: -2, -2: -2, -3: -4, -4: -4, -7: -7, 1: -3, 2: -4, 5: -7}

@@ -1,0 +1,55 @@
+"""`deploy/prometheus`: alerting rules."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from support.manifests import parse_command, read
+from support.places import DEPLOY
+from support.promql import faults, labels_used
+
+FILE = DEPLOY / "prometheus/rota.rules.yml"
+TESTS = DEPLOY / "prometheus/rota.rules.test.yml"
+RULES: list[dict[str, Any]] = [rule for group in read(FILE)[0]["groups"] for rule in group["rules"]]
+SEVERITIES = {"critical", "warning", "info"}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[rule["alert"] for rule in RULES])
+def test_alert_rule_has_valid_expression_severity_and_annotations(rule: dict[str, Any]) -> None:
+    assert faults(rule["expr"]) == []
+    assert rule["alert"].startswith("Rota")
+    assert rule["labels"]["severity"] in SEVERITIES
+    assert set(rule["annotations"]) == {"summary", "description"}
+    # Labels used in the annotations must exist in the result of the expression.
+    told = set(re.findall(r"\$labels\.(\w+)", " ".join(rule["annotations"].values())))
+    assert told <= labels_used(rule["expr"]) | {"instance"}
+    if "instance" in told:
+        assert "by (job)" not in rule["expr"].split(" and ")[0]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[rule["alert"] for rule in RULES])
+def test_alert_rule_commands_in_description_are_valid(rule: dict[str, Any]) -> None:
+    for command in re.findall(r"`(rota [^`]*)`", rule["annotations"]["description"]):
+        words = command.replace("{{ $labels.task }}", "task").split()[1:]
+        parse_command([*words, "1"] if words == ["show"] else words)
+
+
+def test_alert_rule_names_are_unique() -> None:
+    names = [rule["alert"] for rule in RULES]
+
+    assert len(set(names)) == len(names)
+
+
+def test_alert_rule_tests_cover_quiet_and_firing_cases() -> None:
+    [said] = read(TESTS)
+    quiet: set[str] = set()
+    loud: set[str] = set()
+    for case in said["tests"]:
+        for look in case.get("promql_expr_test", []):
+            [name] = re.findall(r'alertname="(\w+)"', look["expr"])
+            (loud if look["exp_samples"] else quiet).add(name)
+
+    assert quiet == loud == {rule["alert"] for rule in RULES}
