@@ -13,8 +13,8 @@ from playwright.sync_api import Locator, Page, expect
 
 from support.accessibility import accessibility_violations
 from support.browser_tabs import DashboardSite, Tab
-from support.dashboard_fixtures import APPS
 from support.other_instance import OtherInstance
+from support.places import SUPPORT
 from support.server_process import ServerProcess
 
 
@@ -31,7 +31,11 @@ def test_workers_page_drained_worker_stops_and_is_audited(
     admin_tab: Tab, dashboard_site: DashboardSite, tmp_path: Path
 ) -> None:
     words = ["rota", "worker", "example_app:app", "-q", "elsewhere", "--health-port", "{port}"]
-    names = {"PYTHONPATH": str(APPS), "ROTA_VERSION": "2026.2-next", "ROTA_HEARTBEAT_INTERVAL": "1"}
+    names = {
+        "PYTHONPATH": str(SUPPORT / "dashboard_apps"),
+        "ROTA_VERSION": "2026.2-next",
+        "ROTA_HEARTBEAT_INTERVAL": "1",
+    }
     worker = ServerProcess(words, dashboard_site.dsn, tmp_path / "log", **names)
     try:
         worker.up()

@@ -6,7 +6,6 @@ analysed full; with custom and with generic plans.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -14,13 +13,14 @@ import pytest
 from rota.model.alert_decision import AlertDecision
 from rota.store import alerts, retention, ticks
 from rota.store.query import Query
-from store.test_schedule_plans import explain, read_by
+from support.connection_plans import explain, read_by
+from support.scale import scale
 from support.stage import Stage
 from support.stage_fixtures import own_stage
 
 __all__ = ["own_stage"]
 
-MANY = 1_000_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 5_000
+MANY = scale(5_000, 1_000_000)
 QUEUES = 3
 FEW = 100
 """Number of rows that alerts report."""

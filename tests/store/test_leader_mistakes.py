@@ -10,8 +10,7 @@ from psycopg.errors import LockNotAvailable
 
 from rota.store import advisory_locks
 from store import test_leaders
-from store.test_leaders import BIGINT, SEAT, replace_session_lock
-from support.elections import Election, mutate_statement
+from support.elections import BIGINT, SEAT, Election, mutate_statement, replace_session_lock
 
 Check = Callable[[Election], Awaitable[Any]]
 

@@ -19,6 +19,7 @@ from support.lost_workers import (
     reap,
     split,
 )
+from support.refusals import refuse
 from support.stage import Stage
 
 
@@ -263,18 +264,6 @@ async def test_reap_cancelled_job_queues_all_done_successor(
 
 
 # Jobs that cannot be moved
-
-
-async def refuse(stage: Stage, job: int) -> None:
-    """Make every insert of this job into `queued` fail."""
-    await stage.sql(
-        "create function public.refuse() returns trigger language plpgsql as"
-        f" $$ begin if new.job = {job} then raise 'not this one'; end if; return new; end $$"
-    )
-    await stage.sql(
-        "create trigger refuse before insert on rota.queued"
-        " for each row execute function public.refuse()"
-    )
 
 
 async def test_reap_unmovable_job_fails_the_claim_but_not_single_jobs(

@@ -8,8 +8,8 @@ import pytest
 
 from rota.store import retention
 from rota.store.retention import PrunableRow
-from store.test_job_plans import explain
 from support.old_runs import TABLES, OldRuns
+from support.plans import explain
 from support.stage import Stage
 
 

@@ -8,8 +8,6 @@ import pytest
 from rota.store import audit, runs
 from rota.store.read import run_history
 from rota.store.read import runs as read_runs
-from store.test_job_plans import fill
-from store.test_step_plans import read_by
 from support import flows
 from support.journals import (
     received_wait,
@@ -21,7 +19,9 @@ from support.journals import (
     wait,
 )
 from support.lost_workers import quarantine
+from support.plans import fill
 from support.stage import EMPTY, Stage
+from support.step_reads import read_by
 
 GRAPH = {
     **dict.fromkeys(("good", "bad", "tried", "napping", "aside", "going", "next"), ()),

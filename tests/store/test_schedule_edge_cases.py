@@ -22,10 +22,21 @@ from rota.store.database import Database
 from rota.store.read import schedules as read_schedules
 from rota.testing.proxy.connection import CutPoint
 from rota.testing.proxy.proxy import Proxy
-from store.test_schedule_errors import scheduler
-from store.test_schedules import SECOND, TICK, ended, reject_input
 from support.flows import DIAMOND, run_of
-from support.schedule_firing import OTHER, fire, insert_schedule, make, recorded_ticks, row, runs
+from support.schedule_firing import (
+    OTHER,
+    SECOND,
+    TICK,
+    ended,
+    fire,
+    insert_schedule,
+    make,
+    recorded_ticks,
+    reject_input,
+    row,
+    runs,
+    scheduler,
+)
 from support.stage import Batch, Stage
 
 HOUR = timedelta(hours=1)

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import psycopg
 
 from rota.model.settings import Settings
-from rota.store import leaders, query
+from rota.store import advisory_locks, leaders, query
 from rota.store.database import Database, run
 from rota.store.leaders import ElectionResult
 from rota.store.query import Query
@@ -152,3 +152,28 @@ def mutate_statement(statement: str, right: str, wrong: str) -> Iterator[None]:
         query.load = load
         for cache in caches:
             cache.cache_clear()
+
+
+LEADER = advisory_locks.LEADER
+
+
+async def replace_session_lock(polls: Election, lock: str) -> tuple[bool | None, bool]:
+    """Replace the session lock of an elected candidate by another lock.
+
+    Return if the candidate's own probe, and another candidate's check, take it for the session lock.
+    """
+    voter, other = await polls.voter(), await polls.voter()
+    term = await voter.wins()
+    assert await voter.stands(term)
+    assert not await other.sees_it_vacant()
+    await voter.rises()
+    await voter.sql(f"select {lock}")
+    return await voter.stands(term), not await other.sees_it_vacant()
+
+
+BIGINT = (
+    f"({LEADER}::bigint << 32) | ({leaders.session_lock_key(NAME, 'rota')}::bigint & 4294967295)"
+)
+
+
+SEAT = leaders.session_lock_key(NAME, "rota")

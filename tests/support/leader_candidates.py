@@ -19,10 +19,17 @@ import psycopg
 
 from rota import Rota
 from rota.coord import lease_clock
+from rota.coord.candidate import TRUSTED_SHARE
 from rota.localpg import LocalPostgres
 from rota.store import advisory_locks
 from rota.testing.proxy.proxy import Proxy
-from support.leader_checks import Disruption, Effect, Notes
+from support.leader_checks import (
+    EARLY,
+    Disruption,
+    Effect,
+    Notes,
+    find_leader_faults,
+)
 from support.pgbouncer import run_pgbouncer
 from support.places import PROGRAMS, TESTS
 from support.programs.leader_app import TABLE
@@ -310,3 +317,14 @@ async def run_candidates(
         await made.open()
         yield made
         made.close()
+
+
+LEASE = 2.0
+
+
+async def find_errors(there: LeaderCandidates) -> list[str]:
+    effects = await there.effects()
+    there.close()
+    # A leadership that does not depend on a session does not end with one.
+    early = set() if there.pooled else EARLY
+    return find_leader_faults(there.notes, effects, there.disruptions, LEASE, TRUSTED_SHARE, early)

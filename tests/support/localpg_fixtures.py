@@ -1,18 +1,28 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import psycopg
 import pytest
 
+import rota
 from rota.localpg import LocalPostgres, find_binaries
 from rota.localpg.account import ServerAccount, chown_tree
-from support.app_processes import App, has_no_processes, processes, wait_until
+from support.app_processes import (
+    App,
+    has_no_processes,
+    processes,
+    wait_until,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -110,3 +120,33 @@ def start_app() -> Iterator[Callable[..., App]]:
     yield start
     for one in running:
         one.close()
+
+
+@pytest.fixture
+def shared_python() -> tuple[str, dict[str, str]]:
+    """Return an interpreter that any user can run, and the environment in which it finds Rota."""
+    paths = [Path(rota.__file__).parents[1], Path(psycopg.__file__).parents[1]]
+    environment = {"PYTHONPATH": os.pathsep.join(map(str, paths)), "HOME": "/nonexistent"}
+    version = f"python3.{sys.version_info.minor}"
+    for python in (sys.executable, shutil.which(version, path="/usr/bin:/usr/local/bin")):
+        if python and _user_nobody_can_run(python, environment):
+            return python, environment
+    pytest.skip(f"user nobody cannot run any {version} that finds Rota and psycopg here")
+
+
+def _user_nobody_can_run(python: str, environment: dict[str, str]) -> bool:
+    nobody = pwd.getpwnam("nobody").pw_uid
+    try:
+        subprocess.run(
+            [python, "-c", "import rota.localpg, psycopg"],
+            user=nobody,
+            group=nobody,
+            extra_groups=[],
+            cwd="/",
+            env={**os.environ, **environment},
+            capture_output=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True

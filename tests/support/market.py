@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from support.example_programs import Program, Programs
+from support.scale import scale
 from support.server_process import free_port
 
 LIMIT = 25
@@ -190,3 +191,15 @@ def results_without_cause(record: Record) -> Iterator[str]:
         yield f"a report on {topic} was paid for, and nobody looked at it"
     for about in set(rings_by_subject(record.journal)) - set(record.alerts):
         yield f"somebody was paged for {about}, of which nothing is known"
+
+
+SECONDS, PACE = scale((5.5, 1 / 40), (150.0, 1 / 20))
+
+
+APP = "examples.market.app:app"
+
+
+def open_market(programs: Programs, lasts: float, app: str = APP, limit: int = LIMIT) -> Market:
+    """Create the tables and return the market."""
+    programs.run("examples.market.tables")
+    return Market(programs, lasts, PACE, app, limit)

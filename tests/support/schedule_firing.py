@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from psycopg import sql
 
+from rota.engine.notify.notifier import Notifier
 from rota.engine.scheduling import fire as scheduling_fire
 from rota.engine.scheduling.deferred import DeferredSchedules
 from rota.engine.scheduling.fire import FireResult, RunToStart, tick_options
+from rota.engine.scheduling.scheduler import Scheduler
+from rota.engine.telemetry.event_bus import EventBus
+from rota.errors import ArgumentError
+from rota.store import ticks
 from rota.store.jobs import StartJob
 from rota.store.ticks import DueSchedule
 from support.stage import Connection, Stage
@@ -92,3 +97,37 @@ async def recorded_ticks(stage: Stage, name: str = "beat") -> list[Any]:
     return await stage.sql(
         "select tick, state, reason from rota.ticks where schedule = %s order by tick", name
     )
+
+
+def scheduler(stage: Stage, targets: Any = TARGETS) -> Scheduler:
+    database = stage.database
+    return Scheduler(database, Notifier(database), EventBus(), 1, targets)
+
+
+SECOND = timedelta(seconds=1)
+
+
+TICK = datetime(2031, 1, 1, tzinfo=UTC)
+
+
+async def ended(stage: Stage, *states: str, name: str = "beat") -> list[int]:
+    """Insert ticks with runs that have ended in these states and are not recorded yet."""
+    ids = await stage.start_several(len(states))
+    for number, (id, state) in enumerate(zip(ids, states, strict=True), 1):
+        await stage.sql(
+            "insert into rota.ticks (schedule, tick, number, state, host, pid, run)"
+            " values (%s, timestamptz '2031-01-01' + %s * interval '1 s', %s, 'started', 'h', 1, %s)",
+            *(name, number, number, id),
+        )
+        await stage.sql("delete from rota.queued where job = %s", id)
+        await stage.sql(
+            "insert into rota.outcomes (job, state, attempt) values (%s, %s, 1)", id, state
+        )
+    return ids
+
+
+def reject_input(due: ticks.DueSchedule, *rest: Any) -> Any:
+    """Refuse the input of schedule `beat`, as a task without that argument does."""
+    if due.name == "beat":
+        raise ArgumentError("there is no such argument")
+    return make(due, *rest)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 import asyncpg
-import django
 import psycopg
 import pytest
 import sqlalchemy as sa
-from django.conf import settings as django_settings
-from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from rota import ArgumentError, KeyBusy, Rota, Task
+from support.user_connections import (
+    asyncpg_connection,
+    django_connection,
+    dsn_parameters,
+    sqlalchemy_url,
+)
 
 
 @pytest.fixture
@@ -34,33 +36,6 @@ async def count(dsn: str) -> int:
         row = await cursor.fetchone()
         assert row is not None
         return int(row[0])
-
-
-def sqlalchemy_url(dsn: str, driver: str) -> sa.URL:
-    """Return the SQLAlchemy URL of the same database."""
-    words = dsn_parameters(dsn)
-    return sa.URL.create(
-        f"postgresql+{driver}",
-        username=words["user"],
-        database=words["dbname"],
-        query={"host": words["host"]},
-    )
-
-
-def dsn_parameters(dsn: str) -> dict[str, str]:
-    return {word: str(value) for word, value in conninfo_to_dict(dsn).items()}
-
-
-@asynccontextmanager
-async def asyncpg_connection(dsn: str) -> AsyncIterator[Any]:
-    words = dsn_parameters(dsn)
-    connection = await asyncpg.connect(
-        host=words["host"], user=words["user"], database=words["dbname"]
-    )
-    try:
-        yield connection
-    finally:
-        await connection.close()
 
 
 class RollBack(Exception):
@@ -184,21 +159,6 @@ async def with_django(dsn: str, greet: Task[[str], str], commit: bool) -> None:
 
     # Django's connections belong to a thread and refuse use inside a running loop.
     await asyncio.to_thread(work)
-
-
-def django_connection(dsn: str) -> Any:
-    if not django_settings.configured:
-        django_settings.configure(
-            DATABASES={"default": {"ENGINE": "django.db.backends.postgresql"}}
-        )
-        django.setup()
-    from django.db import connections
-
-    words = dsn_parameters(dsn)
-    connections.databases["default"].update(
-        NAME=words["dbname"], USER=words["user"], HOST=words["host"]
-    )
-    return connections["default"]
 
 
 WAYS: list[Start] = [

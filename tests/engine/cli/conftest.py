@@ -17,10 +17,12 @@ from support.cli_fixtures import (
     terminal,
     worker,
 )
+from support.cli_workers import busy
 
 __all__ = [
     "board",
     "board_dsn",
+    "busy",
     "durable",
     "empty_dsn",
     "empty_rota",

@@ -11,11 +11,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from engine.cli.test_workers import cells, insert_worker, run_on_terminal
 from rota import Rota as App
 from rota.cli.exit_codes import FAILED, NOT_FOUND, USAGE_ERROR
 from support.cli_fixtures import Rota
 from support.terminal import CommandResult
+from support.worker_rows import cells, insert_worker, run_on_terminal
 
 CLOCK = ("-a", "clock:app")
 HOUR = timedelta(hours=1)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from support.cli_fixtures import Rota
+from support.scale import scale
 from support.terminal import Program, Terminal, eventually
 
 BOARD = ("-a", "board:app")
@@ -285,7 +286,7 @@ def test_show_flow_sleeping_jobs_print_wake_time_and_signal(durable: Rota) -> No
 # Terminals
 
 
-@pytest.mark.parametrize("columns", [40, 60, 100])
+@pytest.mark.parametrize("columns", scale([40, 100], [40, 60, 100]))
 def test_show_step_table_fits_the_terminal(
     durable: Rota, board_dsn: str, onboarding: str, columns: int
 ) -> None:

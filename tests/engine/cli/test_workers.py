@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,10 +14,9 @@ from rota import Rota as App
 from rota.cli.exit_codes import FAILED, NOT_FOUND, USAGE_ERROR
 from rota.errors import WorkerNotFound
 from support.cli_fixtures import Rota
-from support.terminal import Program, Terminal, eventually
-
-SHOP = ("-a", "shop:app")
-SLOWLY = {"ROTA_DRAIN_TIMEOUT": "60"}  # longer than any test waits
+from support.scale import scale
+from support.terminal import Program, Terminal
+from support.worker_rows import cells, insert_worker, run_on_terminal
 
 
 @pytest.fixture
@@ -29,40 +24,6 @@ def registry(empty_dsn: str) -> Iterator[psycopg.Connection[Any]]:
     """Connection for inserting workers in states that take long to reach."""
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         yield connection
-
-
-def insert_worker(
-    registry: psycopg.Connection[Any], state: str = "active", **values: object
-) -> int:
-    """Insert a worker with its last heartbeat `beat` seconds ago; return its id."""
-    given = {"host": "web-1", "lag": 0.0, "metadata": "{}", "blamed": None, "version": "", **values}
-    row = registry.execute(
-        "insert into rota.workers (host, pid, version, queues, tasks, capacity, running, state, lag,"
-        " metadata, charged_jobs, started, last_beat, ended)"
-        " values (%(host)s, 4242, %(version)s, '{default,images}', '{echo}', 50, 3, %(state)s, %(lag)s,"
-        " %(metadata)s, %(blamed)s, now() - interval '2 hours', now() - make_interval(secs => %(beat)s),"
-        " now() - make_interval(secs => %(ended)s)) returning id",
-        {"state": state, "beat": 1, "ended": None, **given},
-    ).fetchone()
-    assert row
-    return int(row[0])
-
-
-def cells(printed: str) -> list[list[str]]:
-    """Return the rows of a table below its heading, cell by cell."""
-    return [re.split(r"\s{2,}", line.strip()) for line in printed.splitlines()[1:]]
-
-
-def run_on_terminal(dsn: str, columns: int, *words: str, **more: str) -> str:
-    ours, theirs = pty.openpty()
-    environment = {**Terminal(dsn).environment, "COLUMNS": str(columns), "TERM": "xterm-256color"}
-    subprocess.run(
-        [sys.executable, "-m", "rota", *words], stdout=theirs, env=environment | more, check=True
-    )
-    os.close(theirs)
-    printed = os.read(ours, 20_000).decode()
-    os.close(ours)
-    return printed
 
 
 # Listing
@@ -179,7 +140,7 @@ def test_workers_command_metadata_is_escaped(
     assert "\x1b" not in printed
 
 
-@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("columns", scale([80], [80, 120]))
 def test_workers_command_fits_the_terminal(
     registry: psycopg.Connection[Any], empty_dsn: str, columns: int
 ) -> None:
@@ -207,17 +168,6 @@ def test_workers_command_fits_the_terminal(
 # Draining
 
 
-@pytest.fixture
-def busy(terminal: Terminal, tmp_path: Path) -> Iterator[tuple[Program, str]]:
-    """Worker with a job that ends when `go` exists, and the worker's id."""
-    with terminal.program("worker", "shop:app", **SLOWLY) as worker:
-        worker.said("up to")
-        terminal.run("start", *SHOP, "wait_for", f"file={tmp_path / 'go'}")
-        eventually((tmp_path / "go.began").exists)
-        [listed] = terminal.run("workers", "--json").json()
-        yield worker, str(listed["worker"])
-
-
 def test_drain_wait_returns_when_the_worker_has_stopped(
     terminal: Terminal, tmp_path: Path, busy: tuple[Program, str]
 ) -> None:
@@ -239,19 +189,6 @@ def test_drain_wait_returns_when_the_worker_has_stopped(
     assert worker.ended().code == 0
     again = terminal.run("drain", number)
     assert (again.code, again.complaint) == (NOT_FOUND, f"worker {number} has left already")
-
-
-def test_drain_wait_timeout_exits_with_failure(
-    terminal: Terminal, tmp_path: Path, busy: tuple[Program, str]
-) -> None:
-    worker, number = busy
-
-    done = terminal.run("drain", number, "--wait", "0.5")
-
-    assert done.code == FAILED
-    assert f"worker {number} is still running after 0.5 s with 1 job" in done.err
-    (tmp_path / "go").touch()
-    assert worker.ended().code == 0
 
 
 def test_drain_wait_dying_worker_exits_with_failure(

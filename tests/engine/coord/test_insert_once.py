@@ -19,15 +19,11 @@ from psycopg.types.json import Jsonb
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from engine.acceptance.test_user_connection import (
-    asyncpg_connection,
-    django_connection,
-    sqlalchemy_url,
-)
 from rota import Rota
 from rota.coord import insert_once
 from rota.coord.insert_once import Inserted
 from rota.errors import ArgumentError
+from support.user_connections import asyncpg_connection, django_connection, sqlalchemy_url
 
 Db = AsyncConnection[tuple[Any, ...]]
 FILINGS = """

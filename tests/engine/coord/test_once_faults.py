@@ -8,7 +8,6 @@ ROTA_TEST_LONG=1 runs it for a minute.
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import time
 from collections import Counter, defaultdict
@@ -20,9 +19,9 @@ from psycopg import AsyncConnection
 
 from rota import Busy, LockLost, Rota
 from rota.errors import DatabaseUnavailable
+from support.scale import scale
 
-LONG = os.environ.get("ROTA_TEST_LONG") == "1"
-SECONDS = 60.0 if LONG else 4.0
+SECONDS = scale(4.0, 60.0)
 TTL = 0.5
 
 KILL = """
@@ -116,5 +115,5 @@ async def test_once_under_faults_keeps_one_result_per_key(
         assert results <= {kept[key]}, key
     assert len(kept) > SECONDS
     print(dict(storm.seen))
-    for outcome in ("result", "Failed", "Busy", "cancelled", *(["LockLost"] if LONG else [])):
+    for outcome in ("result", "Failed", "Busy", "cancelled", *(scale([], ["LockLost"]))):
         assert storm.seen[outcome]

@@ -14,6 +14,7 @@ from rota.errors import RateLimitExceeded
 from rota.store.rate_limits import RateLimitSlot
 
 
+@pytest.mark.serial
 async def test_rate_limit_frozen_process_lets_waiters_proceed_spaced(
     rota_app: Rota,
 ) -> None:

@@ -6,44 +6,27 @@ import asyncio
 import ctypes
 import time
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
-from uuid import UUID
 
 import psycopg
 import pytest
-from psycopg import AsyncConnection
 
 from rota import Rota
 from rota.coord import lease, renewal_thread
 from rota.errors import LockLost
 from rota.model.events import Event, LockForfeited
-from rota.store import locks
 from rota.store.database import pipeline
-from rota.store.query import Query
+from support.lock_renewals import LONG_TTL, RENEWALS, Db, wait_for_renewals
 
 SHORT = 0.6
 """TTL of locks that are lost on purpose."""
-LONG = 60.0
-"""TTL of locks that must not be lost, however slow the machine is."""
-Db = AsyncConnection[tuple[Any, ...]]
 
 
 @pytest.fixture
 def frequent_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let locks with a TTL of `LONG` be renewed five times a second."""
-    monkeypatch.setattr(lease, "RENEWALS_PER_TTL", 5 * LONG)
-
-
-RENEWALS = "select min(renewals) from rota.locks where name = any(%s)"
-
-
-async def wait_for_renewals(db: Db, count: int, *names: str) -> None:
-    """Wait until each of the locks was renewed `count` times."""
-    async with asyncio.timeout(60):
-        while (await (await db.execute(RENEWALS, (list(names),))).fetchall())[0][0] < count:
-            await asyncio.sleep(0.02)
+    """Let locks with a TTL of `LONG_TTL` be renewed five times a second."""
+    monkeypatch.setattr(lease, "RENEWALS_PER_TTL", 5 * LONG_TTL)
 
 
 # Conditions that cost no lock
@@ -55,7 +38,7 @@ async def test_renewal_blocked_event_loop_keeps_the_lock(
 ) -> None:
     async with Rota(rota_dsn) as other:
         with psycopg.connect(direct_dsn, autocommit=True) as blocking:
-            async with rota_app.lock("invoices", ttl=LONG) as lock:
+            async with rota_app.lock("invoices", ttl=LONG_TTL) as lock:
                 while blocking.execute(RENEWALS, (["invoices"],)).fetchall() < [(3,)]:
                     time.sleep(0.02)  # noqa: ASYNC251 - the test is about a blocked loop
                 assert lock.held
@@ -66,7 +49,7 @@ async def test_renewal_blocked_event_loop_keeps_the_lock(
 async def test_renewal_exhausted_pool_keeps_the_lock(rota_dsn: str, db: Db) -> None:
     async with Rota(rota_dsn, connections=1) as app:
         client = await app.open()
-        async with app.lock("invoices", ttl=LONG) as lock:
+        async with app.lock("invoices", ttl=LONG_TTL) as lock:
             async with client.database.connection():
                 await wait_for_renewals(db, 3, "invoices")
                 assert lock.held
@@ -79,7 +62,9 @@ async def test_renewal_locked_row_loses_only_that_lock(
     """The open transaction keeps one lock row locked; the other locks are renewed as before."""
     names = [f"lock {number}" for number in range(4)]
     async with AsyncExitStack() as stack:
-        others = [await stack.enter_async_context(rota_app.lock(name, ttl=LONG)) for name in names]
+        others = [
+            await stack.enter_async_context(rota_app.lock(name, ttl=LONG_TTL)) for name in names
+        ]
         one = await rota_app.lock("invoices", ttl=SHORT).acquire()
         async with db.transaction(force_rollback=True):
             await db.execute("select rota.release_lock('invoices', 0, 'me')")
@@ -89,27 +74,6 @@ async def test_renewal_locked_row_loses_only_that_lock(
             assert all(each.held for each in others)
         with pytest.raises(LockLost, match="expired before it could be renewed"):
             await one.release()
-
-
-async def test_renewal_of_500_locks_takes_few_statements(
-    rota_app: Rota, monkeypatch: pytest.MonkeyPatch, db: Db
-) -> None:
-    monkeypatch.setattr(lease, "RENEWALS_PER_TTL", LONG)  # once a second
-    names = [f"lock {number}" for number in range(500)]
-    statements: list[int] = []
-    right = locks.renew
-
-    def renew(instance: UUID, held: Sequence[tuple[str, int, float]]) -> Query[locks.RenewedLock]:
-        statements.append(len(held))
-        return right(instance, held)
-
-    monkeypatch.setattr(locks, "renew", renew)
-    held = [rota_app.lock(name, ttl=LONG) for name in names]
-    await asyncio.gather(*(lock.acquire() for lock in held))
-    await wait_for_renewals(db, 2, *names)
-    assert all(lock.held for lock in held)
-    assert sum(statements) / len(statements) > 100, statements
-    await asyncio.gather(*(lock.release() for lock in held))
 
 
 # Conditions that cost a lock
@@ -177,13 +141,13 @@ async def test_renewal_idle_connection_is_closed_and_reopened(
 ) -> None:
     monkeypatch.setattr(renewal_thread, "IDLE_CONNECTION_SECONDS", 0.3)
     company = await rota_app.coordinator()
-    async with rota_app.lock("invoices", ttl=LONG):
+    async with rota_app.lock("invoices", ttl=LONG_TTL):
         await wait_for_renewals(db, 1, "invoices")
         assert company.renewal_thread._connection is not None
     async with asyncio.timeout(60):
         while company.renewal_thread._connection is not None:
             await asyncio.sleep(0.02)
-    async with rota_app.lock("invoices", ttl=LONG) as lock:
+    async with rota_app.lock("invoices", ttl=LONG_TTL) as lock:
         await wait_for_renewals(db, 1, "invoices")
         assert lock.held
 

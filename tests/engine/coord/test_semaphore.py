@@ -19,6 +19,7 @@ from psycopg import AsyncConnection
 from rota import Rota
 from rota.app.locks import Permit
 from rota.errors import ArgumentError, Busy, LockLost
+from support.scale import scale
 
 Db = AsyncConnection[tuple[Any, ...]]
 TTL = 1.0
@@ -179,7 +180,7 @@ async def test_semaphore_assert_held_refuses_an_expired_permit(apps: list[Rota],
 # Leaks
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("how", scale([signal.SIGKILL], [signal.SIGKILL, signal.SIGSTOP]))
 async def test_semaphore_permit_of_killed_or_frozen_process_is_reused(
     how: signal.Signals, rota_app: Rota, rota_dsn: str, db: Db
 ) -> None:

@@ -12,9 +12,9 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from engine.doctor.conftest import Doctor, now
 from rota.engine.diagnosis import doctor_checks
 from rota.model.check_result import CheckResult
+from support.doctor import Doctor, now
 
 Database = AsyncConnection[Any]
 

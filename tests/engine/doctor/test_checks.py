@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from engine.doctor.conftest import now
 from rota.engine.diagnosis import doctor_checks
 from rota.engine.diagnosis.doctor import CHECKS
 from rota.engine.diagnosis.doctor_checks import CheckContext
@@ -22,6 +21,7 @@ from rota.store.read.doctor import (
     VacuumRow,
     expected_indexes,
 )
+from support.doctor import now
 
 WELL = ServerRow("15.1", 150001, False, False, True, True, 100, 10, True, "me", "me")
 

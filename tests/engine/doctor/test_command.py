@@ -9,11 +9,11 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from engine.doctor.conftest import Doctor
 from rota.cli import main
 from rota.cli.exit_codes import FAILED, NO_DATABASE, OK
 from rota.engine.diagnosis import doctor_checks
 from rota.testing.server import DatabaseServer
+from support.doctor import Doctor
 from support.pgbouncer import PgBouncer, run_pgbouncer
 
 

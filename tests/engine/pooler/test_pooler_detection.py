@@ -21,8 +21,8 @@ from rota.store.jobs import StartJob
 from rota.store.query import Query
 from rota.store.read import runs
 from rota.testing.server import DatabaseServer
-from store.test_role_settings import SAID, SAID_BY_ENGINES, change
 from support.pgbouncer import PgBouncer, run_pgbouncer
+from support.role_settings import SAID, SAID_BY_ENGINES, change
 
 
 @pytest.fixture(scope="module")

@@ -197,6 +197,7 @@ async def test_scheduler_foreign_due_schedule_keeps_own_poll_time(rota_app: Rota
     assert one._poll_at > ours
 
 
+@pytest.mark.serial
 async def test_scheduler_foreign_due_schedule_causes_backoff_not_delay(
     rota_app: Rota, db: DB, scheduler_queries: list[str]
 ) -> None:

@@ -5,7 +5,7 @@ A route without an entry in `EXAMPLES` fails here.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 from uuid import uuid4
@@ -17,12 +17,9 @@ from rota.model.access import Role
 from rota.store import workers
 from rota.web import api, health
 from rota.web.auth import route_roles
+from support.api_requests import EXAMPLES, Example, Prepare
 from support.site_client import PASSES, SiteClient
 
-Example = tuple[str, dict[str, Any]]
-Prepare = Callable[[SiteClient], Awaitable[Example]]
-
-EXAMPLES: dict[tuple[str, str], Prepare] = {}
 NUMBERS = count(1)
 V1 = "/api/v1"
 

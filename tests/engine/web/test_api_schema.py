@@ -5,7 +5,6 @@ the answers are validated against it. `make test` runs a few, ROTA_TEST_LONG=1 m
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,9 +21,10 @@ from schemathesis.generation import GenerationMode
 
 from rota.testing.server import DatabaseServer
 from rota.web.api import openapi
+from support.scale import scale
 from support.site_client import SiteClient, make_site_app
 
-MANY = 100 if os.environ.get("ROTA_TEST_LONG") == "1" else 3
+MANY = scale(3, 100)
 
 load_all_checks()
 CHECKS = CHECK_REGISTRY.get_by_names(

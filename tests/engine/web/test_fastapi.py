@@ -12,12 +12,12 @@ from httpx2 import ASGITransport, AsyncClient
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from engine.acceptance.test_user_connection import sqlalchemy_url
 from rota import Rota, Task
 from rota.app.run import Run
 from rota.app.sync import SyncRun
 from rota.contrib.fastapi import Runs, runs_in
 from rota.errors import DefinitionError
+from support.user_connections import sqlalchemy_url
 
 
 class Broken(Exception):

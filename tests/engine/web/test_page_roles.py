@@ -9,13 +9,13 @@ from uuid import uuid4
 
 import pytest
 
-from engine.web.test_api_roles import EXAMPLES as DEEDS
-from engine.web.test_pages import stream
 from rota import Rota
 from rota.model.access import Role
 from rota.web import api, dashboard
 from rota.web.auth import route_roles
 from rota.web.site import ALL_PARTS
+from support.api_requests import EXAMPLES as DEEDS
+from support.live_stream import stream
 from support.site_client import PASSES, SECRET, SiteClient
 
 ROUTES = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.why.conftest import Explainer
 from rota import Context
+from support.explainer import Explainer
 
 
 async def insert_claim(asking: Explainer, worker: int, run: Any, **more: Any) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from engine.why.conftest import Explainer
 from rota import Context, Retry
 from rota.engine.diagnosis.explain import explain
 from rota.engine.diagnosis.explain import sequential_fetch as questions
 from rota.errors import RunFailed, RunNotFound
+from support.explainer import Explainer
 
 
 async def job_of(asking: Explainer, run: Any, task: str) -> int:

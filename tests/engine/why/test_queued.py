@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.why.conftest import Explainer
+from support.explainer import Explainer
 
 
 async def test_explain_queued_job_without_worker_is_stuck(explainer: Explainer) -> None:

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from engine.why.conftest import Explainer
 from rota import Context, Retry
 from rota.engine.durable.journal import WorkerJournal
+from support.explainer import Explainer
 
 
 @pytest.fixture(autouse=True)

@@ -38,6 +38,7 @@ async def test_notifier_burst_is_sent_in_batches(warm_notifier: Notifier) -> Non
     assert 2 <= warm_notifier.sent - before <= took / MAX_BATCH_SECONDS + 2
 
 
+@pytest.mark.serial
 async def test_notifier_spaced_notifications_are_each_sent_at_once(
     warm_notifier: Notifier, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,6 @@ The long form is `make chaos`.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections import Counter
@@ -16,20 +15,16 @@ import pytest
 import pytest_asyncio
 
 from chaos.evidence import Violation
-from chaos.mutants import MUTANTS
 from chaos.phase_run import PhaseRun
 from chaos.phases import PHASES
 from chaos.report import table
 from chaos.server import Server
+from support.scale import scale
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 SEED = "short"
-LONG = os.environ.get("ROTA_TEST_LONG") == "1"
-SECONDS = 30.0 if LONG else 18.0
-DURABLE_SECONDS = 8.0
-SOME = ("M1",)
-"""One mutant; `make proofs` runs all."""
+SECONDS = scale(18.0, 30.0)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -58,7 +53,9 @@ async def test_chaos_mixed_faults_lose_no_job_and_repeat_no_effect(server: Serve
     for turn in ("mixed", "mixed again", "mixed once more"):
         stage = PhaseRun(server, PHASES["mixed"], f"{SEED}:{turn}", histories / turn)
         result = await stage.run(SECONDS)
-        wrong = [each for each in result.violations if LONG or not _is_time_bound(each)]
+        wrong = [
+            each for each in result.violations if scale(False, True) or not _is_time_bound(each)
+        ]
         assert not wrong, table([result])
         seen += result.counts
         if all(seen[what] >= least for what, least in needs.items()):
@@ -66,39 +63,3 @@ async def test_chaos_mixed_faults_lose_no_job_and_repeat_no_effect(server: Serve
     else:
         pytest.fail(f"{dict(seen)} in three runs, of {needs}")
     shutil.rmtree(histories)
-
-
-@pytest.mark.timeout(240)
-async def test_chaos_durable_functions_survive_all_faults(server: Server) -> None:
-    """Equivalent of `python -m tests.chaos --seconds 8 --faults durable --seed short`."""
-    histories = Path(tempfile.mkdtemp(prefix="rota-chaos-"))
-    stage = PhaseRun(server, PHASES["durable"], f"{SEED}:durable", histories)
-    result = await stage.run(DURABLE_SECONDS)
-    assert result.passed, table([result])
-    shutil.rmtree(histories)
-
-
-@pytest.mark.parametrize("name", MUTANTS if LONG else SOME)
-async def test_chaos_mutant_is_found_by_the_checker(
-    name: str, server: Server, tmp_path: Path
-) -> None:
-    """A mutant shows only if a fault meets it.
-
-    That may not happen in a few seconds, so there are three runs.
-    """
-    mutant = MUTANTS[name]
-    said = []
-    for turn in range(3):
-        stage = PhaseRun(
-            server,
-            mutant.phase,
-            f"{SEED}:{turn}",
-            tmp_path / f"{name}-{turn}",
-            mutant=name,
-            settings=mutant.settings,
-        )
-        result = await stage.run(mutant.seconds)
-        if {violation.invariant for violation in result.violations} & mutant.found_by:
-            return
-        said.append(table([result]))
-    pytest.fail(f"{name}: {mutant.what}: {said}")

@@ -5,41 +5,23 @@ from __future__ import annotations
 import os
 import pty
 import random
-import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from support.demo_program import DemoProgram, processes
 from support.places import ROOT
-from support.terminal import CommandResult, Program, Terminal, children_of, eventually, is_alive
+from support.scale import scale
+from support.terminal import CommandResult, Terminal, children_of, eventually, is_alive
 
 HELLO = ROOT / "examples" / "hello.py"
-LONG = bool(os.environ.get("ROTA_TEST_LONG"))
-
-
-@pytest.fixture
-def home() -> Iterator[Path]:
-    """Directory with a short name that other users can enter: root cannot run PostgreSQL itself."""
-    base = Path(tempfile.mkdtemp(prefix="rota-cli-", dir="/tmp")).resolve()
-    base.chmod(0o755)
-    yield base
-    shutil.rmtree(base, ignore_errors=True)  # a demo that was left running may be deleting files
-
-
-def processes(directory: Path) -> list[str]:
-    listed = subprocess.run(
-        ["ps", "-axww", "-o", "args="], capture_output=True, text=True, check=True
-    )
-    return [line for line in listed.stdout.splitlines() if str(directory) in line]
 
 
 def assert_nothing_left(home: Path) -> None:
@@ -52,34 +34,6 @@ def read(url: str) -> tuple[int, str]:
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     with browser.open(url, timeout=10) as answer:
         return answer.status, answer.read().decode()
-
-
-class DemoProgram(Program):
-    """Demo without a terminal; its lines are read while it runs."""
-
-    def line(self, pattern: str) -> re.Match[str]:
-        assert self._process.stdout
-        others = ""
-        for line in self._process.stdout:
-            if found := re.search(pattern, line):
-                return found
-            others += line
-        ended = self.ended()
-        raise AssertionError(f"it never said {pattern!r}, but:\n{others}\n{ended.err}")
-
-
-@pytest.fixture
-def start_demo(home: Path) -> Iterator[Callable[..., DemoProgram]]:
-    shown: list[DemoProgram] = []
-
-    def begin(*words: str) -> DemoProgram:
-        environment = {**Terminal(None).environment, "TMPDIR": str(home)}
-        shown.append(DemoProgram(("demo", *words), environment, home))
-        return shown[-1]
-
-    yield begin
-    for each in shown:
-        each.close()
 
 
 @pytest.mark.slow
@@ -157,16 +111,16 @@ def run_and_stop_demo(
     return CommandResult(process.returncode, printed.decode(errors="replace"), said)
 
 
-SOONEST = 0.0 if LONG else 0.8
+SOONEST = scale(0.8, 0.0)
 """Seconds. Before that the demo has often not created anything."""
 
 WAYS = [(signal.SIGINT, True), (signal.SIGTERM, False), (signal.SIGHUP, False)]
 """Signal, and True if it is typed in the terminal."""
 
 MOMENTS = [
-    (random.uniform(SOONEST, 7 if LONG else 3.5), how, typed)
-    for _ in range(15 if LONG else 1)
-    for how, typed in (WAYS if LONG else WAYS[:1])
+    (random.uniform(SOONEST, scale(3.5, 7)), how, typed)
+    for _ in range(scale(1, 15))
+    for how, typed in (scale(WAYS[:1], WAYS))
 ]
 
 
@@ -189,15 +143,6 @@ def test_demo_stopped_at_any_time_leaves_nothing_behind(
     assert done.code == 0 or seconds < 1.5, (seconds, done)
     assert "Traceback" not in done.err or done.code != 0, (seconds, done)
     assert_nothing_left(home)
-
-
-def test_demo_killed_leaves_no_process(start_demo: Callable[..., DemoProgram], home: Path) -> None:
-    demo = start_demo("--seconds", "30")
-    demo.line("a running flow")
-
-    demo.tell(signal.SIGKILL)
-
-    eventually(lambda: not processes(home))
 
 
 def test_demo_with_dsn_option_is_refused(home: Path) -> None:

@@ -7,132 +7,19 @@ import os
 import signal
 import socket
 import sys
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from process.cli.test_demo import home, processes
 from rota.cli import app_loader
 from rota.cli import dev as module
 from rota.cli.exit_codes import CommandError
 from rota.cli.file_watcher import FileWatcher
 from rota.cli.parent_pipe import UP
-from support.terminal import Program, Terminal, children_of, eventually, is_alive
+from support.demo_program import home
+from support.dev_project import APP, Project, port
 
 __all__ = ["home"]
-
-APP = """
-import asyncio
-from pathlib import Path
-from rota import Context, Rota
-
-app = Rota()
-NOTES = Path(__file__).with_name("notes")
-
-@app.task
-async def build(ctx: Context) -> str:
-    with NOTES.open("a") as notes:
-        notes.write(f"VERSION attempt {ctx.attempt}\\n")
-    await asyncio.sleep(PATIENCE)
-    return "VERSION"
-"""
-
-
-def port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        number: int = bound.getsockname()[1]
-        return number
-
-
-class Project:
-    """Directory with an app and `rota dev` running in it, on an embedded PostgreSQL of its own."""
-
-    def __init__(self, home: Path) -> None:
-        self.directory = home / "project"
-        self.directory.mkdir()
-        self.notes = self.directory / "notes"
-        self.terminal = Terminal(None, self.directory)
-        self.terminal.environment["ROTA_LOCAL_DIR"] = str(home / "pg")
-        self.port = port()
-
-    def save(self, version: str, patience: float = 0, text: str = APP) -> None:
-        filled = text.replace("VERSION", version).replace("PATIENCE", str(patience))
-        (self.directory / "site_app.py").write_text(filled)
-
-    def noted(self, line: str) -> bool:
-        return self.notes.exists() and line in self.notes.read_text().splitlines()
-
-    def page(self) -> int:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/", timeout=60) as answer:
-            status: int = answer.status
-            return status
-
-
-@pytest.fixture
-def project(home: Path) -> Project:
-    return Project(home)
-
-
-@pytest.fixture
-def dev(project: Project) -> Iterator[Program]:
-    project.save("one", patience=60)
-    with project.terminal.program("dev", "site_app:app", "-p", str(project.port)) as dev:
-        yield dev
-
-
-@pytest.mark.slow
-def test_dev_saved_change_restarts_app_without_losing_jobs(
-    project: Project, dev: Program, home: Path
-) -> None:
-    dev.said("uses the embedded PostgreSQL")
-    dev.said("] dashboard at http:")
-    assert project.page() == 200
-    started = project.terminal.run("--dsn", "local", "start", "-a", "site_app:app", "build")
-    run = started.out.strip()
-    eventually(lambda: project.noted("one attempt 1"))
-    before = children_of(dev.pid)
-
-    # A syntax error: the running processes continue.
-    project.save("one", text="def broken(:")
-    dev.said("SyntaxError")
-    dev.said("fix the file and save it")
-    assert children_of(dev.pid) == before
-
-    # It compiles, but the import fails.
-    project.save("one", text="raise RuntimeError('not today')")
-    dev.said("RuntimeError: not today")
-    dev.said("did not start")
-    assert not any("rota/cli" in line for line in dev.said("File "))
-    assert project.page() == 200  # served by the last code that worked
-
-    project.save("two")
-
-    eventually(lambda: project.noted("two attempt 1"))  # interrupted by a restart: not counted
-    dev.said("] dashboard at http:", times=2)
-    assert project.page() == 200
-    shown = project.terminal.run("--dsn", "local", "show", run)
-    assert '"two"' in shown.out
-    after = children_of(dev.pid)
-    assert len(after) == 2
-    assert not set(after) & set(before)
-
-    # A process that dies by itself is replaced.
-    for pid in after:
-        if "worker" in Path(f"/proc/{pid}/cmdline").read_text():
-            dev_worker = pid
-
-    os.kill(dev_worker, signal.SIGKILL)
-    dev.said("the worker was ended by SIGKILL")
-    eventually(lambda: len(children_of(dev.pid)) == 2)
-
-    dev.tell(signal.SIGINT)
-    ended = dev.ended()
-    assert ended.code == 0
-    assert not any(is_alive(pid) for pid in after)
-    eventually(lambda: not processes(home))
 
 
 def test_dev_missing_module_exits_with_usage_error(project: Project) -> None:

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 import signal
 import urllib.request
-from typing import Any
 
-import psycopg
-
+from support.cli_workers import RUNNING, fetch_rows
 from support.server_process import free_port
 from support.terminal import Terminal, eventually
 
-RUNNING = "select name from rota.leaders where instance is not null"
 ITERATIONS = "select count(*) from rota.iterations"
-
-
-def fetch_rows(terminal: Terminal, question: str) -> list[tuple[Any, ...]]:
-    dsn = terminal.environment["ROTA_DATABASE_URL"]
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        return connection.execute(question.encode()).fetchall()
-
-
-def processes(terminal: Terminal) -> int:
-    """Return the number of processes that ran service iterations."""
-    [(count,)] = fetch_rows(terminal, "select count(distinct pid) from rota.iterations")
-    return int(count)
 
 
 def test_worker_command_app_with_only_services_runs_them(terminal: Terminal) -> None:
@@ -51,15 +36,6 @@ def test_worker_command_drain_request_ends_services(terminal: Terminal) -> None:
         with urllib.request.urlopen(drain, timeout=60) as answer:
             assert answer.status == 202
         assert worker.ended().code == 0
-    assert fetch_rows(terminal, RUNNING) == []
-
-
-def test_worker_command_services_spread_over_processes(terminal: Terminal) -> None:
-    with terminal.program("worker", "watch:app", "--processes", "2") as crew:
-        crew.said("stands by", times=2)
-        eventually(lambda: processes(terminal) == 2)
-        crew.tell(signal.SIGTERM)
-        assert crew.ended().code == 0
     assert fetch_rows(terminal, RUNNING) == []
 
 

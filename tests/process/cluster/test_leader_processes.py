@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
 from rota import Rota
 from rota.coord import lease_clock
 from rota.testing.server import DatabaseServer
-from support.leader_candidates import APP, PATH
 from support.leader_checks import Notes
-from support.leader_helpers import elected, session_lock_pids, until
+from support.leader_helpers import elected, until
+from support.leader_processes import NAME, Start, has_acted
 from support.pgbouncer import PgBouncer, run_pgbouncer
-
-NAME = "housekeeping"
-LEASE = 1.5
-Start = Callable[[str], tuple["subprocess.Popen[bytes]", Notes]]
 
 pytestmark = pytest.mark.slow
 
@@ -32,39 +25,6 @@ pytestmark = pytest.mark.slow
 def pooler(rota_server: DatabaseServer) -> Iterator[PgBouncer]:
     with run_pgbouncer(rota_server.dsn) as started:
         yield started
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Start a process that is a candidate and notes when it considers itself leader."""
-    started = []
-
-    def start(dsn: str) -> tuple[subprocess.Popen[bytes], Notes]:
-        notes = Notes(tmp_path / "notes", "other")
-        order = {
-            "dsn": dsn,
-            "instance": "other",
-            "name": NAME,
-            "lease": LEASE,
-            "notes": str(notes.path),
-        }
-        process = subprocess.Popen(
-            [sys.executable, str(APP), json.dumps(order)],
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": PATH},
-        )
-        started.append(process)
-        return process, notes
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-
-
-def has_acted(notes: Notes) -> bool:
-    notes.read()
-    return bool(notes.reigns)
 
 
 def freeze(process: subprocess.Popen[bytes]) -> float:
@@ -102,18 +62,6 @@ async def test_leader_frozen_is_replaced_and_does_not_act_after_waking(
         process.send_signal(signal.SIGCONT)
         await asyncio.sleep(0.5)
     assert last_act(notes, 1) < frozen
-
-
-async def test_leader_killed_behind_pooler_is_replaced_after_its_lease(
-    direct_dsn: str, pooler: PgBouncer, start: Start
-) -> None:
-    dsn = pooler.before(direct_dsn)
-    process, notes = start(dsn)
-    await until(lambda: has_acted(notes))
-    async with Rota(dsn) as app, app.leader(NAME) as leader:
-        process.kill()
-        assert (await elected(leader)).number == 2
-    assert await session_lock_pids(direct_dsn) == []
 
 
 async def test_leader_frozen_behind_pooler_does_not_act_after_waking(

@@ -8,22 +8,17 @@ some two hundred faults, directly and through a pooler; `make test` a dozen.
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from rota.coord.candidate import TRUSTED_SHARE
-from support.leader_candidates import LeaderCandidates, run_candidates
-from support.leader_checks import EARLY, find_leader_faults, percentile, widest_overlap
-from support.programs.leader_app import MUTANTS
+from support.leader_candidates import LEASE, LeaderCandidates, find_errors, run_candidates
+from support.leader_checks import percentile, widest_overlap
+from support.scale import scale
 
-LONG = os.environ.get("ROTA_TEST_LONG") == "1"
-LEASE = 2.0
-
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400 if LONG else 120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(scale(120, 2400))]
 
 OFTEN = {
     "kill": 40,
@@ -52,14 +47,6 @@ def plan() -> list[str]:
     kinds = [kind for kind, times in OFTEN.items() for _ in range(times)]
     random.shuffle(kinds)
     return kinds
-
-
-async def find_errors(there: LeaderCandidates) -> list[str]:
-    effects = await there.effects()
-    there.close()
-    # A leadership that does not depend on a session does not end with one.
-    early = set() if there.pooled else EARLY
-    return find_leader_faults(there.notes, effects, there.disruptions, LEASE, TRUSTED_SHARE, early)
 
 
 def report(there: LeaderCandidates, ways: str) -> None:
@@ -99,19 +86,9 @@ async def run_with_faults(directory: Path, ways: str, kinds: list[str]) -> None:
         assert taken[kind] == times or kind in there.harmless
 
 
-@pytest.mark.parametrize("ways", MANY if LONG else ["a few"])
+@pytest.mark.parametrize("ways", scale(["a few"], MANY))
 async def test_leaders_under_faults_act_one_at_a_time(tmp_path: Path, ways: str) -> None:
-    trials = {ways: plan()} if LONG else FEW
+    trials = scale(FEW, {ways: plan()})
     async with asyncio.TaskGroup() as at_once:
         for name, kinds in trials.items():
             at_once.create_task(run_with_faults(tmp_path, name, kinds))
-
-
-@pytest.mark.parametrize("mutant", MUTANTS if LONG else ["no trust window"])
-@pytest.mark.parametrize("ways", ["dd", "pp"] if LONG else ["dd"])
-async def test_leaders_mutant_is_found(tmp_path: Path, ways: str, mutant: str) -> None:
-    """A process that trusts its term for too long acts after it wakes up cut off from the server."""
-    async with run_candidates(tmp_path, ways, lease=LEASE, mutant=mutant) as there:
-        await there.disrupt("stranded")
-        wrong = await find_errors(there)
-    assert any("still acted" in each for each in wrong), wrong

@@ -6,23 +6,17 @@ proofs` runs the long form: five minutes and every mutant.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from rota.testing.server import DatabaseServer
 from support.lock_contest import contest
-from support.lock_mutants import MUTANTS
+from support.scale import scale
 
 pytestmark = pytest.mark.slow
 
-LONG = os.environ.get("ROTA_TEST_LONG") == "1"
-SECONDS = 300.0 if LONG else 6.0
-TTL = 1.0 if LONG else 0.6
-SOME = ("M6", "M7")
-ELSEWHERE = ("M12",)
-"""Mutants that the tests with a stepped clock find."""
+SECONDS = scale(6.0, 300.0)
+TTL = scale(0.6, 1.0)
 
 
 @pytest.mark.timeout(120 + SECONDS)
@@ -40,29 +34,3 @@ async def test_lock_six_contenders_write_in_turn_and_report_each_loss(
     assert min(counts["effects"], counts["losses told"], counts["taken over"]) >= least
     assert counts["refused"] >= least
     assert counts["taken away"] >= least // 2
-
-
-@pytest.mark.parametrize(
-    "name", [each for each in MUTANTS if each not in ELSEWHERE] if LONG else SOME
-)
-async def test_lock_mutant_is_found_by_the_contest(
-    name: str, rota_server: DatabaseServer, tmp_path: Path
-) -> None:
-    """A mutant fails only if a fault meets it.
-
-    That may not happen in a few seconds, so the contest is repeated.
-    """
-    mutant, said = MUTANTS[name], []
-    for turn in range(6):
-        with rota_server.database() as dsn:
-            found = await contest(
-                *(dsn, tmp_path / str(turn)),
-                seconds=6.0 if LONG else 2.5,
-                ttl=TTL,
-                seed=f"{name}:{turn}",
-                mutant=name,
-            )
-        if found.violations() & mutant.found_by:
-            return
-        said.append((dict(found.counts), found.said()[:5]))
-    pytest.fail(f"{name}: {mutant.what}: {said}")

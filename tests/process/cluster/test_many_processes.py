@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from rota import Context, Rota, Task
 from rota.localpg import LocalPostgres
 from support.fleet import Fleet, fetch_row, wait_for_row
+from support.scale import scale
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ async def start_jobs(dsn: str, count: int) -> None:
         await app.start_many([task.bind(n) for n in range(count)])
 
 
-JOBS = 50_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 20_000
+JOBS = scale(20_000, 50_000)
 
 
 async def test_workers_in_eight_processes_run_each_job_once(rota_dsn: str, fleet: Fleet) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import time
 from collections.abc import Iterator
@@ -15,10 +14,10 @@ import pytest
 
 from support.balancer import Balancer, Clients, balancing
 from support.fleet import wait_for_row
+from support.scale import scale
 from support.server_process import ServerProcess, free_port
 
-LONG = os.environ.get("ROTA_TEST_LONG") == "1"
-RESTARTS = 100 if LONG else 5
+RESTARTS = scale(5, 100)
 
 SERVE = ["rota", "serve", "orders:api", "--port", "{port}"]
 DRAIN = ["uvicorn", "orders:drained", "--port", "{port}"]
@@ -133,9 +132,9 @@ async def restart_in_turn(rollout: Rollout, restarts: int) -> tuple[Clients, lis
     return clients, codes
 
 
-@pytest.mark.timeout(1800 if LONG else 180)
+@pytest.mark.timeout(scale(180, 1800))
 @pytest.mark.parametrize(
-    "rollout", [SERVE, *([DRAIN] if LONG else [])], ids=lambda command: command[0], indirect=True
+    "rollout", [SERVE, *(scale([], [DRAIN]))], ids=lambda command: command[0], indirect=True
 )
 async def test_rolling_restart_fails_no_request_and_runs_each_job_once(rollout: Rollout) -> None:
     clients, codes = await restart_in_turn(rollout, RESTARTS)

@@ -11,7 +11,6 @@ The clock is the server's own, stepped with libfaketime where that is installed.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -32,15 +31,15 @@ from support.fault_injection import (
 )
 from support.fleet import wait_for_row
 from support.programs.schedule_app import schedules
+from support.scale import scale
 from support.tick_safeguards import LAYERS, NO_KEY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-LONG = os.environ.get("ROTA_TEST_LONG") == "1"
-TICKS = 10_000 if LONG else 300
-BROKEN = 20.0 if LONG else 9.0
+TICKS = scale(300, 10_000)
+BROKEN = scale(9.0, 20.0)
 """Seconds of each period of faults."""
-FROZEN = 6.0 if LONG else 2.5
+FROZEN = scale(2.5, 6.0)
 MILLISECOND = timedelta(milliseconds=1)
 
 STARTED = """
@@ -201,7 +200,7 @@ async def _check_each_tick_once(where: ClockedServer, notes: Path) -> None:
     assert len(standing) == len(schedules())
     assert len(started) >= TICKS
     # The faults did happen.
-    least = {"kills": 40, "freezes": 40, "restarts": 10} if LONG else {"kills": 3, "freezes": 2}
+    least = scale({"kills": 3, "freezes": 2}, {"kills": 40, "freezes": 40, "restarts": 10})
     for what, many in {"restarts": 2, "steps": 2, **least}.items():
         assert did[what] >= many, f"{what}: {did}"
     assert pids >= 4

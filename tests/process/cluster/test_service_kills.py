@@ -8,17 +8,14 @@ minutes.
 from __future__ import annotations
 
 import asyncio
-import os
+import math
 import random
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
-from support.programs.monitor_app import MUTANTS
+from support.scale import scale
 from support.service_instances import (
     Iteration,
     ServiceInstances,
@@ -29,34 +26,11 @@ from support.service_instances import (
     percentiles,
     unrecorded,
 )
+from support.service_kills import find_faults, read_records, until
 
-LONG = os.environ.get("ROTA_TEST_LONG") == "1"
-SECONDS, BETWEEN, LEAST = (300, 10.0, 25) if LONG else (8, 2.0, 3)
+SECONDS, BETWEEN, LEAST = scale((8, 2.0, 3), (300, 10.0, 25))
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(SECONDS + 120)]
-
-TABLE = "create table effects (service text, iteration bigint, term bigint, pid int)"
-
-
-@pytest.fixture
-def monitors(tmp_path: Path, rota_dsn: str) -> Iterator[Any]:
-    made: list[ServiceInstances] = []
-
-    def make(**order: Any) -> ServiceInstances:
-        with psycopg.connect(rota_dsn, autocommit=True) as connection:
-            connection.execute(TABLE)
-        made.append(ServiceInstances(tmp_path, rota_dsn, **order))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
-
-
-async def until(condition: Any, within: float = 60) -> None:
-    async with asyncio.timeout(within):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 async def kill_repeatedly(
@@ -75,27 +49,6 @@ async def kill_repeatedly(
             fleet.start()
         await until(lambda: fleet.runner() is not None)
     return kills
-
-
-async def read_records(dsn: str) -> tuple[dict[tuple[str, int], Any], list[Any]]:
-    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
-        rows = await connection.execute(
-            "select service, number, pid, term, outcome from rota.iterations"
-        )
-        recorded = {(row[0], row[1]): row[2:] for row in await rows.fetchall()}
-        effects = await connection.execute("select service, iteration, term, pid from effects")
-        return recorded, await effects.fetchall()
-
-
-async def find_faults(fleet: ServiceInstances, dsn: str) -> list[str]:
-    iterations = fleet.look()
-    died = {each.pid: each.died for each in fleet.instances if each.died is not None}
-    recorded, effects = await read_records(dsn)
-    return [
-        *overlaps(iterations, died, now()),
-        *misnumbered(iterations),
-        *unrecorded(iterations, recorded, effects, died),
-    ]
 
 
 async def test_service_with_repeated_kills_runs_on_one_instance_at_a_time(
@@ -120,10 +73,11 @@ async def test_service_with_repeated_kills_runs_on_one_instance_at_a_time(
         f"{len({each.pid for each in iterations})} instances; elsewhere after p50 {p50:.2f} s, p99 "
         f"{p99:.2f} s, at most {most:.2f} s"
     )
-    assert not LONG or p99 < 5  # a bar of `make proofs`: the short form may run beside anything
+    # A bar of `make proofs`: the short form may run beside anything.
+    assert p99 < scale(math.inf, 5)
     # The faults did happen.
     assert len(kills) >= LEAST
-    assert len(cut) >= 1 + 4 * LONG
+    assert len(cut) >= scale(1, 5)
     assert len(iterations) > len(kills) * 2
 
 
@@ -161,20 +115,6 @@ async def test_service_frozen_iteration_is_refused_and_recorded_as_lost(
     recorded, effects = await read_records(rota_dsn)
     assert recorded[key][2] == "lost"
     assert key not in {(service, number) for service, number, _, _ in effects}
-
-
-@pytest.mark.parametrize("mutant", MUTANTS if LONG else list(MUTANTS)[:1])
-async def test_service_mutant_is_detected(monitors: Any, rota_dsn: str, mutant: str) -> None:
-    fleet = monitors(mutant=mutant, lease=1, takes=0.5, every=0.6)
-    fleet.start(2)
-    await until(lambda: len(fleet.look()) > 1 and fleet.all_are_up)
-    victim = fleet.runner()
-    victim.process.send_signal(signal.SIGSTOP)
-    await until(lambda: fleet.runner() is not victim)
-    victim.process.send_signal(signal.SIGCONT)
-    await asyncio.sleep(0.8)
-    fleet.stop()
-    assert await find_faults(fleet, rota_dsn), mutant
 
 
 def test_service_checks_detect_each_fault() -> None:

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from support.container_image import last_instruction
 from support.dockerfile import exec_form_words
 from support.manifests import base, container, environment, find_document, read
 from support.places import DEPLOY
 from support.server_process import free_port
 from support.terminal import Terminal, eventually
-from unit.deploy.test_image import last_instruction
 
 EXAMPLE = DEPLOY / "example"
 SOON = {"ROTA_DRAIN_DELAY": "2"}  # there is no load balancer here

@@ -19,10 +19,10 @@ import pytest
 
 from support.balancer import Balancer, Clients, balancing
 from support.example_programs import Program, Programs
+from support.scale import scale
 from support.server_process import free_port
 
-LONG = os.environ.get("ROTA_TEST_LONG") == "1"
-RESTARTS, KILLS = (30, 10) if LONG else (2, 1)
+RESTARTS, KILLS = scale((2, 1), (30, 10))
 SETTINGS = {"AGENTS_PACE": "0.05", "ROTA_DRAIN_DELAY": "1.2", "ROTA_DRAIN_TIMEOUT": "10"}
 ACTIONS: dict[str, tuple[str, dict[str, Any], float]] = {
     "tea": ("remind", {"text": "tea"}, 0.5),
@@ -36,7 +36,7 @@ BY_HAND: dict[str, tuple[str, dict[str, Any], float]] = {
     "bell": ("remind", {"text": "the bell"}, 86_400.0)
 }
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900 if LONG else 120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(scale(120, 900))]
 
 Make = Callable[..., Programs]
 

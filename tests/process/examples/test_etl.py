@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import random
 import re
 import socket
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -16,60 +12,11 @@ from urllib.request import Request, urlopen
 import psycopg
 import pytest
 
-from support.example_programs import Program, Programs
+from support.etl import APP, CENTS, DAY, FILES, SALES, Etl, Make
+from support.scale import scale
 from support.server_process import free_port
 
-LONG = os.environ.get("ROTA_TEST_LONG") == "1"
-DAY, FILES, SALES = "2026-11-15", 12, 50
-CENTS = 1_517_691
-"""Total of that day's files, each read once."""
-
-APP = "examples.etl.app:app"
-
 pytestmark = [pytest.mark.slow]
-
-Make = Callable[..., Programs]
-
-
-class Etl:
-    """Workers of the flow, and one run."""
-
-    def __init__(self, programs: Programs, app: str = APP) -> None:
-        self.programs = programs
-        self._app = app
-        self.workers: list[Program] = []
-        self.run = programs.run("rota", "start", "-a", APP, "etl", f"day={DAY}").strip()
-
-    def start(self, count: int, **environment: str) -> None:
-        words = ("rota", "worker", self._app, "--log-level", "warning")
-        self.workers += [self.programs.start(*words, **environment) for _ in range(count)]
-
-    def state(self, task: str) -> list[str]:
-        """Return the states of the run's job, or of all child jobs of this task."""
-        found = self.programs.rows(
-            "select state::text from rota.job_state where task = %s order by job", task
-        )
-        return [state for (state,) in found]
-
-    def until(self, task: str, state: str) -> None:
-        self.programs.until(lambda: state in self.state(task))
-
-    def staged(self) -> dict[str, int]:
-        found = self.programs.rows("select file, count(*) from staged group by file")
-        return dict(found)
-
-    def sum_of(self, table: str) -> int:
-        [(cents,)] = self.programs.rows(f"select coalesce(sum(cents), 0)::bigint from {table}")
-        return int(cents)
-
-    def kill_all(self) -> None:
-        for each in self.workers:
-            if each.lives:
-                each.kill()
-
-    def ends(self) -> None:
-        told = "select state::text from rota.run_state where run = %s"
-        self.programs.until(lambda: self.programs.rows(told, self.run) == [("succeeded",)])
 
 
 def test_etl_command_with_approval_publishes_the_day(programs: Make) -> None:
@@ -148,7 +95,9 @@ def test_etl_workers_killed_in_each_phase_lose_and_repeat_nothing(programs: Make
     assert len(etl.programs.rows("select from sales")) == 3
 
 
-@pytest.mark.parametrize("mutant", ["", "yes"], ids=["as it is", "mutant"])
+@pytest.mark.parametrize(
+    "mutant", scale([""], ["", "yes"]), ids=lambda mutant: "mutant" if mutant else "as it is"
+)
 def test_etl_worker_killed_after_commit_stages_file_once(
     programs: Make, tmp_path: Path, mutant: str
 ) -> None:
@@ -164,30 +113,3 @@ def test_etl_worker_killed_after_commit_stages_file_once(
 
     counts = set(etl.staged().values())
     assert counts == ({SALES, 2 * SALES} if mutant else {SALES})
-
-
-if LONG:
-
-    @pytest.mark.parametrize("turn", range(8))
-    def test_etl_workers_killed_repeatedly_publish_once(programs: Make, turn: int) -> None:
-        """A job that was running at three kills is quarantined, until an operator releases it."""
-        etl = Etl(programs(ETL_PACE="0.3", ETL_SETTLE="1"))
-        etl.start(3)
-        etl.programs.rows("select rota.signal(%s, 'approval', 'true')", etl.run)
-        ended = "select from rota.run_state where run = %s and state::text = 'succeeded'"
-        dice, kills, released = random.Random(turn), 0, 0
-        while not etl.programs.rows(ended, etl.run):
-            time.sleep(dice.uniform(0.2, 1.5))
-            if etl.programs.rows("select from rota.quarantine"):
-                etl.programs.run("rota", "release", "-a", APP, "--all")
-                released += 1
-            if kills < 12:
-                dice.choice([each for each in etl.workers if each.lives]).kill()
-                etl.start(1)
-                kills += 1
-
-        print(f"{kills} kills, released {released} times")
-        assert kills > 3
-        assert etl.sum_of("sales") == CENTS
-        assert len(etl.programs.rows("select from sales")) == 3
-        assert etl.staged() == {}

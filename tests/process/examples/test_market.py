@@ -18,35 +18,26 @@ from typing import Any
 import pytest
 
 from support.example_programs import Programs
-from support.market import LIMIT, Market, Record, busiest, faults, repeated_requests
+from support.market import (
+    LIMIT,
+    SECONDS,
+    Market,
+    Record,
+    busiest,
+    faults,
+    open_market,
+    repeated_requests,
+)
+from support.scale import scale
 from support.server_process import free_port
 
-LONG = os.environ.get("ROTA_TEST_LONG") == "1"
-SECONDS, PACE = (150.0, 1 / 20) if LONG else (5.5, 1 / 40)
-APP = "examples.market.app:app"
 FROZEN = 2 + 1.5
 """Seconds: longer than the lease of an instance that does not respond."""
 
-MUTANTS = {
-    "nobody asks who has it": r"was asked for \d+ times",
-    "every report is bought": r"was paid for \d+ times",
-    "nobody waits for his turn": r"\d+ requests came within a second",
-    "everything is new": r"was (alerted|found out|paged) \d+ times",
-}
-"""Known bugs, and the pattern of the fault that each must cause."""
-
-FEW = 8
-"""Requests a second: low enough to be exceeded soon."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(SECONDS + 120)]
 
 Make = Callable[..., Programs]
-
-
-def open_market(programs: Programs, lasts: float, app: str = APP, limit: int = LIMIT) -> Market:
-    """Create the tables and return the market."""
-    programs.run("examples.market.tables")
-    return Market(programs, lasts, PACE, app, limit)
 
 
 def disturb(market: Market, seconds: float, count: int) -> tuple[int, int]:
@@ -70,12 +61,12 @@ def disturb(market: Market, seconds: float, count: int) -> tuple[int, int]:
             victim.kill()
             market.start()
             kills += 1
-            time.sleep(random.uniform(0.3, 1.5) if not LONG else random.uniform(2, 8))
+            time.sleep(scale(random.uniform(0.3, 1.5), random.uniform(2, 8)))
     assert len(market.living) == count
     return kills, freezes
 
 
-@pytest.mark.parametrize("count", [2, 3] if LONG else [3])
+@pytest.mark.parametrize("count", scale([3], [2, 3]))
 def test_market_killed_and_frozen_instances_repeat_and_miss_nothing(
     programs: Make, count: int
 ) -> None:
@@ -107,20 +98,6 @@ def test_market_killed_and_frozen_instances_repeat_and_miss_nothing(
     assert freezes > 0
     assert len({line["client"] for line in record.journal if line["path"] == "/halts"}) > 1
     assert min(len(record.filings), len(record.halts), len(record.articles)) > 10
-
-
-@pytest.mark.parametrize("mutants", [[each] for each in MUTANTS] if LONG else [list(MUTANTS)])
-def test_market_known_bugs_are_found(programs: Make, mutants: list[str]) -> None:
-    """The short form has all bugs at once."""
-    market = open_market(programs(MUTANTS=", ".join(mutants)), 1.5, "market_mutants:app", FEW)
-    market.start(2)
-
-    def seen() -> bool:
-        record = market.record()
-        said = "\n".join([*faults(record, FEW), *repeated_requests(record)])
-        return all(re.search(MUTANTS[each], said) for each in mutants)
-
-    market.programs.until(seen)
 
 
 def test_market_command_survives_killed_instance(programs: Make) -> None:

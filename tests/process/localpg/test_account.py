@@ -6,16 +6,12 @@ import os
 import pwd
 import shutil
 import stat
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
-import rota
 from rota.errors import LocalPostgresError
 from rota.localpg import LocalPostgres, account, default_directory, find_binaries, runnable_binaries
 from rota.localpg import paths as localpg_paths
@@ -162,36 +158,6 @@ def test_account_without_fallback_user_error_lists_remedies(
 
 
 @pytest.fixture
-def shared_python() -> tuple[str, dict[str, str]]:
-    """Return an interpreter that any user can run, and the environment in which it finds Rota."""
-    paths = [Path(rota.__file__).parents[1], Path(psycopg.__file__).parents[1]]
-    environment = {"PYTHONPATH": os.pathsep.join(map(str, paths)), "HOME": "/nonexistent"}
-    version = f"python3.{sys.version_info.minor}"
-    for python in (sys.executable, shutil.which(version, path="/usr/bin:/usr/local/bin")):
-        if python and _user_nobody_can_run(python, environment):
-            return python, environment
-    pytest.skip(f"user nobody cannot run any {version} that finds Rota and psycopg here")
-
-
-def _user_nobody_can_run(python: str, environment: dict[str, str]) -> bool:
-    nobody = pwd.getpwnam("nobody").pw_uid
-    try:
-        subprocess.run(
-            [python, "-c", "import rota.localpg, psycopg"],
-            user=nobody,
-            group=nobody,
-            extra_groups=[],
-            cwd="/",
-            env={**os.environ, **environment},
-            capture_output=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return False
-    return True
-
-
-@pytest.fixture
 def owned_by_nobody(temporary_home: Path) -> Iterator[Path]:
     nobody = pwd.getpwnam("nobody").pw_uid
     os.chown(temporary_home, nobody, nobody)
@@ -213,21 +179,3 @@ def test_account_ordinary_user_runs_server_under_own_uid(
     assert owner_of(server_pid(owned_by_nobody)) == nobody
     one.stop()
     assert has_no_processes(owned_by_nobody)
-
-
-@as_root
-def test_account_uid_without_name_starts_in_a_namespace(
-    temporary_home: Path,
-    shared_python: tuple[str, dict[str, str]],
-    start_app: Callable[..., App],
-) -> None:
-    python, environment = shared_python
-    number = 54321
-    os.chown(temporary_home, number, number)
-    if subprocess.run(["unshare", "--user", "true"], user=number, check=False).returncode:
-        pytest.skip("user namespaces are refused here")
-
-    one = start_app(temporary_home / "pg", python=python, env=environment, user=number)
-    assert fetch_value(one.started(), "select 1") == 1
-    one.stop()
-    os.chown(temporary_home, 0, 0)

@@ -18,6 +18,7 @@ from support.fleet import fetch_row, wait_for_row
 from support.outage_fixtures import Worker, kill_server, starting_app
 from support.pgbouncer import run_pgbouncer
 from support.replication import PrimaryAndStandby
+from support.scale import scale
 
 AWAY = 4.0
 FLUSHED = "select pg_current_wal_flush_lsn() = pg_current_wal_insert_lsn()"
@@ -25,7 +26,7 @@ FLUSHED = "select pg_current_wal_flush_lsn() = pg_current_wal_insert_lsn()"
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("between", ["nothing", "a pooler"])
+@pytest.mark.parametrize("between", scale(["nothing"], ["nothing", "a pooler"]))
 async def test_worker_in_outage_waits_quietly_and_resumes(
     server: LocalPostgres, worker: Callable[[str], Worker], between: str
 ) -> None:

@@ -23,6 +23,7 @@ from rota import Rota
 from rota.app.shutdown_signals import SignalHandlers
 from rota.asgi import Drain
 from rota.web.in_flight import InFlightRequests, Message, Receive, Scope, Send
+from support.scale import scale
 from support.server_process import Answer, ServerProcess, send_request, serving, wait_until
 
 SERVE = ["rota", "serve", "orders:api", "--port", "{port}"]
@@ -36,16 +37,15 @@ COMMANDS = {
     "gunicorn": GUNICORN,
     "hypercorn": HYPERCORN,
 }
-BARE = [UVICORN]
-if os.environ.get("ROTA_TEST_LONG") == "1":
-    BARE += [GUNICORN, HYPERCORN]
-    COMMANDS |= {
-        "uvicorn": UVICORN,
-        "uvicorn asyncio": [*UVICORN, "--loop", "asyncio"],
-        "gunicorn asyncio": [*GUNICORN, "--asgi-loop", "asyncio"],
-        "gunicorn uvicorn": [*GUNICORN[:-1], "uvicorn.workers.UvicornWorker"],
-        "hypercorn uvloop": [*HYPERCORN, "-k", "uvloop"],
-    }
+MORE_COMMANDS = {
+    "uvicorn": UVICORN,
+    "uvicorn asyncio": [*UVICORN, "--loop", "asyncio"],
+    "gunicorn asyncio": [*GUNICORN, "--asgi-loop", "asyncio"],
+    "gunicorn uvicorn": [*GUNICORN[:-1], "uvicorn.workers.UvicornWorker"],
+    "hypercorn uvloop": [*HYPERCORN, "-k", "uvloop"],
+}
+COMMANDS = scale(COMMANDS, COMMANDS | MORE_COMMANDS)
+BARE = scale([UVICORN], [UVICORN, GUNICORN, HYPERCORN])
 SLOWLY = {
     "ROTA_DRAIN_DELAY": "30",
     "ROTA_DRAIN_TIMEOUT": "30",

@@ -20,10 +20,10 @@ from rota import Rota
 from rota.localpg import LocalPostgres
 from support.outage_fixtures import kill_server
 from support.replication import memory_directory
+from support.scale import scale
 from support.server_process import APPS, Answer, ServerProcess
 
-LONG = os.environ.get("ROTA_TEST_LONG") == "1"
-AWAY = 30.0 if LONG else 3.0
+AWAY = scale(3.0, 30.0)
 ASK_EVERY = 0.1
 KEY = "k" * 22
 

@@ -8,8 +8,6 @@ seconds.
 from __future__ import annotations
 
 import json
-import os
-import re
 import signal
 import time
 from pathlib import Path
@@ -18,15 +16,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from support.server_process import ServerProcess, serving, wait_until
+from support.long_jobs import COMMANDS, problem_lines, read_notes, run_sql, wait_until_worker_runs
+from support.scale import scale
+from support.server_process import serving, wait_until
 
-COMMANDS = {
-    "serve": ["rota", "serve", "lengthy_api:api", "--port", "{port}"],
-    "worker": ["rota", "worker", "lengthy:app", "-q", "default"],
-}
 TASKS = ("endless", "stubborn")
-IS_LONG = os.environ.get("ROTA_TEST_LONG") == "1"
-LONG = 20.0 if IS_LONG else 3.0
+JOB_SECONDS = scale(3.0, 20.0)
 LB_DELAY = 0.5
 GRACE = 1.5
 AFTER = 5.0
@@ -37,28 +32,6 @@ AFTER = 5.0
 def dsn(rota_dsn: str, direct_dsn: str) -> str:
     run_sql(direct_dsn, "create table done (job bigint)")
     return rota_dsn
-
-
-def run_sql(dsn: str, question: str) -> list[tuple[Any, ...]]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        asked = connection.execute(question.encode())
-        return asked.fetchall() if asked.description else []
-
-
-def wait_until_worker_runs(instance: ServerProcess) -> ServerProcess:
-    """Wait until the worker runs."""
-    wait_until(lambda: "jobs at once" in instance.said, instance)
-    return instance
-
-
-def read_notes(notes: Path) -> list[str]:
-    return notes.read_text().splitlines() if notes.exists() else []
-
-
-def problem_lines(instance: ServerProcess) -> list[str]:
-    """Return the log lines that report a problem."""
-    bad = r"pool|closed|Traceback|Error\b|never retrieved|never awaited|\b(?:warning|error|critical)\b"
-    return [line for line in instance.said.splitlines() if re.search(bad, line)]
 
 
 def start(dsn: str, task: str, **arguments: Any) -> int:
@@ -76,15 +49,15 @@ def test_job_running_at_sigterm_completes_within_drain_timeout(
     command: str, dsn: str, direct_dsn: str, tmp_path: Path
 ) -> None:
     notes = tmp_path / "notes"
-    patience = {"ROTA_DRAIN_DELAY": str(LB_DELAY), "ROTA_DRAIN_TIMEOUT": str(LONG + 10)}
+    patience = {"ROTA_DRAIN_DELAY": str(LB_DELAY), "ROTA_DRAIN_TIMEOUT": str(JOB_SECONDS + 10)}
     with serving(COMMANDS[command], dsn, tmp_path, **patience) as instance:
         wait_until_worker_runs(instance)
-        run = start(direct_dsn, "lengthy", seconds=LONG, notes=str(notes))
+        run = start(direct_dsn, "lengthy", seconds=JOB_SECONDS, notes=str(notes))
         wait_until(lambda: read_notes(notes), instance)
 
         instance.tell(signal.SIGTERM)
         told = time.monotonic()
-        code = instance.ended(LONG + 20)
+        code = instance.ended(JOB_SECONDS + 20)
         took = time.monotonic() - told
 
     assert code == 0, instance.said
@@ -98,16 +71,17 @@ def test_job_running_at_sigterm_completes_within_drain_timeout(
         direct_dsn, "select task, state::text from rota.job_state where task = 'after'"
     ) == [("after", "queued")]
     # It waited for the job and no longer: the drain timeout had seconds left.
-    assert took < LONG + 8
+    assert took < JOB_SECONDS + 8
     assert run_sql(direct_dsn, "select state::text from rota.workers") == [("stopped",)]
     assert problem_lines(instance) == []
 
 
 @pytest.mark.parametrize(
     ("command", "task"),
-    [(command, task) for command in COMMANDS for task in TASKS]
-    if IS_LONG
-    else [("serve", "stubborn"), ("worker", "endless")],
+    scale(
+        [("serve", "stubborn"), ("worker", "endless")],
+        [(command, task) for command in COMMANDS for task in TASKS],
+    ),
 )
 def test_job_beyond_drain_timeout_is_requeued_without_counting_attempt(
     command: str, task: str, dsn: str, direct_dsn: str, tmp_path: Path
@@ -149,32 +123,3 @@ def test_job_beyond_drain_timeout_is_requeued_without_counting_attempt(
     ]
     assert run_sql(direct_dsn, f"select * from rota.attempts where job = {run}") == []
     assert problem_lines(leaving) == problem_lines(staying) == []
-
-
-if IS_LONG:
-
-    def test_job_started_by_last_request_is_run_by_the_next_worker(
-        dsn: str, direct_dsn: str, tmp_path: Path
-    ) -> None:
-        """The run is started after the signal: this worker claims no more jobs, the next one runs it."""
-        notes = tmp_path / "notes"
-        patience = {"ROTA_DRAIN_DELAY": "2", "ROTA_DRAIN_TIMEOUT": "5"}
-        first, second = tmp_path / "first", tmp_path / "second"
-        first.mkdir()
-        second.mkdir()
-        with serving(COMMANDS["serve"], dsn, first, **patience) as leaving:
-            wait_until_worker_runs(leaving)
-            leaving.tell(signal.SIGTERM)
-            wait_until(lambda: "leaving" in leaving.said, leaving)
-            run = leaving.ask(f"/lengthy?seconds=0&notes={notes}", "POST").body["run"]
-
-            assert leaving.ended() == 0, leaving.said
-        assert read_notes(notes) == []
-        with serving(COMMANDS["worker"], dsn, second, **patience) as staying:
-            wait_until(lambda: "ended" in read_notes(notes), staying)
-            staying.tell(signal.SIGTERM)
-            assert staying.ended() == 0, staying.said
-        assert run_sql(direct_dsn, f"select state::text from rota.job_state where job = {run}") == [
-            ("succeeded",)
-        ]
-        assert problem_lines(leaving) == []

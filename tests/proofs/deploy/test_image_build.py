@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from support.container_image import IMAGE, context, last_instruction
 from support.dockerfile import exec_form_words
 from support.places import ROOT
 from support.terminal import Terminal
-from unit.deploy.test_image import IMAGE, context, last_instruction
 
 
 @pytest.mark.timeout(900)

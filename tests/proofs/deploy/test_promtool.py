@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from unit.deploy.test_alert_rules import FILE, RULES, TESTS
-from unit.deploy.test_grafana_dashboard import BOARD, EXPRESSIONS
+from support.prometheus_files import BOARD, EXPRESSIONS, FILE, RULES, TESTS
 
 
 def promtool(*words: str) -> str:

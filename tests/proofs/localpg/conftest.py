@@ -8,6 +8,7 @@ from support.localpg_fixtures import (
     data_directory,
     new_data_directory,
     paused_binaries,
+    shared_python,
     start_app,
     temporary_home,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "data_directory",
     "new_data_directory",
     "paused_binaries",
+    "shared_python",
     "start_app",
     "temporary_home",
 ]

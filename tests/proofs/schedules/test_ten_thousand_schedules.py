@@ -7,7 +7,6 @@ The tests measure a worker in a separate process; `pytest -s` prints the figures
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -15,17 +14,16 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from proofs.cluster import test_many_sleepers as sleepers
-from proofs.cluster.test_many_sleepers import Cost
+from support import idle_costs
 from support.fleet import wait_for_row
+from support.idle_costs import Cost
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
-LONG = os.environ.get("ROTA_TEST_LONG") == "1"
 SCHEDULES = 10_000
 DUE = 200
-WATCHED = 20.0 if LONG else 5.0
-NOISE = 0.4 if LONG else 1.0
+WATCHED = 20.0
+NOISE = 0.4
 """Tolerance in transactions a second: the times of polls vary, and autovacuum runs. `test_ticks` asserts
 inside the worker that the scheduler runs no query."""
 
@@ -65,8 +63,8 @@ FIRED = "select max(extract(epoch from at - tick))::float8, count(distinct pid),
 
 @pytest.fixture(autouse=True)
 def use_schedule_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sleepers, "MODULE", MODULE)
-    monkeypatch.setattr(sleepers, "WATCHED", WATCHED)
+    monkeypatch.setattr(idle_costs, "MODULE", MODULE)
+    monkeypatch.setattr(idle_costs, "WATCHED", WATCHED)
 
 
 async def one(db: AsyncConnection[Any], query: str) -> Any:
@@ -78,16 +76,15 @@ async def one(db: AsyncConnection[Any], query: str) -> Any:
 async def test_schedules_not_due_cost_no_more_than_none(
     rota_dsn: str, db: AsyncConnection[Any], tmp_path: Path
 ) -> None:
-    async with sleepers.worker(rota_dsn, tmp_path) as pid:
+    async with idle_costs.worker(rota_dsn, tmp_path) as pid:
         await asyncio.sleep(7)  # the worker's start-up queries have ended
         costs: dict[int, Cost] = {}
         await db.execute(LAY, (1, SCHEDULES))
-        costs[SCHEDULES] = await sleepers.measure_cost(db, pid)
-        if LONG:
-            await db.execute("delete from rota.schedules where name <> 's1'")
-            costs[1] = await sleepers.measure_cost(db, pid)
+        costs[SCHEDULES] = await idle_costs.measure_cost(db, pid)
+        await db.execute("delete from rota.schedules where name <> 's1'")
+        costs[1] = await idle_costs.measure_cost(db, pid)
         await db.execute("delete from rota.schedules")
-        costs[0] = await sleepers.measure_cost(db, pid)
+        costs[0] = await idle_costs.measure_cost(db, pid)
     print("")
     for many, cost in costs.items():
         print(f"{many:6} schedules: {cost.transactions:.2f} transactions/s, {cost}")
@@ -97,16 +94,16 @@ async def test_schedules_not_due_cost_no_more_than_none(
     assert costs[SCHEDULES].megabytes <= costs[0].megabytes + 3
 
 
-@pytest.mark.parametrize("workers", [1, 2] if LONG else [2])
+@pytest.mark.parametrize("workers", [1, 2])
 async def test_schedules_due_together_start_within_a_second(
     rota_dsn: str, db: AsyncConnection[Any], tmp_path: Path, workers: int
 ) -> None:
     await db.execute(LAY, (1, SCHEDULES))
-    async with sleepers.worker(rota_dsn, tmp_path):
+    async with idle_costs.worker(rota_dsn, tmp_path):
         if workers == 1:
             await _measure(rota_dsn, db)
         else:
-            async with sleepers.worker(rota_dsn, tmp_path):
+            async with idle_costs.worker(rota_dsn, tmp_path):
                 await _measure(rota_dsn, db)
 
 

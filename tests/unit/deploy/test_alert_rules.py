@@ -8,12 +8,9 @@ from typing import Any
 import pytest
 
 from support.manifests import parse_command, read
-from support.places import DEPLOY
+from support.prometheus_files import RULES, TESTS
 from support.promql import faults, labels_used
 
-FILE = DEPLOY / "prometheus/rota.rules.yml"
-TESTS = DEPLOY / "prometheus/rota.rules.test.yml"
-RULES: list[dict[str, Any]] = [rule for group in read(FILE)[0]["groups"] for rule in group["rules"]]
 SEVERITIES = {"critical", "warning", "info"}
 
 

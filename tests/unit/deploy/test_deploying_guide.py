@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from support.keda_trigger import trigger
 from support.manifests import (
     base,
     container,
@@ -16,7 +17,6 @@ from support.manifests import (
     shutdown_seconds,
 )
 from support.places import DEPLOY, ROOT
-from unit.deploy.test_keda import trigger
 
 GUIDE = ROOT / "docs/guides/deploying.md"
 TEXT = GUIDE.read_text()

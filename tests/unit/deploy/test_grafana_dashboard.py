@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 import pytest
 
 from rota.web.metric_definitions import METRIC_FAMILIES
-from support.places import DEPLOY
+from support.prometheus_files import BOARD, EXPRESSIONS, PANELS
 from support.promql import family, faults, metrics
 
-BOARD: dict[str, Any] = json.loads((DEPLOY / "grafana/rota.json").read_text())
 ROWS = [panel for panel in BOARD["panels"] if panel["type"] == "row"]
-PANELS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-EXPRESSIONS = [target["expr"] for panel in PANELS for target in panel["targets"]]
 
 # Shown better elsewhere: the version as an annotation of a deploy, details of an instance on its own page.
 NOT_ON_THE_BOARD = {

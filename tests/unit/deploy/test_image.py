@@ -3,45 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support.dockerfile import DockerIgnore, Stage, exec_form_words, stages
+from support.container_image import IGNORED, IMAGE, context, last_instruction, stage_chain, steps
+from support.dockerfile import exec_form_words
 from support.manifests import known_variables, parse_command
 from support.places import DEPLOY, ROOT
-
-IMAGE = stages((DEPLOY / "Dockerfile").read_text())
-IGNORED = DockerIgnore((DEPLOY / "Dockerfile.dockerignore").read_text())
-
-
-def stage_chain(stage: Stage) -> list[Stage]:
-    """Return a stage and the stages it builds on, the first one first."""
-    return [*(stage_chain(IMAGE[stage.base]) if stage.base in IMAGE else []), stage]
-
-
-def steps(name: str) -> list[tuple[str, str]]:
-    return [step for stage in stage_chain(IMAGE[name]) for step in stage.steps]
-
-
-def last_instruction(name: str, instruction: str) -> str:
-    return [said for each, said in steps(name) if each == instruction][-1]
-
-
-def context() -> Iterator[Path]:
-    """Yield the files of the build context."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    )
-    for name in filter(None, listed.stdout.decode().split("\0")):
-        if not IGNORED(Path(name)) and (ROOT / name).is_file():
-            yield Path(name)
 
 
 @pytest.mark.parametrize("name", ["rota", "app"])

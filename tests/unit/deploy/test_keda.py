@@ -8,20 +8,11 @@ import pytest
 from psycopg import AsyncConnection
 
 from rota import Rota
-from support.manifests import KUBERNETES, Document, base, built, find_document, of_kind, read
+from support.keda_trigger import scaled_object, trigger
+from support.manifests import KUBERNETES, base, built, find_document, of_kind, read
 from support.promql import faults
 
 DIRECTORIES = ("keda", "keda-prometheus")
-
-
-def scaled_object(component: str) -> Document:
-    documents = read(KUBERNETES / "components" / component / "scaled-object.yaml")
-    return find_document(documents, "ScaledObject", "rota-worker")
-
-
-def trigger(component: str) -> dict[str, Any]:
-    [only] = scaled_object(component)["spec"]["triggers"]
-    return dict(only)
 
 
 @pytest.mark.parametrize("component", DIRECTORIES)
