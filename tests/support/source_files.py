@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -29,6 +30,11 @@ def statements() -> list[str]:
 
 def statement_text(statement: str) -> str:
     return (STATEMENTS / f"{statement}.sql").read_text("utf-8")
+
+
+def statement_code(statement: str) -> str:
+    """Return the text of a statement without its comments."""
+    return re.sub(r"--.*", "", statement_text(statement)).strip()
 
 
 @cache

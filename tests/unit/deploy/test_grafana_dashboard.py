@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
-
 from rota.web.metric_definitions import METRIC_FAMILIES
+from support.failures import assert_none, failures
 from support.prometheus_files import BOARD, EXPRESSIONS, PANELS
 from support.promql import family, faults, metrics
 
@@ -30,8 +29,11 @@ NOT_ON_THE_BOARD = {
 }
 
 
-@pytest.mark.parametrize("panel", PANELS, ids=[panel["title"] for panel in PANELS])
-def test_grafana_panel_has_description_unit_source_and_valid_queries(panel: dict[str, Any]) -> None:
+def test_grafana_panels_have_description_unit_source_valid_queries() -> None:
+    assert_none(failures(check_panel, PANELS, lambda panel: str(panel["title"])))
+
+
+def check_panel(panel: dict[str, Any]) -> None:
     assert panel["title"]
     assert panel["description"].endswith(".")
     assert panel["fieldConfig"]["defaults"]["unit"]

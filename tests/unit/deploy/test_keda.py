@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from psycopg import AsyncConnection
 
-from rota import Rota
 from support.keda_trigger import scaled_object, trigger
 from support.manifests import KUBERNETES, base, built, find_document, of_kind, read
 from support.promql import faults
@@ -39,24 +35,6 @@ def test_keda_scale_down_is_slow_and_bounded() -> None:
         down = advanced["behavior"]["scaleDown"]
         assert down["stabilizationWindowSeconds"] >= 300
         assert down["policies"][0]["value"] <= 50
-
-
-async def test_keda_query_returns_desired_workers(
-    rota_app: Rota, db: AsyncConnection[tuple[Any, ...]]
-) -> None:
-    """The query returns one row with one numeric column."""
-    query = trigger("keda")["metadata"]["query"].encode()
-    hello = rota_app.task(_hello)
-
-    [idle] = await (await db.execute(query)).fetchall()
-    await hello.start()
-    [busy] = await (await db.execute(query)).fetchall()
-
-    assert idle == (0,)
-    assert busy == (1,)
-
-
-async def _hello() -> None: ...
 
 
 def test_keda_database_url_comes_from_shared_secret() -> None:

@@ -158,8 +158,8 @@ def test_kubernetes_probes_use_health_port_and_paths(documents: list[Document], 
     assert asked["readinessProbe"]["timeoutSeconds"] > 1
 
 
-def test_kubernetes_probe_and_metrics_paths_are_served(rota_app: Rota) -> None:
-    paths = {route.path for route in routes(rota_app) if isinstance(route, Route)}
+def test_kubernetes_probe_and_metrics_paths_are_served(app: Rota) -> None:
+    paths = {route.path for route in routes(app) if isinstance(route, Route)}
     monitors = of_kind(built("overlays/production"), "PodMonitor")
     asked = {
         each["path"] for monitor in monitors for each in monitor["spec"]["podMetricsEndpoints"]

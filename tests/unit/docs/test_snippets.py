@@ -15,13 +15,13 @@ from importlib import import_module
 from pathlib import Path
 
 import click
-import pytest
 
 from rota import Context, Flow, Rota, Run, ServiceContext
 from rota.app.schedules import Schedules
 from rota.app.task import Task
 from rota.cli.main import COMMANDS, cli
 from support.doc_pages import blocks, handwritten_pages, name, pages, readme_pages, text
+from support.failures import assert_none, failures
 from support.places import ROOT, TESTS
 
 snippets = import_module("tools.reference").snippets
@@ -40,14 +40,20 @@ KNOWN: dict[str, type] = {
 }
 
 
-@pytest.mark.parametrize("page", WRITTEN, ids=name)
-def test_page_python_code_parses(page: Path) -> None:
-    for code in blocks(page, "python"):
-        assert parsed(code) is not None, code
+def test_page_python_code_parses() -> None:
+    assert_none(
+        f"{name(page)}: {code}"
+        for page in WRITTEN
+        for code in blocks(page, "python")
+        if parsed(code) is None
+    )
 
 
-@pytest.mark.parametrize("page", WRITTEN, ids=name)
-def test_page_imports_from_rota_exist(page: Path) -> None:
+def test_page_imports_from_rota_exist() -> None:
+    assert_none(failures(check_imports, WRITTEN, name))
+
+
+def check_imports(page: Path) -> None:
     for tree in trees(page):
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "rota":
@@ -56,8 +62,11 @@ def test_page_imports_from_rota_exist(page: Path) -> None:
                     assert hasattr(module, each.name), f"{node.module}.{each.name}"
 
 
-@pytest.mark.parametrize("page", WRITTEN, ids=name)
-def test_page_attributes_of_app_run_and_context_exist(page: Path) -> None:
+def test_page_attributes_of_app_run_and_context_exist() -> None:
+    assert_none(failures(check_attributes, WRITTEN, name))
+
+
+def check_attributes(page: Path) -> None:
     for tree in trees(page):
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute):
@@ -70,8 +79,11 @@ def test_page_attributes_of_app_run_and_context_exist(page: Path) -> None:
                 )
 
 
-@pytest.mark.parametrize("page", WRITTEN, ids=name)
-def test_page_options_of_calls_exist(page: Path) -> None:
+def test_page_options_of_calls_exist() -> None:
+    assert_none(failures(check_options, WRITTEN, name))
+
+
+def check_options(page: Path) -> None:
     takes: dict[str, Callable[..., object]] = {
         "app.task": Rota.task,
         "app.schedule": Rota.schedule,
@@ -96,8 +108,11 @@ def test_page_options_of_calls_exist(page: Path) -> None:
                     assert each.arg is None or each.arg in allowed, ast.unparse(node)
 
 
-@pytest.mark.parametrize("page", [*pages(), *readme_pages()], ids=name)
-def test_page_commands_and_their_options_exist(page: Path) -> None:
+def test_page_commands_and_their_options_exist() -> None:
+    assert_none(failures(check_commands, [*pages(), *readme_pages()], name))
+
+
+def check_commands(page: Path) -> None:
     """Check every `rota COMMAND … --option` on a page."""
     said = re.sub(r"\\\n\s*", " ", text(page))
     shell = [
@@ -143,9 +158,10 @@ def flags(command: click.Command) -> Iterator[str]:
         yield from (*each.opts, *each.secondary_opts)
 
 
-@pytest.mark.parametrize("page", WRITTEN, ids=name)
-def test_page_code_equals_its_source_file(page: Path) -> None:
-    assert snippets.refreshed(text(page), ROOT) == text(page), "run `python -m tools.reference`"
+def test_page_code_equals_its_source_file() -> None:
+    stale = [name(page) for page in WRITTEN if snippets.refreshed(text(page), ROOT) != text(page)]
+
+    assert_none(stale, "run `python -m tools.reference`")
 
 
 def test_source_files_of_page_code_are_run_by_tests() -> None:
