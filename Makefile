@@ -31,7 +31,7 @@ $(STAMP): requirements-dev.txt pyproject.toml
 check: setup ## lint, types, layers, plain words, lock file; collect all tests
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/pytest --collect-only -qq >/tmp/rota-tests.$$$$ 2>&1 & collecting=$$!; \
+	@$(BIN)/pytest --collect-only -qq tests >/tmp/rota-tests.$$$$ 2>&1 & collecting=$$!; \
 	$(BIN)/mypy -n 2; types=$$?; [ $$types -ne 2 ] || { $(BIN)/mypy; types=$$?; }; wait $$collecting || { cat /tmp/rota-tests.$$$$; types=1; }; \
 	rm -f /tmp/rota-tests.$$$$; exit $$types
 	@$(BIN)/lint-imports --no-logo >/tmp/rota-layers.$$$$ 2>&1 && rm -f /tmp/rota-layers.$$$$ || { cat /tmp/rota-layers.$$$$; rm -f /tmp/rota-layers.$$$$; exit 1; }
@@ -44,28 +44,22 @@ format: setup ## format the code
 
 test: setup ## all tests, on a private PostgreSQL; all phases run, also after a failure
 	@failed=; run() { phase=$$1; shift; $(BIN)/pytest "$$@" $(PYTEST_ARGS) || failed="$$failed $$phase"; }; \
-	run parallel -n 4 -m "not crowd and not alone and not browser"; \
-	run processes -n 3 -m crowd $$($(BIN)/python tests/phases.py crowd); \
-	run browser -n 2 --dist loadfile -m browser tests/dashboard; \
-	run serial -m alone $$($(BIN)/python tests/phases.py alone); \
+	run parallel -n 4 -m "not serial" tests/unit tests/store tests/engine; \
+	run process -n 3 -m "not serial" tests/process; \
+	run browser -n 2 --dist loadfile tests/browser; \
+	run serial -m serial $$(grep -rl --include="test_*.py" mark.serial tests); \
 	[ -z "$$failed" ] || { echo "make test: failures in the phase(s):$$failed (see above)"; exit 1; }
 
 test-fast: setup ## tests without the slow ones
-	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
+	@$(BIN)/pytest -m "not slow and not serial" tests/unit tests/store tests/engine tests/process $(PYTEST_ARGS)
+
+# Modules with a long form import support.scale. Proofs of these folders start processes and measure time.
+LONG_FORMS    := grep -rl --include="test_*.py" support.scale
+SERIAL_PROOFS := $(addprefix tests/proofs/,chaos cluster examples pooler web)
 
 proofs: setup ## long forms of the tests: a million rows, every await, every mutant, minutes of faults
-	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 $$($(BIN)/python tests/phases.py proofs)
-	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 tests/store/test_job_plans.py tests/store/test_reap_plans.py tests/store/test_lock_plans.py tests/store/test_step_plans.py tests/store/test_schedule_plans.py tests/store/test_random_flows.py
-	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 tests/unit/test_timetable_zones.py tests/unit/test_schedule_model.py
-	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/pooler/test_job_suite.py
-	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/cluster/test_durable_kills.py tests/cluster/test_signals.py tests/cluster/test_many_sleepers.py tests/cluster/test_many_processes.py tests/chaos/test_short.py
-	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/cluster/test_lock_contenders.py tests/cluster/test_leaders.py tests/cluster/test_service_kills.py tests/cluster/test_service_balancer.py tests/coord/test_once_faults.py
-	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/cluster/test_schedules.py tests/cluster/test_two_workers.py
-	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/cluster/test_rolling_restart.py tests/web/test_drain.py tests/web/test_long_jobs.py tests/web/test_health_outage.py
-	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/web/test_api_schema.py tests/alerts tests/deploy
-	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/examples
-	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/cli/test_demo.py
-	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/dashboard/test_large.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 tests/proofs $(addprefix --ignore=,$(SERIAL_PROOFS)) $$($(LONG_FORMS) tests/unit tests/store tests/engine)
+	@ROTA_TEST_LONG=1 $(BIN)/pytest -s $(SERIAL_PROOFS) $$($(LONG_FORMS) tests/process)
 
 SECONDS ?= 2100
 chaos: setup ## break workers, servers and connections for SECONDS=2100; check that nothing is lost or done twice

@@ -17,9 +17,8 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from phases import ALONE, CROWD, PROOFS
-from pooler.pgbouncer import run_pgbouncer
 from rota.testing.server import DatabaseServer
+from support.pgbouncer import run_pgbouncer
 
 KEPT = {
     "ROTA_PG_BIN",
@@ -29,18 +28,6 @@ KEPT = {
     "ROTA_TEST_LONG",
     "ROTA_TEST_POOLER",
 }
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if os.environ.get("ROTA_TEST_LONG") != "1":
-        items[:] = [item for item in items if not item.nodeid.startswith(PROOFS)]
-    for item in items:
-        if {"browser", "floor"} & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.browser)
-        elif item.nodeid.startswith(CROWD):
-            item.add_marker(pytest.mark.crowd)
-        elif item.nodeid.startswith(ALONE):
-            item.add_marker(pytest.mark.alone)
 
 
 def pytest_configure() -> None:

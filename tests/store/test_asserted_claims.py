@@ -14,9 +14,8 @@ import pytest
 from psycopg.errors import LockNotAvailable
 
 from rota.store import claims, runs
-
-from . import flows
-from .lost_workers import (
+from support import flows
+from support.lost_workers import (
     NOTHING,
     declare_dead,
     lose_worker,
@@ -26,7 +25,7 @@ from .lost_workers import (
     reap,
     split,
 )
-from .stage import Batch, Connection, Stage
+from support.stage import Batch, Connection, Stage
 
 
 async def lock_shared(stage: Stage, batch: Batch, on: Connection) -> list[int]:

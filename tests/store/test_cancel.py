@@ -13,8 +13,7 @@ from psycopg import AsyncConnection
 from psycopg.errors import LockNotAvailable
 
 from rota.store import claims, listeners, runs, timers
-
-from .stage import Stage
+from support.stage import Stage
 
 
 async def cancel(stage: Stage, run: int) -> str | None:

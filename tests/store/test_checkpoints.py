@@ -7,10 +7,9 @@ import asyncio
 import pytest
 
 from rota.store import claims, jobs, runs, timers
-
-from .lost_workers import declare_dead, lose_worker, reap, split, suspect
-from .old_runs import OldRuns
-from .stage import Batch, Connection, Stage
+from support.lost_workers import declare_dead, lose_worker, reap, split, suspect
+from support.old_runs import OldRuns
+from support.stage import Batch, Connection, Stage
 
 
 async def store_checkpoint(

@@ -6,8 +6,7 @@ import asyncio
 from uuid import uuid4
 
 from rota.store import claims, jobs
-
-from .stage import Stage
+from support.stage import Stage
 
 
 async def test_claim_orders_jobs_by_priority_then_age(stage: Stage) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from rota.store import claims, jobs
 from rota.store.jobs import MoveResult
 from rota.store.query import Query
-
-from .stage import Batch, Connection, Stage
+from support.stage import Batch, Connection, Stage
 
 
 def complete(batch: Batch, which: list[int] | None = None) -> Query[MoveResult]:

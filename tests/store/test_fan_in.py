@@ -7,10 +7,9 @@ import asyncio
 import pytest
 
 from rota.store import flows as store
-
-from . import flows
-from .flows import end
-from .stage import Batch, Connection, Stage
+from support import flows
+from support.flows import end
+from support.stage import Batch, Connection, Stage
 
 WIDTH = 8
 

@@ -18,9 +18,8 @@ from rota.store import claims, jobs, steps
 from rota.store.jobs import ClaimedJob, MoveResult
 from rota.store.query import Query
 from rota.store.steps import UnwrittenEntry
-
-from .journals import sleep, step
-from .stage import Batch, Stage
+from support.journals import sleep, step
+from support.stage import Batch, Stage
 
 Make = Callable[[int, int, list[int]], Query[Any]]
 """Builds a statement from a worker, a claim and jobs."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rota.store import jobs, runs, timers
-
-from . import flows
-from .lost_workers import (
+from support import flows
+from support.lost_workers import (
     NOTHING,
     declare_dead,
     finish_as_lost,
@@ -17,7 +16,7 @@ from .lost_workers import (
     suspect,
     suspects,
 )
-from .stage import Batch, Stage
+from support.stage import Batch, Stage
 
 ERROR = '{"type": "rota.errors.WorkerLost", "message": "gone"}'
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota.store import jobs, runs
-
-from .stage import Stage
+from support.stage import Stage
 
 # Failure
 

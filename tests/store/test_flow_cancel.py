@@ -7,10 +7,9 @@ import pytest
 from psycopg.errors import SerializationFailure
 
 from rota.store import claims, runs, timers
-
-from . import flows
-from .flows import DIAMOND, cancel, claim_only, end, is_free, outcomes, run_one, start
-from .stage import Stage
+from support import flows
+from support.flows import DIAMOND, cancel, claim_only, end, is_free, outcomes, run_one, start
+from support.stage import Stage
 
 # Jobs in any place
 

@@ -6,10 +6,9 @@ import pytest
 from psycopg.errors import DatabaseError
 
 from rota.store import runs
-
-from . import flows
-from .flows import DIAMOND, claim_only, end, outcomes, retry, run_one, start
-from .stage import Stage
+from support import flows
+from support.flows import DIAMOND, claim_only, end, outcomes, retry, run_one, start
+from support.stage import Stage
 
 # Retry
 

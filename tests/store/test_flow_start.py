@@ -15,10 +15,9 @@ from rota.store import flows as store
 from rota.store import jobs, runs
 from rota.store.flows import StartRun
 from rota.store.jobs import StartedJob
-
-from . import flows
-from .flows import DIAMOND, claim_only, end, outcomes, run_of, run_one, start
-from .stage import Connection, Stage
+from support import flows
+from support.flows import DIAMOND, claim_only, end, outcomes, run_of, run_one, start
+from support.stage import Connection, Stage
 
 FUTURE = datetime(2040, 2, 29, tzinfo=UTC)
 

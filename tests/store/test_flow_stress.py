@@ -17,10 +17,9 @@ from rota.engine.worker.outcomes import (
 )
 from rota.model.outcome import FinalOutcome, Outcome, Retried, Returned, Succeeded
 from rota.store import listeners, pg_errors, runs, timers
-
-from . import flows
-from .flows import StartedRun, cancel, start
-from .stage import Connection, Stage
+from support import flows
+from support.flows import StartedRun, cancel, start
+from support.stage import Connection, Stage
 
 SHAPES: list[tuple[dict[str, list[str]], dict[str, str]]] = [
     ({"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}, {}),

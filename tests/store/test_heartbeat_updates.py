@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from rota.store import workers
-
-from .stage import Stage
+from support.stage import Stage
 
 
 async def test_worker_beat_updates_the_row_in_place(own_stage: Stage) -> None:

@@ -7,9 +7,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from rota.store import services, workers
-
-from .lost_workers import declare_dead
-from .stage import Stage
+from support.lost_workers import declare_dead
+from support.stage import Stage
 
 
 async def report(stage: Stage, instance: UUID, pid: int) -> dict[UUID, float]:

@@ -11,8 +11,7 @@ from rota.app.run_search import find_runs, load_rows
 from rota.store import runs, timers
 from rota.store.read import runs as read_runs
 from rota.store.read.run_list import MAX_ID, RunFilter
-
-from .stage import Stage
+from support.stage import Stage
 
 COLUMNS = ["job", "run", "task", "queue", "state", "attempt", "worker", "since"]
 

@@ -12,8 +12,7 @@ import pytest
 from rota.app.client import Client
 from rota.model.settings import Settings
 from rota.store import claims, jobs, listeners, runs, timers, workers
-
-from .lost_workers import (
+from support.lost_workers import (
     declare_dead,
     finish_as_lost,
     observe,
@@ -23,7 +22,7 @@ from .lost_workers import (
     split,
     suspects,
 )
-from .stage import Stage
+from support.stage import Stage
 
 
 @pytest.fixture(params=[2**31 + 5, 2**53 + 5], ids=["above 2^31", "above 2^53"])

@@ -9,10 +9,8 @@ import pytest
 from psycopg.errors import LockNotAvailable
 
 from rota.store import advisory_locks
-
-from . import test_leaders
-from .elections import Election, mutate_statement
-from .test_leaders import BIGINT, SEAT, replace_session_lock
+from store import test_leaders
+from support.elections import BIGINT, SEAT, Election, mutate_statement, replace_session_lock
 
 Check = Callable[[Election], Awaitable[Any]]
 

@@ -9,11 +9,16 @@ import pytest
 
 from rota.store import advisory_locks, leaders
 from rota.testing.server import DatabaseServer
-
-from .elections import LEASE, NAME, Election, open_election
-
-LEADER = advisory_locks.LEADER
-
+from support.elections import (
+    BIGINT,
+    LEADER,
+    LEASE,
+    NAME,
+    SEAT,
+    Election,
+    open_election,
+    replace_session_lock,
+)
 
 # Session locks and leases
 
@@ -274,26 +279,6 @@ async def test_assert_term_that_is_over_is_refused(election: Election) -> None:
 
 
 # Checks of the session lock
-
-
-async def replace_session_lock(polls: Election, lock: str) -> tuple[bool | None, bool]:
-    """Replace the session lock of an elected candidate by another lock.
-
-    Return if the candidate's own probe, and another candidate's check, take it for the session lock.
-    """
-    voter, other = await polls.voter(), await polls.voter()
-    term = await voter.wins()
-    assert await voter.stands(term)
-    assert not await other.sees_it_vacant()
-    await voter.rises()
-    await voter.sql(f"select {lock}")
-    return await voter.stands(term), not await other.sees_it_vacant()
-
-
-BIGINT = (
-    f"({LEADER}::bigint << 32) | ({leaders.session_lock_key(NAME, 'rota')}::bigint & 4294967295)"
-)
-SEAT = leaders.session_lock_key(NAME, "rota")
 
 
 @pytest.mark.parametrize(

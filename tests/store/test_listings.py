@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from itertools import product
 
 import pytest
 
 from rota.store import audit, ticks
 from rota.store.read import coordination, runs
+from support.connection_plans import explain, read_by
+from support.scale import scale
+from support.stage import Stage
 
-from .stage import Stage
-from .test_schedule_plans import explain, read_by
-
-MANY = 1_000_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 20_000
+MANY = scale(20_000, 1_000_000)
 
 DEEDS = """
 insert into rota.audit (operator, action, subject)

@@ -7,7 +7,6 @@ rows. The server's own counters of rows read are checked.
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import Any
 from uuid import uuid4
 
@@ -15,12 +14,11 @@ import pytest
 
 from rota.store import locks
 from rota.store.query import Query
+from support.lock_calls import ME, NAME, OTHER, acquire_query, acquire_token
+from support.scale import scale
+from support.stage import Connection, Stage
 
-from .lock_calls import ME, NAME, OTHER, acquire_query, acquire_token
-from .stage import Connection, Stage
-
-LONG = os.environ.get("ROTA_TEST_LONG") == "1"
-MANY = 100_000 if LONG else 30_000
+MANY = scale(30_000, 100_000)
 HELD = 50
 """Locks renewed by one statement."""
 
@@ -85,12 +83,10 @@ async def excess(stage: Stage, on: Connection, keeper: Connection) -> dict[str, 
 
 @pytest.mark.parametrize(
     ("rows", "analysed"),
-    [
-        (rows, analysed)
-        for rows in (0, 1000, MANY)
-        for analysed in ("never", "empty", "full")
-        if LONG or rows < MANY or analysed == "empty"
-    ],
+    scale(
+        [(0, "never"), (0, "empty"), (1000, "full"), (MANY, "empty")],
+        [(rows, each) for rows in (0, 1000, MANY) for each in ("never", "empty", "full")],
+    ),
 )
 async def test_lock_statements_read_few_rows(own_stage: Stage, rows: int, analysed: str) -> None:
     stage, on = own_stage, await own_stage.connect()

@@ -13,8 +13,7 @@ import pytest
 
 from rota.store import locks
 from rota.store.locks import LockAnswer
-
-from .lock_calls import (
+from support.lock_calls import (
     ME,
     NAME,
     OTHER,
@@ -25,7 +24,7 @@ from .lock_calls import (
     release,
     renew,
 )
-from .stage import Connection, Stage
+from support.stage import Connection, Stage
 
 SESSIONS = 6
 ROUNDS = 40

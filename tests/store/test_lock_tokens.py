@@ -8,8 +8,7 @@ import pytest
 
 from rota.store import locks
 from rota.store.locks import ReleasedLockRow
-
-from .lock_calls import (
+from support.lock_calls import (
     ME,
     NAME,
     OTHER,
@@ -20,7 +19,7 @@ from .lock_calls import (
     release,
     renew,
 )
-from .stage import Connection, Stage
+from support.stage import Connection, Stage
 
 
 @pytest.fixture(autouse=True)

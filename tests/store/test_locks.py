@@ -12,8 +12,7 @@ from psycopg.errors import LockNotAvailable
 
 from rota.store import locks
 from rota.store.locks import ReleasedLockRow
-
-from .lock_calls import (
+from support.lock_calls import (
     ME,
     NAME,
     OTHER,
@@ -27,7 +26,7 @@ from .lock_calls import (
     renew,
     row,
 )
-from .stage import Connection, Stage
+from support.stage import Connection, Stage
 
 
 @pytest.fixture(autouse=True)

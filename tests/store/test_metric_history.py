@@ -12,10 +12,9 @@ from rota.store import metrics as store_metrics
 from rota.store.metrics import MinuteTotals
 from rota.store.read import metrics
 from rota.store.read.metrics import QueueHistoryRow
-
-from .flows import DIAMOND, claim_only, end
-from .flows import start as lay
-from .stage import Stage
+from support.flows import DIAMOND, claim_only, end
+from support.flows import start as lay
+from support.stage import Stage
 
 MINUTE = timedelta(minutes=1)
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from typing import Any
 
 from rota.store import metrics
 from rota.store.metrics import MinuteTotals
+from support.scale import scale
+from support.stage import Stage
 
-from .stage import Stage
-
-MANY = 1_000_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 120_000
+MANY = scale(120_000, 1_000_000)
 PAGES = 900
 """Pages that one measurement may read: some hundred for samples, and the counted part of an index."""
 

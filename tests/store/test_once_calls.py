@@ -12,8 +12,7 @@ import pytest
 from rota.store import once_calls
 from rota.store.once_calls import OnceStart, RenewedOnce
 from rota.store.query import Query
-
-from .stage import Connection, Stage
+from support.stage import Connection, Stage
 
 WHO = {"instance": uuid4(), "host": "box", "pid": 7, "label": "charge"}
 DAY = 86400.0

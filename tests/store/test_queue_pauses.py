@@ -5,9 +5,8 @@ from __future__ import annotations
 from uuid import uuid4
 
 from rota.store import jobs, queues
-
-from .stage import Stage
-from .test_job_plans import explain
+from support.plans import explain
+from support.stage import Stage
 
 LANES = range(9, -1, -1)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from collections import Counter
 from dataclasses import dataclass, field
@@ -14,10 +13,10 @@ from hypothesis import strategies as some
 from psycopg.errors import OperationalError
 
 from rota.store import pg_errors, runs, timers
-
-from . import flows
-from .flows import StartedRun, end, outcomes_with_cause, retry, start
-from .stage import EMPTY, Batch, Connection, Stage
+from support import flows
+from support.flows import StartedRun, end, outcomes_with_cause, retry, start
+from support.scale import scale
+from support.stage import EMPTY, Batch, Connection, Stage
 
 RULES = ["all_succeeded", "none_failed", "all_done", "any_failed"]
 ENDS = ["succeeded"] * 6 + ["failed", "skipped", "expired", "again"]
@@ -234,7 +233,7 @@ async def fork(
     assert await outcomes_with_cause(stage, run) == found, "what was forked stays as it is"
 
 
-EXAMPLES = 120 if os.environ.get("ROTA_TEST_LONG") == "1" else 12
+EXAMPLES = scale(12, 120)
 """Number of generated graphs."""
 
 

@@ -8,9 +8,8 @@ import psycopg
 import pytest
 
 from rota.store import claims, runs, workers
-
-from . import flows
-from .lost_workers import (
+from support import flows
+from support.lost_workers import (
     HISTORY,
     NOTHING,
     History,
@@ -22,7 +21,8 @@ from .lost_workers import (
     reap,
     split,
 )
-from .stage import Stage
+from support.refusals import refuse
+from support.stage import Stage
 
 
 async def test_reap_queues_jobs_with_their_old_seq(stage: Stage) -> None:
@@ -272,18 +272,6 @@ async def test_reap_cancelled_job_queues_all_done_successor(
 
 
 # Jobs that cannot be moved
-
-
-async def refuse(stage: Stage, job: int) -> None:
-    """Make every insert of this job into `queued` fail."""
-    await stage.sql(
-        "create function public.refuse() returns trigger language plpgsql as"
-        f" $$ begin if new.job = {job} then raise 'not this one'; end if; return new; end $$"
-    )
-    await stage.sql(
-        "create trigger refuse before insert on rota.queued"
-        " for each row execute function public.refuse()"
-    )
 
 
 async def test_reap_unmovable_job_fails_the_claim_but_not_single_jobs(

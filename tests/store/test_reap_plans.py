@@ -15,10 +15,10 @@ import pytest
 
 from rota.store import claims, jobs, workers
 from rota.store.query import Query
-
-from .lost_workers import declare_dead, observe, split
-from .stage import Connection, Stage
-from .test_job_plans import BATCH, MANY, TABLES, fill
+from support.lost_workers import declare_dead, observe, split
+from support.plans import BATCH, TABLES, fill
+from support.scale import scale
+from support.stage import Connection, Stage
 
 Grown = tuple[Stage, Connection]
 """Stage, and an ordinary connection to it that has been used."""
@@ -44,7 +44,10 @@ async def read_by(stage: Stage, query: Query[Any], on: Connection) -> dict[str, 
     }
 
 
-@pytest.fixture(params=["never analysed", "analysed empty", "analysed full"])
+ANALYSED = ("never analysed", "analysed empty", "analysed full")
+
+
+@pytest.fixture
 async def grown(own_stage: Stage, request: pytest.FixtureRequest) -> AsyncIterator[Grown]:
     """Stage with connections used while the tables were nearly empty; the tables are large now."""
     stage = own_stage
@@ -126,12 +129,13 @@ async def excess(stage: Stage, on_hand: Connection) -> dict[tuple[str, str], tup
     return wrong
 
 
-@pytest.mark.parametrize("rows", [0, 1000])
+@pytest.mark.parametrize(
+    ("grown", "rows"),
+    scale(
+        [("never analysed", 0), ("analysed empty", 0), ("analysed full", 1000)],
+        [(analysed, rows) for analysed in ANALYSED for rows in (0, 1000, 1_000_000)],
+    ),
+    indirect=["grown"],
+)
 async def test_reap_statements_read_few_rows(grown: Grown, rows: int) -> None:
-    assert await excess(*grown) == {}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rows", [MANY])
-async def test_reap_statements_among_many_rows_read_few(grown: Grown, rows: int) -> None:
     assert await excess(*grown) == {}

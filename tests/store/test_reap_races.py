@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from rota.store import claims, jobs, runs
-
-from . import flows
-from .lost_workers import (
+from support import flows
+from support.lost_workers import (
     NOTHING,
     declare_dead,
     lose_worker,
@@ -28,7 +27,7 @@ from .lost_workers import (
     split,
     suspects,
 )
-from .stage import Batch, Connection, Stage
+from support.stage import Batch, Connection, Stage
 
 
 async def test_reap_skips_claim_being_completed_and_takes_rest_later(

@@ -12,11 +12,10 @@ from rota.engine.telemetry.event_bus import EventBus
 from rota.engine.worker.heartbeat import BeatResult
 from rota.engine.worker.reaper import CLAIMS_PER_PAGE, Reaper
 from rota.model import events
-
-from . import flows
-from .lost_workers import declare_dead, orphans, queued_rows, split
-from .stage import Stage
-from .test_reap import refuse
+from support import flows
+from support.lost_workers import declare_dead, orphans, queued_rows, split
+from support.refusals import refuse
+from support.stage import Stage
 
 
 class Tally:

@@ -8,10 +8,9 @@ import time
 from typing import Any
 
 from rota.store import runs
-
-from . import flows
-from .flows import DIAMOND, claim_only, end, is_free, outcomes, run_one, start
-from .stage import Stage
+from support import flows
+from support.flows import DIAMOND, claim_only, end, is_free, outcomes, run_one, start
+from support.stage import Stage
 
 # One session
 

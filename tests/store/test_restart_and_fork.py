@@ -9,9 +9,8 @@ import pytest
 from rota.model.journal import JournalEntry
 from rota.store import runs, steps
 from rota.store.jobs import MoveResult
-
-from . import flows
-from .journals import (
+from support import flows
+from support.journals import (
     claim_queued,
     read_journal,
     read_signal,
@@ -26,9 +25,17 @@ from .journals import (
     timed_out_wait,
     wait,
 )
-from .lost_workers import NOTHING, History, declare_dead, lose_worker, reap, start_with, suspect
-from .old_runs import OldRuns
-from .stage import Batch, Stage
+from support.lost_workers import (
+    NOTHING,
+    History,
+    declare_dead,
+    lose_worker,
+    reap,
+    start_with,
+    suspect,
+)
+from support.old_runs import OldRuns
+from support.stage import Batch, Stage
 
 # Restart of the same run
 

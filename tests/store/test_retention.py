@@ -8,10 +8,9 @@ import pytest
 
 from rota.store import retention
 from rota.store.retention import PrunableRow
-
-from .old_runs import TABLES, OldRuns
-from .stage import Stage
-from .test_job_plans import explain
+from support.old_runs import TABLES, OldRuns
+from support.plans import explain
+from support.stage import Stage
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ from uuid import uuid4
 import pytest
 
 from rota.store import jobs, listeners, retention
-
-from .old_runs import OldRuns
-from .stage import Connection, Stage
+from support.old_runs import OldRuns
+from support.stage import Connection, Stage
 
 
 @pytest.fixture

@@ -14,10 +14,9 @@ from psycopg.errors import LockNotAvailable
 
 from rota.store import claims, jobs, runs, workers
 from rota.store.query import Query
-
-from . import flows
-from .lost_workers import NOTHING, declare_dead, observe, reap, split
-from .stage import Connection, Stage
+from support import flows
+from support.lost_workers import NOTHING, declare_dead, observe, reap, split
+from support.stage import Connection, Stage
 
 
 async def is_free(stage: Stage, claim: int, strength: str = "update") -> bool:

@@ -8,13 +8,20 @@ import pytest
 from rota.store import audit, runs
 from rota.store.read import run_history
 from rota.store.read import runs as read_runs
-
-from . import flows
-from .journals import received_wait, record_entries, send_signal, sleep, step, suspend_job, wait
-from .lost_workers import quarantine
-from .stage import EMPTY, Stage
-from .test_job_plans import fill
-from .test_step_plans import read_by
+from support import flows
+from support.journals import (
+    received_wait,
+    record_entries,
+    send_signal,
+    sleep,
+    step,
+    suspend_job,
+    wait,
+)
+from support.lost_workers import quarantine
+from support.plans import fill
+from support.stage import EMPTY, Stage
+from support.step_reads import read_by
 
 GRAPH = {
     **dict.fromkeys(("good", "bad", "tried", "napping", "aside", "going", "next"), ()),

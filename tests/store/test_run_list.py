@@ -6,7 +6,6 @@ The result equals that of a full scan, and the number of rows read is bounded.
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 from datetime import UTC, datetime, timedelta
@@ -21,11 +20,11 @@ from rota.store import runs
 from rota.store.query import Query, load, positional
 from rota.store.read import run_list as store
 from rota.store.read.run_list import FAILED_STATES, MAX_ID, OPEN_STATES, ListPosition, RunFilter
-
-from . import flows
-from .lost_workers import quarantine
-from .stage import Stage
-from .test_job_plans import scans
+from support import flows
+from support.lost_workers import quarantine
+from support.plans import scans
+from support.scale import scale
+from support.stage import Stage
 
 STATES: list[tuple[str, ...] | None] = [
     *((state,) for state in (*OPEN_STATES, *FAILED_STATES, "succeeded")),
@@ -98,8 +97,6 @@ async def pages(
     raise AssertionError("the pages do not end")
 
 
-LONG = os.environ.get("ROTA_TEST_LONG") == "1"
-
 ASKED: tuple[dict[str, Any], ...] = (
     {},
     {"name": "work", "after": 5},
@@ -118,7 +115,7 @@ async def test_run_list_by_state_equals_full_scan(
         monkeypatch.setattr(store, "MAX_QUEUED_ROWS", 0)
     for states in STATES:
         seen = 0
-        for asked in ASKED if LONG else ASKED[:3]:
+        for asked in scale(ASKED[:3], ASKED):
             params = {"name": None, "queue": None, "before": MAX_ID, "after": 0, **asked}
             cursor = await stage.watch.execute(
                 THROUGH_ALL.encode(), {**params, "states": states and list(states)}

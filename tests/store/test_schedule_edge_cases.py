@@ -22,12 +22,22 @@ from rota.store.database import Database
 from rota.store.read import schedules as read_schedules
 from rota.testing.proxy.connection import CutPoint
 from rota.testing.proxy.proxy import Proxy
-
-from .flows import DIAMOND, run_of
-from .schedule_firing import OTHER, fire, insert_schedule, make, recorded_ticks, row, runs
-from .stage import Batch, Stage
-from .test_schedule_errors import scheduler
-from .test_schedules import SECOND, TICK, ended, reject_input
+from support.flows import DIAMOND, run_of
+from support.schedule_firing import (
+    OTHER,
+    SECOND,
+    TICK,
+    ended,
+    fire,
+    insert_schedule,
+    make,
+    recorded_ticks,
+    reject_input,
+    row,
+    runs,
+    scheduler,
+)
+from support.stage import Batch, Stage
 
 HOUR = timedelta(hours=1)
 

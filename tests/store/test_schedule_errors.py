@@ -13,19 +13,24 @@ import msgspec
 import pytest
 from psycopg.errors import OperationalError
 
-from rota.engine.notify.notifier import Notifier
 from rota.engine.scheduling import backfill, deferred, definitions
 from rota.engine.scheduling.deferred import DeferredSchedules
 from rota.engine.scheduling.fire import RunToStart
 from rota.engine.scheduling.scheduler import Scheduler
-from rota.engine.telemetry.event_bus import EventBus
 from rota.errors import ArgumentError, DatabaseUnavailable, ScheduleNotFound
 from rota.store import pg_errors, runs, ticks
 from rota.store.schedules import ScheduleDefinition
-
-from .schedule_firing import OTHER, TARGETS, fire, insert_schedule, make, recorded_ticks, row
-from .schedule_firing import runs as started
-from .stage import Stage
+from support.schedule_firing import (
+    OTHER,
+    fire,
+    insert_schedule,
+    make,
+    recorded_ticks,
+    row,
+    scheduler,
+)
+from support.schedule_firing import runs as started
+from support.stage import Stage
 
 BAD: dict[str, dict[str, Any]] = {
     "cron": {"cron": "61 * * * *"},
@@ -44,11 +49,6 @@ BAD: dict[str, dict[str, Any]] = {
 def no_deferral(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let other instances' time to handle unsuitable schedules be over."""
     monkeypatch.setattr(deferred, "DEFER_SECONDS", 0.0)
-
-
-def scheduler(stage: Stage, targets: Any = TARGETS) -> Scheduler:
-    database = stage.database
-    return Scheduler(database, Notifier(database), EventBus(), 1, targets)
 
 
 @pytest.mark.usefixtures("no_deferral")

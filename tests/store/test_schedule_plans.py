@@ -6,24 +6,19 @@ full. The statements of a firing transaction are explained on an ordinary connec
 
 from __future__ import annotations
 
-import json
-import os
-from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from psycopg import sql
 
 from rota.model.schedule import TickDecision
 from rota.store import ticks, timers
-from rota.store.query import Query, positional
+from rota.store.query import Query
 from rota.store.ticks import ScheduleAdvance, TickRecord
+from support.connection_plans import explain, read_by
+from support.scale import scale
+from support.stage import Connection, Stage
 
-from .stage import Connection, Stage
-from .test_job_plans import Scan, scans
-
-MANY = 100_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 20_000
 DUE = 50
 OPEN = 50
 TICK = datetime(2031, 1, 1, tzinfo=UTC)
@@ -59,33 +54,6 @@ select 'due' || n, false, 'task', 'work', '{}', 60, rota.clock(), at, at
 """
 
 
-async def explain(on: Connection, schema: str, query: Query[Any]) -> list[Scan]:
-    """Return the scans of a statement on this connection, with a custom and with a generic plan."""
-    text, names = positional(query.statement, schema)
-    values = sql.SQL(", ").join(sql.SQL("{}").format(sql.Literal(query.params[n])) for n in names)
-    call = sql.SQL(" ({})").format(values) if names else sql.SQL("")
-    found: list[Scan] = []
-    for mode in ("force_custom_plan", "force_generic_plan"):
-        async with on.transaction(force_rollback=True):
-            await on.execute(f"set local plan_cache_mode = {mode}".encode())
-            await on.execute(b"prepare guarded as " + text.encode(), prepare=False)
-            try:
-                cursor = await on.execute(
-                    sql.SQL(
-                        "explain (analyze, costs off, timing off, format json) execute guarded{}"
-                    )
-                    .format(call)
-                    .as_bytes(on),
-                    prepare=False,
-                )
-                [[raw]] = await cursor.fetchall()
-            finally:
-                await on.execute("deallocate guarded")
-        [explained] = json.loads(raw)
-        found += scans(explained["Plan"])
-    return found
-
-
 @pytest.fixture(params=["never analysed", "analysed empty", "analysed full"])
 async def filled(own_stage: Stage, request: pytest.FixtureRequest) -> Stage:
     rows: int = request.node.callspec.params["rows"]
@@ -100,14 +68,6 @@ async def filled(own_stage: Stage, request: pytest.FixtureRequest) -> Stage:
     if request.param == "analysed full":
         await stage.sql("analyze")
     return stage
-
-
-def read_by(found: list[Scan]) -> Counter[str]:
-    """Return the rows read of each table, in both executions."""
-    read: Counter[str] = Counter()
-    for scan in found:
-        read[scan.table] += int(scan.read)
-    return read
 
 
 async def check(stage: Stage, rows: int) -> None:
@@ -159,12 +119,6 @@ async def _check(on: Connection, schema: str, name: str, query: Query[Any], most
         assert read <= 2 * most, f"{name} read {read} rows of {table}: {found}"
 
 
-@pytest.mark.parametrize("rows", [0, 1000])
+@pytest.mark.parametrize("rows", scale([0, 1000], [0, 1000, 100_000]))
 async def test_schedule_statements_read_few_rows_by_index(filled: Stage, rows: int) -> None:
-    await check(filled, rows)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rows", [MANY])
-async def test_schedule_statements_among_many_read_few_rows(filled: Stage, rows: int) -> None:
     await check(filled, rows)

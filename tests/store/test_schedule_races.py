@@ -22,10 +22,18 @@ from rota.store import ticks
 from rota.store.database import Database
 from rota.testing.proxy.connection import CutPoint
 from rota.testing.proxy.proxy import Proxy
-
-from .schedule_firing import ME, OTHER, TARGETS, fire, insert_schedule, recorded_ticks, row, runs
-from .stage import Stage
-from .tick_safeguards import LAYERS, NO_KEY, disable_safeguards
+from support.schedule_firing import (
+    ME,
+    OTHER,
+    TARGETS,
+    fire,
+    insert_schedule,
+    recorded_ticks,
+    row,
+    runs,
+)
+from support.stage import Stage
+from support.tick_safeguards import LAYERS, NO_KEY, disable_safeguards
 
 MANY = 20
 

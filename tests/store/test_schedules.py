@@ -2,45 +2,35 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 import pytest
 
 from rota.engine.scheduling import deferred
 from rota.engine.scheduling.deferred import DeferredSchedules
 from rota.engine.scheduling.fire import FireResult, RunToStart
-from rota.errors import ArgumentError
 from rota.model.schedule import TickDecision
 from rota.store import ticks, timers
 from rota.store.ticks import ScheduleAdvance, TickRecord
-
-from .flows import DIAMOND, run_of
-from .schedule_firing import ME, OTHER, fire, insert_schedule, make, recorded_ticks, row, runs
-from .stage import Stage
-
-SECOND = timedelta(seconds=1)
-TICK = datetime(2031, 1, 1, tzinfo=UTC)
+from support.flows import DIAMOND, run_of
+from support.schedule_firing import (
+    ME,
+    OTHER,
+    SECOND,
+    TICK,
+    ended,
+    fire,
+    insert_schedule,
+    recorded_ticks,
+    reject_input,
+    row,
+    runs,
+)
+from support.stage import Stage
 
 
 async def due(stage: Stage, limit: int = 200, name: str | None = None) -> list[str]:
     return [each.name for each in await stage.run(ticks.lock_due(["work"], (), name, limit))]
-
-
-async def ended(stage: Stage, *states: str, name: str = "beat") -> list[int]:
-    """Insert ticks with runs that have ended in these states and are not recorded yet."""
-    ids = await stage.start_several(len(states))
-    for number, (id, state) in enumerate(zip(ids, states, strict=True), 1):
-        await stage.sql(
-            "insert into rota.ticks (schedule, tick, number, state, host, pid, run)"
-            " values (%s, timestamptz '2031-01-01' + %s * interval '1 s', %s, 'started', 'h', 1, %s)",
-            *(name, number, number, id),
-        )
-        await stage.sql("delete from rota.queued where job = %s", id)
-        await stage.sql(
-            "insert into rota.outcomes (job, state, attempt) values (%s, %s, 1)", id, state
-        )
-    return ids
 
 
 # Due schedules
@@ -274,13 +264,6 @@ async def test_fire_catch_up_all_starts_every_due_tick(stage: Stage) -> None:
     await fire(stage)
     assert await runs(stage) == {("beat", tick + n * SECOND): 1 for n in (0, 20, 40)}
     assert await row(stage, "next") == tick + 60 * SECOND
-
-
-def reject_input(due: ticks.DueSchedule, *rest: Any) -> Any:
-    """Refuse the input of schedule `beat`, as a task without that argument does."""
-    if due.name == "beat":
-        raise ArgumentError("there is no such argument")
-    return make(due, *rest)
 
 
 @pytest.fixture

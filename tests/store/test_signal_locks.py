@@ -8,10 +8,9 @@ import pytest
 
 from rota.engine.worker import outcomes
 from rota.model.outcome import Suspended
-
-from . import flows
-from .journals import record_entries, send_signal, sleep, start_suspended, suspend_job, wait
-from .stage import Connection, Stage
+from support import flows
+from support.journals import record_entries, send_signal, sleep, start_suspended, suspend_job, wait
+from support.stage import Connection, Stage
 
 
 @pytest.fixture

@@ -13,9 +13,8 @@ import pytest
 from psycopg.errors import SerializationFailure
 
 from rota.store import timers
-
-from . import flows
-from .journals import (
+from support import flows
+from support.journals import (
     claim_queued,
     make_timers_due,
     read_journal,
@@ -27,8 +26,8 @@ from .journals import (
     suspend_statements,
     wait,
 )
-from .lost_workers import declare_dead, queued_rows, reap
-from .stage import Batch, Connection, Stage
+from support.lost_workers import declare_dead, queued_rows, reap
+from support.stage import Batch, Connection, Stage
 
 STATEMENTS = ["register waits", "lock", "record", "suspend"]
 

@@ -11,10 +11,9 @@ from typing import Any
 from rota.engine.worker import outcomes
 from rota.model.outcome import Suspended
 from rota.store import runs, timers
-
-from .journals import claim_queued, read_journal, send_signal, wait
-from .lost_workers import deadlocks, queued_rows
-from .stage import Batch, Connection, Stage
+from support.journals import claim_queued, read_journal, send_signal, wait
+from support.lost_workers import deadlocks, queued_rows
+from support.stage import Batch, Connection, Stage
 
 ROUNDS = int(os.environ.get("SIGNAL_ROUNDS", "25"))
 """Number of rounds; SIGNAL_ROUNDS=1000 sets more."""

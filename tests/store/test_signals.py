@@ -9,9 +9,8 @@ import psycopg
 import pytest
 
 from rota.store import runs, signals, timers
-
-from . import flows
-from .journals import (
+from support import flows
+from support.journals import (
     claim_queued,
     make_timers_due,
     quarantine,
@@ -23,8 +22,8 @@ from .journals import (
     suspend_job,
     wait,
 )
-from .old_runs import OldRuns
-from .stage import Stage
+from support.old_runs import OldRuns
+from support.stage import Stage
 
 
 async def queued_jobs(stage: Stage) -> list[int]:

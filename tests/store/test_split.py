@@ -9,9 +9,8 @@ import pytest
 
 from rota.store import claims
 from rota.store.query import Query
-
-from .lost_workers import declare_dead, reap, split
-from .stage import Stage
+from support.lost_workers import declare_dead, reap, split
+from support.stage import Stage
 
 
 async def numbers(stage: Stage, claim: int) -> tuple[list[int], list[int], list[int], list[int]]:

@@ -19,8 +19,7 @@ from rota.store import jobs, runs
 from rota.store.jobs import StartedJob, StartJob
 from rota.store.query import Query
 from rota.store.user_connection import run_on
-
-from .stage import Connection, Stage
+from support.stage import Connection, Stage
 
 FUTURE = datetime(2040, 2, 29, tzinfo=UTC)
 

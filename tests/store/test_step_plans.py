@@ -6,7 +6,6 @@ are checked, which include reads in functions; see test_reap_plans.py.
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -17,17 +16,11 @@ from rota.store import runs, signals, steps, timers
 from rota.store.jobs import ClaimedJob
 from rota.store.query import Query
 from rota.store.steps import ProgressUpdate
-
-from .journals import received_wait, sleep, step, wait
-from .stage import Connection, Stage
-from .test_job_plans import BATCH, TABLES, explain, fill
-
-MANY = 100_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 30_000
-
-LARGE = (
-    *("jobs", "queued", "outcomes", "sleeping", "steps", "signals", "progress", "logs"),
-    *("checkpoints", "runs", "waiting"),
-)
+from support.journals import received_wait, sleep, step, wait
+from support.plans import BATCH, TABLES, explain, fill
+from support.scale import scale
+from support.stage import Connection, Stage
+from support.step_reads import LARGE, read_by
 
 OTHERS = (
     "insert into rota.steps (job, kind, name, number, position, main_branch, open)"
@@ -41,23 +34,8 @@ OTHERS = (
     "insert into rota.checkpoints (job, state) select -id, '1' from rota.jobs",
 )
 
-READ = """
-select relname, seq_tup_read, coalesce(idx_tup_fetch, 0)
-  from pg_stat_xact_user_tables
- where schemaname = 'rota' and relname = any(%s)
-"""
 
-
-async def read_by(stage: Stage, query: Query[Any], on: Connection) -> dict[str, int]:
-    """Return the rows read of each table, by scans and by indexes. Changes are rolled back."""
-    async with on.transaction(force_rollback=True):
-        before = {table: a + b for table, a, b in await stage.sql(READ, list(LARGE), on=on)}
-        await stage.run(query, on)
-        after = {table: a + b for table, a, b in await stage.sql(READ, list(LARGE), on=on)}
-    return {table: after[table] - before[table] for table in after}
-
-
-@pytest.fixture(params=["never analysed", "analysed empty", "analysed full"])
+@pytest.fixture
 async def crowd(
     own_stage: Stage, request: pytest.FixtureRequest
 ) -> AsyncIterator[tuple[Stage, Connection]]:
@@ -160,17 +138,18 @@ async def excess(stage: Stage, ordinary: Connection) -> dict[tuple[str, str], in
     return wrong
 
 
-@pytest.mark.parametrize("rows", [1000])
+@pytest.mark.parametrize(
+    ("crowd", "rows"),
+    scale(
+        [("never analysed", 1000), ("analysed full", 1000)],
+        [
+            *(("never analysed", 1000), ("analysed full", 1000)),
+            *(("analysed empty", 1000), ("analysed empty", 100_000)),
+        ],
+    ),
+    indirect=["crowd"],
+)
 async def test_step_and_signal_statements_read_few_rows(
-    crowd: tuple[Stage, Connection], rows: int
-) -> None:
-    assert await excess(*crowd) == {}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("crowd", ["analysed empty"], indirect=True)
-@pytest.mark.parametrize("rows", [MANY])
-async def test_step_and_signal_statements_among_many_sleepers_read_few_rows(
     crowd: tuple[Stage, Connection], rows: int
 ) -> None:
     assert await excess(*crowd) == {}

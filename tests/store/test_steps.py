@@ -11,9 +11,8 @@ import pytest
 from rota.model.journal import JournalEntry
 from rota.store import steps
 from rota.store.steps import ProgressUpdate, UnwrittenEntry
-
-from . import flows
-from .journals import (
+from support import flows
+from support.journals import (
     claim_queued,
     quarantine,
     read_journal,
@@ -25,9 +24,9 @@ from .journals import (
     timed_out_wait,
     wait,
 )
-from .lost_workers import declare_dead, lose_worker, reap, split, suspect
-from .old_runs import OldRuns
-from .stage import Batch, Stage
+from support.lost_workers import declare_dead, lose_worker, reap, split, suspect
+from support.old_runs import OldRuns
+from support.stage import Batch, Stage
 
 ODD = [
     'quo"te',

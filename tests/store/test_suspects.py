@@ -8,8 +8,7 @@ from __future__ import annotations
 import pytest
 
 from rota.store import claims, timers, workers
-
-from .lost_workers import (
+from support.lost_workers import (
     HISTORY,
     History,
     declare_dead,
@@ -21,7 +20,7 @@ from .lost_workers import (
     suspect,
     suspects,
 )
-from .stage import Stage
+from support.stage import Stage
 
 # Crashes and suspicion before and after an event.
 UNCHARGED: list[tuple[History, History]] = [

@@ -12,9 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from rota.store import claims, timers, workers
-
-from .lost_workers import declare_dead, orphans, reap, split, suspects
-from .stage import EMPTY, Batch, Stage
+from support.lost_workers import declare_dead, orphans, reap, split, suspects
+from support.stage import EMPTY, Batch, Stage
 
 
 @dataclass

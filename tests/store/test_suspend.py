@@ -11,9 +11,8 @@ from rota.engine.worker import outcomes
 from rota.model.outcome import Suspended
 from rota.store import jobs, runs, timers
 from rota.store.jobs import MoveResult
-
-from . import flows
-from .journals import (
+from support import flows
+from support.journals import (
     claim_queued,
     read_journal,
     read_signal,
@@ -26,7 +25,7 @@ from .journals import (
     suspend_job,
     wait,
 )
-from .lost_workers import (
+from support.lost_workers import (
     NOTHING,
     History,
     declare_dead,
@@ -37,7 +36,7 @@ from .lost_workers import (
     start_with,
     suspect,
 )
-from .stage import Batch, Stage
+from support.stage import Batch, Stage
 
 
 async def sleeping_row(stage: Stage) -> Any:

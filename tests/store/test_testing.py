@@ -29,6 +29,7 @@ from rota.testing import (
     until_idle,
 )
 from rota.testing.server import DatabaseServer, with_database
+from support.scale import scale
 
 NOON = datetime(2031, 3, 30, 12, tzinfo=UTC)
 
@@ -337,7 +338,7 @@ def test_without_a_loop(rota_dsn):
 """
 
 
-@pytest.mark.parametrize("mode", ["strict", "auto, two processes"])
+@pytest.mark.parametrize("mode", scale(["strict"], ["strict", "auto, two processes"]))
 def test_plugin_works_in_another_project(
     rota_server: DatabaseServer, tmp_path: Path, mode: str
 ) -> None:

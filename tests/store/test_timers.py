@@ -6,8 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 from rota.store import timers
-
-from .stage import Stage
+from support.stage import Stage
 
 NOON = datetime(2031, 3, 30, 12, tzinfo=UTC)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from rota.store import listeners
-
-from .stage import Connection, Stage
+from support.stage import Connection, Stage
 
 
 async def receive_notifications(connection: Connection, count: int) -> list[tuple[str, str]]:

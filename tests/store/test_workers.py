@@ -10,10 +10,9 @@ import pytest
 from rota.store import advisory_locks, claims, runs, workers
 from rota.store.database import run
 from rota.store.workers import ObservedWorker
-
-from . import flows
-from .lost_workers import declare_dead, observe, orphans, reap, split, start_with, suspect
-from .stage import Connection, Stage
+from support import flows
+from support.lost_workers import declare_dead, observe, orphans, reap, split, start_with, suspect
+from support.stage import Connection, Stage
 
 
 async def observed_workers(stage: Stage, worker: int = 0) -> dict[int, bool | None]:

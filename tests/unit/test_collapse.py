@@ -8,8 +8,7 @@ from hypothesis import strategies as some
 from rota.drawing.collapse import collapse
 from rota.drawing.label import NodeLabel
 from rota.model.graph import Graph
-
-from .graphs import DIAMOND, fan, graphs
+from support.graphs import DIAMOND, fan, graphs
 
 
 def test_collapse_wide_fan_keeps_few_jobs_and_a_summary_box() -> None:

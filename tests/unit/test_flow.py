@@ -10,7 +10,7 @@ from rota import Context, Flow, Rota
 from rota.errors import DefinitionError
 from rota.model.flow import MAX_JOBS, FlowDefinition, FlowNode
 from rota.model.task import TaskDefinition, TaskPolicy
-from unit.encoded_input import encoded
+from support.encoded_input import encoded
 
 
 def assert_refused(flow: Flow, message: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rota import Flow
 from rota.errors import ArgumentError, PayloadTooLarge
 from rota.model.flow import FlowPlan
-from unit.encoded_input import LIMIT, encoded
+from support.encoded_input import LIMIT, encoded
 
 
 @pytest.fixture

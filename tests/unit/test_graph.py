@@ -10,8 +10,7 @@ from hypothesis import strategies as some
 
 from rota.errors import DefinitionError
 from rota.model.graph import Graph
-
-from .graphs import DIAMOND, chain, graphs
+from support.graphs import DIAMOND, chain, graphs
 
 
 @given(graphs())

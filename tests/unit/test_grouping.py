@@ -10,8 +10,7 @@ from hypothesis import strategies as some
 
 from rota.drawing.grouping import MAX_BOXES, MAX_EDGES, MAX_EXPANDED, MAX_SIMILAR, group
 from rota.model.graph import Graph
-
-from .graphs import DIAMOND, chain, crossbar, fan, graphs
+from support.graphs import DIAMOND, chain, crossbar, fan, graphs
 
 
 def parallel_chains(many: int) -> Graph:

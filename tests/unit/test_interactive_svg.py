@@ -18,8 +18,7 @@ from rota.drawing.interactive_svg import (
 )
 from rota.drawing.label import STATES
 from rota.model.graph import Graph
-
-from .graphs import DIAMOND
+from support.graphs import DIAMOND
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -22,8 +22,7 @@ from rota.drawing.layout import (
     layout,
 )
 from rota.model.graph import Graph
-
-from .graphs import DIAMOND, chain, crossbar, fan, graphs, scattered
+from support.graphs import DIAMOND, chain, crossbar, fan, graphs, scattered
 
 BLUR = 0.25
 """Tolerance: the layout rounds coordinates to a tenth."""

@@ -12,8 +12,7 @@ from hypothesis import strategies as some
 from rota.drawing.label import NodeLabel
 from rota.drawing.mermaid import mermaid
 from rota.model.graph import Graph
-
-from .graphs import DIAMOND, graphs
+from support.graphs import DIAMOND, graphs
 
 NODE = re.compile(r' {4}n(\d+)\["([^"\n]*)"\](?::::(\w+))?')
 EDGE = re.compile(r" {4}n(\d+) (-->|-\.->) n(\d+)")

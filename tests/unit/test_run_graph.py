@@ -15,8 +15,7 @@ from rota.model.graph import Graph
 from rota.store.read.runs import JobRow
 from rota.web.dashboard.run import graph as run_graph
 from rota.web.dashboard.run.graph import PARENT_KEY, build_picture, count_states
-
-from .test_run_timeline import START, job, run
+from support.run_rows import START, job, run
 
 
 def chain_of_jobs(states: list[str], first: int = 10) -> list[JobRow]:

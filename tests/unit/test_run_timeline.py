@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import datetime, timedelta
 
 from rota.drawing.gantt import GanttBar
 from rota.store.read.run_history import RunStepRow
-from rota.store.read.runs import FlowDetailRow, JobAttemptRow, JobRow
+from rota.store.read.runs import JobAttemptRow
 from rota.web.dashboard.run.gantt import (
     bars_of_job,
     merge_bars,
@@ -17,27 +16,13 @@ from rota.web.dashboard.run.gantt import (
     rows_of_run,
 )
 from rota.web.dashboard.run.graph import build_picture
+from support.run_rows import START, job, run
 
-START = datetime(2026, 11, 16, 12, tzinfo=UTC)
 NOW = START + timedelta(seconds=100)
 
 
 def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
-
-
-def job(state: str, id: int = 2, **more: Any) -> JobRow:
-    known: dict[str, Any] = {
-        **{"job": id, "task": "f.work", "queue": "default", "state": state, "attempt": 1},
-        **{"worker": 1, "since": START, "rule": None, "successors": [], "input_jobs": []},
-        **dict.fromkeys(("finished", "seconds", "error", "wakes", "awaits", "done", "total")),
-        **{"args": None, "result": None},
-    }
-    return JobRow(**known | more)
-
-
-def run(many: int) -> FlowDetailRow:
-    return FlowDetailRow(1, "f", "running", 1, START, START, None, None, None, b"{}", None, many)
 
 
 def bar_spans(bars: Sequence[GanttBar]) -> list[tuple[str, float, float]]:

@@ -5,7 +5,6 @@ The model has no calendar and no steps: it has a list of ticks and the rules of 
 
 from __future__ import annotations
 
-import os
 import random
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -28,8 +27,7 @@ from rota.model.schedule import (
     first_tick,
 )
 from rota.model.timetable import Timetable
-
-LONG = os.environ.get("ROTA_TEST_LONG") == "1"
+from support.scale import scale
 
 BEGIN = datetime(2026, 3, 28, 22, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -227,13 +225,13 @@ def test_schedule_polled_at_any_times_handles_each_tick_once(
     poll_all(name, policy, looks)
 
 
-@pytest.mark.timeout(3600 if LONG else 120)
+@pytest.mark.timeout(scale(120, 3600))
 def test_schedule_many_random_histories_handle_each_tick_once() -> None:
     """Less search than the property test, and more usual cases: polls in time, late polls, and a clock
     that is set back at times."""
     chance = random.Random(7)
     seen: Counter[str] = Counter()
-    for _ in range(20_000 if LONG else 400):
+    for _ in range(scale(400, 20_000)):
         name = chance.choice(sorted(TIMETABLES))
         policy = SchedulePolicy(
             overlap=chance.choice(get_args(Overlap)),

@@ -12,8 +12,9 @@ import pytest
 
 import rota.testing
 from rota.testing import SimulatedResult
+from support.places import ROOT
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "guides"
+DOCS = ROOT / "docs" / "guides"
 
 BLOCK = re.compile(r"```python\n# (\w+)\.py\n(.*?)```", re.DOTALL)
 

@@ -14,8 +14,7 @@ from rota.drawing.label import STATES, NodeLabel
 from rota.drawing.palette import DARK, LIGHT, Palette
 from rota.drawing.svg import DARK_STYLE, svg
 from rota.model.graph import Graph
-
-from .graphs import DIAMOND, fan, graphs
+from support.graphs import DIAMOND, fan, graphs
 
 NS = "{http://www.w3.org/2000/svg}"
 NASTY = ["<script>alert(1)</script>", '"quoted"', "a & b", "x]]>y", "<!--", "'", "&lt;", "日本語"]

@@ -10,8 +10,7 @@ from hypothesis import strategies as some
 
 from rota.drawing.text_rails import NODE, RailRow, text_rails
 from rota.model.graph import Graph
-
-from .graphs import DIAMOND, chain, crossbar, fan, graphs
+from support.graphs import DIAMOND, chain, crossbar, fan, graphs
 
 ROOM = 10_000
 UP, DOWN, LEFT, RIGHT = "│├┤┼╰╯┴", "│├┤┼", "─┤┼╯┴", "─├┼╰┴"

@@ -9,7 +9,6 @@ ROTA_TEST_LONG=1 covers all of them.
 
 from __future__ import annotations
 
-import os
 import random
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -23,9 +22,9 @@ import pytest
 from cronsim import CronSim
 
 from rota.model.timetable import Timetable
+from support.scale import scale
 
-LONG = os.environ.get("ROTA_TEST_LONG") == "1"
-SHARES = 8 if LONG else 1
+SHARES = scale(1, 8)
 
 ODD = {
     "Africa/Cairo": "at midnight, and on a Friday",
@@ -248,10 +247,10 @@ def check_change(change: Change, chance: random.Random) -> None:
 
 def sample(name: str) -> list[Change]:
     found = changes(name)
-    return found if LONG else list({each.kind: each for each in found}.values())
+    return scale(list({each.kind: each for each in found}.values()), found)
 
 
-@pytest.mark.timeout(3600 if LONG else 60)
+@pytest.mark.timeout(scale(60, 3600))
 @pytest.mark.parametrize("name", ODD)
 def test_cron_clock_changes_of_unusual_zones_follow_the_rules(name: str) -> None:
     chance = random.Random(name)
@@ -317,17 +316,17 @@ def distinct_zone_changes() -> list[list[Change]]:
     """Return the changes of every zone, without duplicates of zones with the same changes."""
     found: dict[object, list[Change]] = {}
     zones = sorted(available_timezones())
-    for name in zones if LONG else random.Random(4).sample(zones, 10):
+    for name in scale(random.Random(4).sample(zones, 10), zones):
         those = changes(name, timedelta(days=1))
         assert all(b.at - a.at > timedelta(days=6) for a, b in pairwise(those)), name
         found.setdefault(tuple((each.at, each.before, each.after) for each in those), those)
     return list(found.values())
 
 
-@pytest.mark.timeout(7200 if LONG else 60)
+@pytest.mark.timeout(scale(60, 7200))
 @pytest.mark.parametrize("share", range(SHARES))
 def test_cron_clock_changes_of_all_zones_follow_the_rules(share: int) -> None:
     chance = random.Random(share)
     for history in distinct_zone_changes()[share::SHARES]:
-        for change in history if LONG else history[-1:]:
+        for change in scale(history[-1:], history):
             check_change(change, chance)

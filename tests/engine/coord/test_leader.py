@@ -1,0 +1,204 @@
+"""Leader election: one leader at a time, with callbacks when a term begins and ends.
+
+These tests also pass through a pooler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+
+import pytest
+from psycopg.errors import LockNotAvailable
+
+from rota import Rota
+from rota.coord import elector
+from rota.coord.elector import Elector
+from rota.coord.leader import Leader, Term
+from rota.errors import ArgumentError, LeadershipLost
+from rota.model.events import AlertRaised, LeaderElected, LeadershipEnded
+from support.leader_helpers import elected, run_sql, session_lock_pids, until
+
+
+async def test_leader_resigned_is_replaced_by_the_waiting_candidate(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    async with Rota(rota_dsn) as other, other.leader("housekeeping") as second:
+        first = await elected(second)
+        async with rota_app.leader("housekeeping") as waiting:
+            await asyncio.sleep(1.5)
+            assert not waiting.is_leader()
+            assert waiting.current is None
+            await second.resign()
+            assert not second.is_leader()
+            assert not first.held
+            began = time.monotonic()
+            term = await elected(waiting)
+            print(f"taken over after {(time.monotonic() - began) * 1000:.0f} ms")
+            assert term.number == first.number + 1
+            assert waiting.is_leader()
+            assert term.held
+
+
+async def test_leader_resigned_without_rival_abstains_then_leads_again(
+    rota_app: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elector, "ABSTAIN_SECONDS", 1.0)
+    async with rota_app.leader("housekeeping") as leader:
+        term = await elected(leader)
+        began = time.monotonic()
+        await leader.resign()
+        await leader.resign()  # resigning without a term does nothing
+        again = await elected(leader)
+        assert again.number == term.number + 1
+        assert time.monotonic() - began > 0.6
+
+
+async def test_leader_callbacks_run_in_sequence(rota_app: Rota) -> None:
+    heard: list[object] = []
+    said: list[str] = []
+    rota_app.subscribe(heard.append)
+    begun = asyncio.Event()
+    leader = rota_app.leader("housekeeping")
+
+    @leader.on_elected
+    async def begin(term: Term) -> None:
+        said.append(f"elected {term.number}")
+        await asyncio.sleep(0.1)
+        said.append("and done")
+        begun.set()
+
+    leader.on_lost(lambda term: said.append(f"lost {term.number}"))
+    async with leader:
+        term = await elected(leader)
+        await leader.resign()
+        assert term.lost.is_set()
+        assert said == ["elected 1"]
+    assert said == ["elected 1", "and done", "lost 1"]
+    assert [type(each) for each in heard] == [LeaderElected, LeadershipEnded]
+
+
+async def test_leader_failed_callback_does_not_stop_the_next(
+    rota_app: Rota, caplog: pytest.LogCaptureFixture
+) -> None:
+    said: list[str] = []
+
+    async def begin(term: Term) -> None:
+        asyncio.get_running_loop().create_task(asyncio.sleep(0)).cancel()
+        raise asyncio.CancelledError if said else ValueError("no")
+
+    leader = rota_app.leader("housekeeping", on_elected=begin)
+    leader.on_lost(lambda term: said.append("lost"))
+    for _ in range(2):
+        async with leader:
+            await elected(leader)
+    assert said == ["lost", "lost"]
+    assert "on_elected of 'housekeeping' failed" in caplog.text
+    assert "on_elected of 'housekeeping' was cancelled" in caplog.text
+
+
+async def test_leader_blocked_event_loop_keeps_the_term(rota_app: Rota) -> None:
+    asked: list[bool] = []
+    over = threading.Event()
+    async with rota_app.leader("housekeeping", lease=1).term() as term:
+        thread = threading.Thread(target=lambda: _poll_held(term, asked, over))
+        thread.start()
+        time.sleep(1.5)  # noqa: ASYNC251 - blocks on purpose
+        over.set()
+        thread.join()
+        assert term.held
+        await asyncio.sleep(0.05)
+        assert not term.lost.is_set()
+    assert all(asked)
+    assert len(asked) > 50
+    assert not term.held
+
+
+def _poll_held(term: Term, asked: list[bool], over: threading.Event) -> None:
+    while not over.is_set():
+        asked.append(term.held)
+        time.sleep(0.005)
+
+
+async def test_leader_failed_election_releases_the_session_lock(
+    rota_app: Rota, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that took the session lock and then failed for another reason would keep it for ever."""
+    right, failed = Elector._elect, 0
+
+    async def fails(self: Elector, *given: object, **named: object) -> None:
+        nonlocal failed
+        failed += 1
+        if failed <= 2:
+            raise LockNotAvailable("somebody alters the table")
+        await right(self, *given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Elector, "_elect", fails)
+    async with rota_app.leader("housekeeping") as leader:
+        await elected(leader)
+        assert len(await session_lock_pids(direct_dsn)) <= 1
+        await leader.resign()
+        assert await session_lock_pids(direct_dsn) == []
+    assert failed == 3
+
+
+async def test_leader_repeated_elections_raise_alert(rota_app: Rota) -> None:
+    alerts: list[AlertRaised] = []
+    rota_app.subscribe(lambda each: alerts.append(each) if isinstance(each, AlertRaised) else None)
+    leader = rota_app.leader("housekeeping")
+    for _ in range(5):
+        async with leader:
+            await elected(leader)
+    await until(lambda: alerts)
+    assert (alerts[0].kind, alerts[0].subject) == ("leader flaps", "housekeeping")
+
+
+@pytest.mark.parametrize("lease", [0.9, float("nan"), 90_000])
+async def test_leader_invalid_lease_is_refused(rota_app: Rota, lease: float) -> None:
+    with pytest.raises(ArgumentError, match="lease is"):
+        rota_app.leader("housekeeping", lease=lease)
+
+
+async def test_leader_elected_without_candidacy_raises_runtime_error(rota_app: Rota) -> None:
+    leader = rota_app.leader("housekeeping")
+    assert not leader.is_leader()
+    await leader.resign()
+    with pytest.raises(
+        RuntimeError, match="this instance is not a candidate for leader 'housekeeping'"
+    ):
+        await leader.elected()
+
+
+async def test_leader_assert_held_refuses_an_ended_term(rota_app: Rota, direct_dsn: str) -> None:
+    client = await rota_app.open()
+    async with rota_app.leader("housekeeping").term() as term:
+        async with client.database.transaction() as connection:
+            await term.assert_held(connection)
+    assert repr(term) == "<Term 1 of 'housekeeping', over>"
+    async with client.database.transaction() as connection:
+        with pytest.raises(LeadershipLost, match="term 1 of leader 'housekeeping' is over"):
+            await term.assert_held(connection)
+    assert await run_sql(direct_dsn, "select term, instance from rota.leaders") == [(1, None)]
+
+
+async def test_leader_of_closed_app_is_replaced_at_once(
+    rota_app: Rota, rota_dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    other = Rota(rota_dsn)
+    led: list[Leader] = []
+    for name in ("a", "b"):
+        led.append(await other.leader(name).__aenter__())
+    a, _ = await asyncio.gather(*(elected(leader) for leader in led))
+    async with rota_app.leader("a", lease=60) as first, rota_app.leader("b", lease=60) as second:
+        await other.close()
+        assert not a.held
+        assert a.lost_reason == "the app was closed while it was held"
+        began = time.monotonic()
+        await asyncio.gather(elected(first), elected(second))
+        assert time.monotonic() - began < 3
+        for leader in led:
+            await leader.__aexit__(None, None, None)
+    assert "did not confirm it in time" not in caplog.text

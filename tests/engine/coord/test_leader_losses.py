@@ -1,0 +1,171 @@
+"""Loss of leadership: a leader that is cut off stops before another one begins.
+
+A term on a session lock ends with its connection; a lease does not depend on a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from rota import Rota
+from rota.coord import elector, lease_clock
+from rota.errors import LeadershipLost
+from rota.testing.proxy.proxy import Proxy
+from rota.testing.server import DatabaseServer
+from support.leader_helpers import (
+    elected,
+    run_sql,
+    session_lock_pids,
+    terminate_leader_sessions,
+    until,
+)
+from support.pgbouncer import PgBouncer, run_pgbouncer
+
+NAME = "housekeeping"
+LEASE = 1.5
+
+
+@pytest.fixture(scope="module")
+def pooler(rota_server: DatabaseServer) -> Iterator[PgBouncer]:
+    with run_pgbouncer(rota_server.dsn) as started:
+        yield started
+
+
+async def test_term_with_terminated_session_is_lost_at_once(direct_dsn: str) -> None:
+    async with Rota(direct_dsn) as app, app.leader(NAME, lease=60) as leader:
+        term = await elected(leader)
+        began = time.monotonic()
+        await terminate_leader_sessions(direct_dsn)
+        await asyncio.wait_for(term.lost.wait(), 60)
+        assert term.lost_reason == "the connection that held it was lost"
+        # The same candidate wins again, because there is no other.
+        assert (await elected(leader)).number == 2
+        assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize("way", ["cut", "refused"])
+async def test_term_with_cut_connection_is_lost_at_once(direct_dsn: str, way: str) -> None:
+    with Proxy(direct_dsn) as proxy:
+        async with Rota(proxy.dsn) as app, app.leader(NAME, lease=10) as leader:
+            term = await elected(leader)
+            if way == "refused":
+                await asyncio.to_thread(proxy.refuse)
+            began = time.monotonic()
+            await asyncio.to_thread(proxy.reset)
+            await asyncio.wait_for(term.lost.wait(), 60)
+            assert time.monotonic() - began < 1
+            await asyncio.to_thread(proxy.heal)
+            await elected(leader)
+
+
+@pytest.mark.parametrize("between", ["nothing", "a pooler"])
+async def test_term_unconfirmed_ends_before_the_next_leader_begins(
+    direct_dsn: str, pooler: PgBouncer, between: str
+) -> None:
+    """The proxy drops all data silently.
+
+    The first leader's block ends before the second leader is elected.
+    """
+    with Proxy(direct_dsn if between == "nothing" else pooler.before(direct_dsn)) as proxy:
+        async with Rota(proxy.dsn) as app, Rota(direct_dsn) as other:
+            inside, over = asyncio.Event(), asyncio.Event()
+            ended = 0.0
+
+            async def lead() -> None:
+                nonlocal ended
+                async with app.leader(NAME, lease=LEASE).term() as term:
+                    inside.set()
+                    try:
+                        await asyncio.sleep(60)
+                    finally:
+                        ended = lease_clock.now()
+                        over.set()
+                        assert not term.held
+
+            leading = asyncio.create_task(lead())
+            await asyncio.wait_for(inside.wait(), 60)
+            async with other.leader(NAME) as second:
+                await asyncio.to_thread(proxy.drop)
+                await elected(second)
+                began = lease_clock.now()
+                assert over.is_set()
+                assert ended < began
+                # Resigning over a dead connection takes a bounded time.
+                with pytest.raises(LeadershipLost, match="was lost"):
+                    await asyncio.wait_for(leading, 60)
+                await asyncio.to_thread(proxy.heal)
+
+
+async def test_leader_resignation_notifies_the_waiting_candidate(
+    direct_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elector, "ELECTION_POLL_SECONDS", 60.0)  # no candidate polls
+    async with Rota(direct_dsn) as app, app.leader(NAME) as first:
+        await elected(first)
+        async with Rota(direct_dsn) as other, other.leader(NAME) as second:
+            await until(lambda: second._candidacy and second._candidacy.candidate.due_at > 0)
+            ears, channel = (await other.open()).listener, "rota.leaders"
+            await until(lambda: ears.is_listening(channel))
+            await asyncio.sleep(0.2)
+            began = time.monotonic()
+            await first.resign()
+            await elected(second, within=60)
+            print(f"told and elected after {(time.monotonic() - began) * 1000:.0f} ms")
+            assert time.monotonic() - began < 1
+
+
+async def test_leader_through_pooler_survives_broken_connections(
+    direct_dsn: str, pooler: PgBouncer
+) -> None:
+    with Proxy(pooler.before(direct_dsn)) as proxy:
+        async with Rota(proxy.dsn) as app, app.leader(NAME, lease=LEASE) as leader:
+            term = await elected(leader)
+            for _ in range(3):
+                await asyncio.to_thread(proxy.reset)
+                await run_sql(
+                    direct_dsn,
+                    "select pg_terminate_backend(pid) from pg_stat_activity"
+                    " where datname = current_database() and pid <> pg_backend_pid()",
+                )
+                await asyncio.sleep(0.5)
+            assert leader.current is term
+            assert term.held
+            # A lease does not use a session lock.
+            assert await session_lock_pids(direct_dsn) == []
+
+
+async def test_leader_with_direct_dsn_beside_pooler_takes_session_lock(
+    direct_dsn: str, pooler: PgBouncer
+) -> None:
+    dsn = pooler.before(direct_dsn)
+    async with Rota(dsn, direct=direct_dsn) as app, app.leader(NAME).term():
+        assert len(await session_lock_pids(direct_dsn)) == 1
+        async with Rota(dsn) as other, other.leader(NAME) as second:
+            await asyncio.sleep(1.2)
+            assert not second.is_leader()
+
+
+@pytest.mark.parametrize("how", ["noticed", "not noticed"])
+async def test_leader_resignation_during_pooler_outage_is_sent_later(
+    direct_dsn: str, pooler: PgBouncer, how: str
+) -> None:
+    with Proxy(pooler.before(direct_dsn)) as proxy:
+        async with Rota(proxy.dsn) as app, app.leader(NAME, lease=5) as leader:
+            await elected(leader)
+            if how == "noticed":
+                await asyncio.to_thread(proxy.refuse)
+                await asyncio.to_thread(proxy.reset)
+            else:
+                await asyncio.to_thread(proxy.drop)
+            resigning = asyncio.create_task(leader.resign())
+            await asyncio.sleep(0.3)
+            assert not leader.is_leader()
+            await asyncio.to_thread(proxy.heal)
+            await resigning
+            assert await run_sql(direct_dsn, "select term, instance from rota.leaders") == [
+                (1, None)
+            ]

@@ -1,0 +1,44 @@
+"""The guide to the API lists every route with its role, and no other route."""
+
+from __future__ import annotations
+
+import re
+
+from rota import Rota
+from rota.web.api import openapi, routes
+from rota.web.auth import route_roles
+from rota.web.responses import _STATUSES
+from support.places import ROOT
+
+PAGE = ROOT / "docs" / "guides" / "http-api.md"
+ROW = re.compile(r"^\| `([A-Z]+) (/\S+)` \| (\w+) \|", re.MULTILINE)
+
+
+def test_api_guide_lists_every_route_with_its_role() -> None:
+    told = {(method, path, role) for method, path, role in ROW.findall(PAGE.read_text("utf-8"))}
+    there = {
+        (method, path.replace(":path", ""), role.text)
+        for method, path, role in route_roles(routes(Rota("postgresql://nowhere/at_all")))
+        if role is not None
+    }
+    assert told == there
+
+
+def test_api_guide_lists_every_error_code() -> None:
+    text = PAGE.read_text("utf-8")
+    for _, status, code in _STATUSES:
+        assert f"`{code}`" in text
+        assert str(status) in text
+
+
+def test_openapi_document_covers_every_route() -> None:
+    document = openapi()
+    there = {
+        (method.lower(), path.replace(":path", ""))
+        for method, path, _ in route_roles(routes(Rota("postgresql://nowhere/at_all")))
+        if not path.endswith("openapi.json")
+    }
+    assert {(method, path) for path, of in document["paths"].items() for method in of} == there
+    assert document["openapi"].startswith("3.1")
+    ids = [of["operationId"] for each in document["paths"].values() for of in each.values()]
+    assert len(ids) == len(set(ids))

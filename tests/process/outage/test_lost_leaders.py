@@ -1,0 +1,84 @@
+"""Leaders in outages and failovers: a leader without its server stops, and a new term begins later."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from rota import Rota
+from rota.localpg import LocalPostgres
+from support.elections import NAME as SOMEBODY
+from support.elections import open_election
+from support.leader_helpers import elected, run_sql, session_lock_pids
+from support.outage_fixtures import kill_server
+from support.pgbouncer import run_pgbouncer
+from support.replication import PrimaryAndStandby
+
+NAME = "nightly"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("how", ["killed", "restarted at once"])
+async def test_leader_in_server_outage_loses_term_and_is_elected_again(
+    server: LocalPostgres, how: str
+) -> None:
+    async with Rota(server.dsn) as app, app.leader(NAME) as leader:
+        term = await elected(leader)
+        began = time.monotonic()
+        if how == "killed":
+            await kill_server(server)
+            await asyncio.wait_for(term.lost.wait(), 60)
+            assert not leader.is_leader()
+            await asyncio.sleep(1)
+            await asyncio.to_thread(server.restart)
+        else:
+            await asyncio.to_thread(server.restart, immediately=True)
+            await asyncio.wait_for(term.lost.wait(), 60)
+        assert (await elected(leader)).number == term.number + 1
+        print(f"{how}: leads again after {time.monotonic() - began:.2f} s")
+
+
+async def test_leader_lease_survives_a_short_server_restart(server: LocalPostgres) -> None:
+    with run_pgbouncer(server.dsn) as pooler:
+        async with Rota(pooler.before(server.dsn)) as app, app.leader(NAME) as leader:
+            term = await elected(leader)
+            await asyncio.to_thread(server.restart)
+            await asyncio.sleep(4)
+            assert leader.current is term
+            assert await run_sql(server.dsn, "select term from rota.leaders") == [(1,)]
+
+
+async def check_standby_cannot_confirm_term(pair: PrimaryAndStandby) -> None:
+    async with open_election(pair.primary.dsn) as polls, open_election(pair.standby_dsn) as others:
+        voter, same = await polls.voter(), await others.voter()
+        same.instance = voter.instance
+        term = await voter.wins()
+        await asyncio.to_thread(pair.follows)
+        # Everything else is correct: the standby has a session with the session lock and the leader's row.
+        assert await same.sits()
+        asked = "select term from rota.leaders where name = %s"
+        assert await run_sql(pair.standby_dsn, asked, SOMEBODY) == [(term,)]
+        assert await same.stands(term) is False
+        assert await voter.stands(term) is True
+
+
+async def test_leader_on_standby_is_elected_only_after_promotion(
+    primary_and_standby: PrimaryAndStandby,
+) -> None:
+    async with Rota(primary_and_standby.primary.dsn) as app, app.leader(NAME) as first:
+        assert (await elected(first)).number == 1
+        await asyncio.to_thread(primary_and_standby.follows)
+        await check_standby_cannot_confirm_term(primary_and_standby)
+        async with Rota(primary_and_standby.standby_dsn) as other, other.leader(NAME) as second:
+            await asyncio.sleep(1.5)
+            assert not second.is_leader()
+            await kill_server(primary_and_standby.primary)
+            await asyncio.sleep(1.5)
+            assert not second.is_leader()
+            assert not first.is_leader()
+            await asyncio.to_thread(primary_and_standby.promote)
+            assert (await elected(second)).number == 2
+            assert len(await session_lock_pids(primary_and_standby.standby_dsn)) == 1

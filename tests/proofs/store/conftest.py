@@ -1,0 +1,7 @@
+"""Fixtures of `support.stage_fixtures`."""
+
+from __future__ import annotations
+
+from support.stage_fixtures import election, election_dsn, own_stage, stage, store_dsn
+
+__all__ = ["election", "election_dsn", "own_stage", "stage", "store_dsn"]
