@@ -12,7 +12,7 @@ from rota.engine.scheduling import fire as scheduling_fire
 from rota.engine.scheduling.deferred import DeferredSchedules
 from rota.engine.scheduling.fire import FireResult, RunToStart, tick_options
 from rota.store.jobs import StartJob
-from rota.store.ticks import DueSchedule
+from rota.store.schedules import ScheduleDefinition
 
 from .stage import Connection, Stage
 
@@ -29,7 +29,7 @@ select jobs.args ->> 'schedule', (jobs.options ->> 'tick')::timestamptz
 """
 
 
-def make(due: DueSchedule, tick: datetime, backfilled: bool) -> RunToStart:
+def make(due: ScheduleDefinition, tick: datetime, backfilled: bool) -> RunToStart:
     args = f'{{"schedule": "{due.name}"}}'
     start = StartJob("work", args, "default", options=tick_options(tick, backfilled))
     return RunToStart(start, ["default"])

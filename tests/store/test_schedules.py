@@ -13,6 +13,7 @@ from rota.engine.scheduling.fire import FireResult, RunToStart
 from rota.errors import ArgumentError
 from rota.model.schedule import TickDecision
 from rota.store import ticks, timers
+from rota.store.schedules import ScheduleDefinition
 from rota.store.ticks import ScheduleAdvance, TickRecord
 
 from .flows import DIAMOND, run_of
@@ -276,7 +277,7 @@ async def test_fire_catch_up_all_starts_every_due_tick(stage: Stage) -> None:
     assert await row(stage, "next") == tick + 60 * SECOND
 
 
-def reject_input(due: ticks.DueSchedule, *rest: Any) -> Any:
+def reject_input(due: ScheduleDefinition, *rest: Any) -> Any:
     """Refuse the input of schedule `beat`, as a task without that argument does."""
     if due.name == "beat":
         raise ArgumentError("there is no such argument")

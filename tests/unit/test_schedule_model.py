@@ -19,14 +19,12 @@ from hypothesis import strategies as st
 
 from rota.model.schedule import (
     MISSED_AFTER,
-    CatchUp,
-    Overlap,
-    SchedulePolicy,
     SchedulePosition,
     TickDecision,
     decide,
     first_tick,
 )
+from rota.model.schedule_options import CatchUp, Overlap, SchedulePolicy
 from rota.model.timetable import Timetable
 
 LONG = os.environ.get("ROTA_TEST_LONG") == "1"

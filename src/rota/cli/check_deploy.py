@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -15,6 +14,7 @@ import rich_click as click
 from rota.cli import output
 from rota.cli.exit_codes import FAILED, exit_with, print_error
 from rota.cli.target import Target, with_database
+from rota.model.text import closest_name
 
 if TYPE_CHECKING:
     from rota import Rota
@@ -176,8 +176,8 @@ class DeployCheck:
         from rota.store.read import in_flight
 
         oldest = await self._session.run_with_retry(in_flight.jobs(row.task, 1))
-        near = difflib.get_close_matches(row.task, self._app.registry.tasks, n=1)
-        reason = f"{self._report.app} has {repr(near[0]) + ', but ' if near else ''}no {row.task!r}"
+        near = closest_name(row.task, self._app.registry.tasks)
+        reason = f"{self._report.app} has {repr(near) + ', but ' if near else ''}no {row.task!r}"
         stranded = StrandedGroup(row.task, "task", reason)
         for job in oldest:
             stranded.add(job)
