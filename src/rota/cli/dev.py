@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from rota.app.shutdown_signals import TERMINAL_SIGNALS, handle_signals
 from rota.cli import event_loop, supervisor
 from rota.cli.app_loader import check_app_name
 from rota.cli.exit_codes import FAILED, NO_DATABASE, OK, CommandError, exit_with
@@ -180,9 +181,10 @@ class DevSession:
     async def run(self, environment: Mapping[str, str]) -> int:
         """Run until a signal arrives. Return the exit code."""
         self._environment = environment
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._stopping.set)
+        with handle_signals(lambda number: self._stopping.set(), TERMINAL_SIGNALS):
+            return await self._run()
+
+    async def _run(self) -> int:
         self._print_banner()
         stopping = asyncio.create_task(self._stopping.wait())
         changing = asyncio.create_task(self._watcher.wait_for_changes())
