@@ -28,6 +28,7 @@ from rota.cli.file_watcher import FileWatcher, find_syntax_error
 from rota.cli.options.logging import log_options
 from rota.cli.supervisor import NO_DATABASE_DELAY_SECONDS, SupervisedProcess
 from rota.cli.target import Target, with_database
+from rota.model.text import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -228,7 +229,7 @@ class DevSession:
             )
         if self._watcher.roots:
             directories = " and ".join(_format_path(root) for root in self._watcher.roots)
-            files = f"{self._watcher.file_count} Python file{'' if self._watcher.file_count == 1 else 's'}"
+            files = counted(self._watcher.file_count, "Python file")
             self._print(f"watches {files} in {directories}; Ctrl-C ends it", "dim")
         else:
             self._print("Ctrl-C ends it", "dim")

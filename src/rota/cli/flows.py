@@ -22,7 +22,7 @@ from rota.drawing.layout import Direction
 from rota.drawing.mermaid import mermaid
 from rota.drawing.svg import svg
 from rota.errors import DefinitionError
-from rota.model.text import suggest_name
+from rota.model.text import counted, suggest_name
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -64,8 +64,8 @@ def flows(app: Rota, name: str, as_json: bool) -> None:
         _print_flows(found)
     invalid = [each.name for each in found if each.plan is None]
     if invalid:
-        count = "1 flow" if len(invalid) == 1 else f"{len(invalid)} flows"
-        raise CommandError(f"{count} of {name} cannot work: {', '.join(invalid)}", USAGE_ERROR)
+        flows = counted(len(invalid), "flow")
+        raise CommandError(f"{flows} of {name} cannot work: {', '.join(invalid)}", USAGE_ERROR)
 
 
 def _check_flow(flow: FlowDefinition) -> ListedFlow:
