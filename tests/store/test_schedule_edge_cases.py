@@ -20,6 +20,7 @@ from rota.model.settings import Settings
 from rota.store import ticks
 from rota.store.database import Database
 from rota.store.read import schedules as read_schedules
+from rota.store.schedules import ScheduleDefinition
 from rota.testing.proxy.connection import CutPoint
 from rota.testing.proxy.proxy import Proxy
 from support.flows import DIAMOND, run_of
@@ -88,7 +89,7 @@ async def test_schedule_repeated_tick_cancels_no_run(stage: Stage) -> None:
 # More jobs than one transaction starts
 
 
-def diamond(due: ticks.DueSchedule, tick: datetime, backfilled: bool) -> RunToStart:
+def diamond(due: ScheduleDefinition, tick: datetime, backfilled: bool) -> RunToStart:
     return RunToStart(run_of(DIAMOND), ["default"])
 
 
@@ -141,7 +142,7 @@ async def test_schedule_slow_target_is_postponed_alone(
         await self._connection.execute("set local idle_in_transaction_session_timeout = '200ms'")
         return await plans(self, *args, **more)
 
-    def slow(due: ticks.DueSchedule, *rest: Any) -> RunToStart:
+    def slow(due: ScheduleDefinition, *rest: Any) -> RunToStart:
         if due.name == "slow":
             time.sleep(0.8)
         return make(due, *rest)

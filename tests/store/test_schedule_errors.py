@@ -105,7 +105,7 @@ async def test_fire_repaired_schedule_continues_at_its_tick(stage: Stage) -> Non
 
 
 async def test_fire_rejected_run_postpones_only_its_schedule(stage: Stage) -> None:
-    def careless(due: ticks.DueSchedule, tick: datetime, backfilled: bool) -> RunToStart:
+    def careless(due: ScheduleDefinition, tick: datetime, backfilled: bool) -> RunToStart:
         made = make(due, tick, backfilled)
         bad = due.name == "bad"
         return RunToStart(msgspec.structs.replace(made.start, args="{"), []) if bad else made

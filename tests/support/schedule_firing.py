@@ -17,7 +17,7 @@ from rota.engine.telemetry.event_bus import EventBus
 from rota.errors import ArgumentError
 from rota.store import ticks
 from rota.store.jobs import StartJob
-from rota.store.ticks import DueSchedule
+from rota.store.schedules import ScheduleDefinition
 from support.stage import Connection, Stage
 
 ME = ("here", 1)
@@ -33,7 +33,7 @@ select jobs.args ->> 'schedule', (jobs.options ->> 'tick')::timestamptz
 """
 
 
-def make(due: DueSchedule, tick: datetime, backfilled: bool) -> RunToStart:
+def make(due: ScheduleDefinition, tick: datetime, backfilled: bool) -> RunToStart:
     args = f'{{"schedule": "{due.name}"}}'
     start = StartJob("work", args, "default", options=tick_options(tick, backfilled))
     return RunToStart(start, ["default"])
@@ -126,7 +126,7 @@ async def ended(stage: Stage, *states: str, name: str = "beat") -> list[int]:
     return ids
 
 
-def reject_input(due: ticks.DueSchedule, *rest: Any) -> Any:
+def reject_input(due: ticks.ScheduleDefinition, *rest: Any) -> Any:
     """Refuse the input of schedule `beat`, as a task without that argument does."""
     if due.name == "beat":
         raise ArgumentError("there is no such argument")

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from rota.errors import SettingsError
-from rota.model.retention import DEFAULT_RETENTION, FOREVER, OUTCOMES, UNIT_SECONDS, Retention
+from rota.model.queue_settings import UNIT_SECONDS
+from rota.model.retention import DEFAULT_RETENTION, FOREVER, OUTCOMES, Retention
 from rota.model.settings import Settings
 
 DAY = 86400.0

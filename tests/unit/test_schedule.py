@@ -11,16 +11,14 @@ import pytest
 
 from rota.errors import ArgumentError
 from rota.model.schedule import (
-    MAX_TICKS,
     MIN_RECHECK,
-    CatchUp,
-    SchedulePolicy,
     SchedulePosition,
     TickDecision,
     decide,
     first_tick,
     is_ahead_of_clock,
 )
+from rota.model.schedule_options import MAX_TICKS, CatchUp, SchedulePolicy
 from rota.model.timetable import Timetable
 
 BEGIN = datetime(2026, 3, 28, 22, tzinfo=UTC)

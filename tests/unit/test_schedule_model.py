@@ -18,14 +18,12 @@ from hypothesis import strategies as st
 
 from rota.model.schedule import (
     MISSED_AFTER,
-    CatchUp,
-    Overlap,
-    SchedulePolicy,
     SchedulePosition,
     TickDecision,
     decide,
     first_tick,
 )
+from rota.model.schedule_options import CatchUp, Overlap, SchedulePolicy
 from rota.model.timetable import Timetable
 from support.scale import scale
 

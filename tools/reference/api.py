@@ -265,7 +265,12 @@ def _fields(of: type[Any]) -> list[list[str]]:
         return []
     source = inspect.getsource(of)
     rows = []
-    for name, kind in inspect.get_annotations(of).items():
+    annotations = {
+        name: kind
+        for each in reversed(of.__mro__)
+        for name, kind in inspect.get_annotations(each).items()
+    }
+    for name, kind in annotations.items():
         if name.startswith("_") or not isinstance(kind, str | type):
             continue
         default = re.search(

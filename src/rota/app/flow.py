@@ -6,12 +6,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, overload
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from rota.app.peer_names import missing_attribute
 from rota.app.run import Run
-from rota.app.start_options import DEFAULTS, StartOptions, merged
+from rota.app.start_options import (
+    DEFAULTS,
+    START_DEFAULTS,
+    FlowStartOptions,
+    StartOptions,
+    merged,
+)
 from rota.app.sync import SyncRun
 from rota.engine.execution.call import BoundFlow
 from rota.engine.telemetry import tracing
@@ -20,9 +26,9 @@ from rota.errors import ArgumentError, DefinitionError
 from rota.model.context import Context
 from rota.model.durable_context import NO_DEFAULT, check_entry_name
 from rota.model.flow import FlowDefinition, FlowNode, FlowPlan, When, task_names
-from rota.model.retry import Retry
+from rota.model.options import check_options, show_options
 from rota.model.settings import Duration, to_seconds
-from rota.model.task import Isolation, OnWorkerLost, TaskDefinition, TaskPolicy
+from rota.model.task import POLICY_DEFAULTS, TaskDefinition, TaskOptions, TaskPolicy
 from rota.store import flows
 from rota.store.array_literals import array_items
 from rota.store.flows import JobColumns, StartRun
@@ -54,6 +60,14 @@ class FlowTask:
         return f"<FlowTask {self.name}>"
 
 
+class FlowTaskOptions(TaskOptions, total=False):
+    """Options of a task of a flow."""
+
+    after: Sequence[FlowTask | str]
+    when: When
+    skip_if: Callable[..., Any] | None
+
+
 class Flow:
     """Graph of tasks. Start a run with `await flow.start(…)`, with the input by name."""
 
@@ -74,20 +88,7 @@ class Flow:
 
     @overload
     def task(
-        self,
-        *,
-        name: str | None = None,
-        after: Sequence[FlowTask | str] = (),
-        when: When = "all_succeeded",
-        skip_if: Callable[..., Any] | None = None,
-        queue: str = "default",
-        priority: int = 0,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        on_worker_lost: OnWorkerLost = "retry",
-        max_crashes: int = 3,
-        visibility_timeout: Duration | None = None,
-        isolation: Isolation = None,
+        self, *, name: str | None = None, **options: Unpack[FlowTaskOptions]
     ) -> Callable[[Callable[..., Any]], FlowTask]: ...
     @overload
     def task(
@@ -96,18 +97,9 @@ class Flow:
         /,
         *,
         name: str | None = None,
-        after: Sequence[FlowTask | str] = (),
-        when: When = "all_succeeded",
-        skip_if: Callable[..., Any] | None = None,
-        queue: str = "default",
-        priority: int = 0,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        on_worker_lost: OnWorkerLost = "retry",
-        max_crashes: int = 3,
-        visibility_timeout: Duration | None = None,
-        isolation: Isolation = None,
+        **options: Unpack[FlowTaskOptions],
     ) -> FlowTask: ...
+    @show_options(TaskOptions, POLICY_DEFAULTS)
     def task(
         self,
         fn: Callable[..., Any] | None = None,
@@ -116,14 +108,7 @@ class Flow:
         after: Sequence[FlowTask | str] = (),
         when: When = "all_succeeded",
         skip_if: Callable[..., Any] | None = None,
-        queue: str = "default",
-        priority: int = 0,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        on_worker_lost: OnWorkerLost = "retry",
-        max_crashes: int = 3,
-        visibility_timeout: Duration | None = None,
-        isolation: Isolation = None,
+        **options: Unpack[TaskOptions],
     ) -> Any:
         """Add a function as a task: `@flow.task`, or `@flow.task(after=[extract], …)`.
 
@@ -135,82 +120,38 @@ class Flow:
                   (some may have been skipped on purpose), all_done (any outcome) or any_failed
         skip_if   function of results and input, passed by name; if it returns true, the task is skipped
         """
+        check_options(Flow.task, options, TaskOptions)
+        policy = TaskPolicy.from_options(options)
 
         def add(fn: Callable[..., Any]) -> FlowTask:
-            policy = TaskPolicy.from_options(
-                queue=queue,
-                priority=priority,
-                retry=retry,
-                timeout=timeout,
-                on_worker_lost=on_worker_lost,
-                max_crashes=max_crashes,
-                visibility_timeout=visibility_timeout,
-                isolation=isolation,
-            )
             return self._add(fn, name, policy, tuple(task_names(after)), when, skip_if)
 
         return add if fn is None else add(fn)
 
     @overload
     def on_failure(
-        self,
-        fn: Callable[..., Any],
-        /,
-        *,
-        name: str | None = None,
-        queue: str = "default",
-        priority: int = 0,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        on_worker_lost: OnWorkerLost = "retry",
-        max_crashes: int = 3,
-        visibility_timeout: Duration | None = None,
-        isolation: Isolation = None,
+        self, fn: Callable[..., Any], /, *, name: str | None = None, **options: Unpack[TaskOptions]
     ) -> FlowTask: ...
     @overload
     def on_failure(
-        self,
-        *,
-        name: str | None = None,
-        queue: str = "default",
-        priority: int = 0,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        on_worker_lost: OnWorkerLost = "retry",
-        max_crashes: int = 3,
-        visibility_timeout: Duration | None = None,
-        isolation: Isolation = None,
+        self, *, name: str | None = None, **options: Unpack[TaskOptions]
     ) -> Callable[[Callable[..., Any]], FlowTask]: ...
+    @show_options(TaskOptions, POLICY_DEFAULTS)
     def on_failure(
         self,
         fn: Callable[..., Any] | None = None,
         *,
         name: str | None = None,
-        queue: str = "default",
-        priority: int = 0,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        on_worker_lost: OnWorkerLost = "retry",
-        max_crashes: int = 3,
-        visibility_timeout: Duration | None = None,
-        isolation: Isolation = None,
+        **options: Unpack[TaskOptions],
     ) -> Any:
         """Add the task that runs after all other tasks if one of them failed.
 
         The run still counts as failed. `await ctx.failures()` returns the failed jobs.
         """
+        check_options(Flow.on_failure, options, TaskOptions)
+        policy = TaskPolicy.from_options(options)
 
         def add(fn: Callable[..., Any]) -> FlowTask:
-            policy = TaskPolicy.from_options(
-                queue=queue,
-                priority=priority,
-                retry=retry,
-                timeout=timeout,
-                on_worker_lost=on_worker_lost,
-                max_crashes=max_crashes,
-                visibility_timeout=visibility_timeout,
-                isolation=isolation,
-            )
             return self._add(fn, name, policy, (), "any_failed", None, is_on_failure=True)
 
         return add if fn is None else add(fn)
@@ -283,33 +224,15 @@ class Flow:
 
     # Runs
 
-    def options(
-        self,
-        *,
-        key: str | None = None,
-        unique: Literal["always", "open"] | Duration = "always",
-        delay: Duration | None = None,
-        at: datetime | None = None,
-        expires: Duration | datetime | None = None,
-        priority: int | None = None,
-        on: Any = None,
-    ) -> Flow:
+    @show_options(FlowStartOptions, START_DEFAULTS)
+    def options(self, **options: Unpack[FlowStartOptions]) -> Flow:
         """Return the flow with other start options, as `task.options(…)`.
 
         `priority` applies to all of its jobs. The run expires if a job without predecessors was not claimed
         in time.
         """
-        options = merged(
-            self._options,
-            key=key,
-            unique=unique,
-            delay=delay,
-            at=at,
-            expires=expires,
-            priority=priority,
-            on=on,
-        )
-        return Flow(self._app, self._definition, options)
+        check_options(Flow.options, options, FlowStartOptions)
+        return Flow(self._app, self._definition, merged(self._options, options))
 
     def bind(self, /, **input: Any) -> BoundFlow:
         """Return a start for `app.start_many([flow.bind(…), …])`."""
@@ -378,7 +301,8 @@ class SyncFlow:
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
 
-    def options(self, **options: Any) -> SyncFlow:
+    @show_options(FlowStartOptions, START_DEFAULTS)
+    def options(self, **options: Unpack[FlowStartOptions]) -> SyncFlow:
         """Return the flow with other start options, as `flow.options(…)`."""
         return SyncFlow(self._flow.options(**options))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 from weakref import WeakKeyDictionary
 
 from rota.app.coordination import CoordinationMethods
@@ -27,10 +27,10 @@ from rota.engine.telemetry.tracing import Tracing
 from rota.errors import ArgumentError, RotaError, WorkerNotFound
 from rota.model.context import Context
 from rota.model.flow import FlowDefinition
+from rota.model.options import check_options, show_options
 from rota.model.registry import Registry
-from rota.model.retry import Retry
-from rota.model.settings import Duration, Settings, database_url, direct_url
-from rota.model.task import Isolation, OnWorkerLost, TaskDefinition, TaskPolicy
+from rota.model.settings import Settings, database_url, direct_url
+from rota.model.task import POLICY_DEFAULTS, TaskDefinition, TaskOptions, TaskPolicy
 from rota.store.query import check_schema
 
 if TYPE_CHECKING:
@@ -198,44 +198,14 @@ class Rota(CoordinationMethods, ScheduleMethods, WorkerEntry):
     @overload
     def task(self, fn: Callable[P, R], /) -> Task[P, R]: ...
     @overload
+    def task(self, *, name: str | None = None, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
+    @show_options(TaskOptions, POLICY_DEFAULTS)
     def task(
-        self,
-        *,
-        name: str | None = None,
-        queue: str = "default",
-        priority: int = 0,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        on_worker_lost: OnWorkerLost = "retry",
-        max_crashes: int = 3,
-        visibility_timeout: Duration | None = None,
-        isolation: Isolation = None,
-    ) -> TaskDecorator: ...
-    def task(
-        self,
-        fn: Any = None,
-        *,
-        name: str | None = None,
-        queue: str = "default",
-        priority: int = 0,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        on_worker_lost: OnWorkerLost = "retry",
-        max_crashes: int = 3,
-        visibility_timeout: Duration | None = None,
-        isolation: Isolation = None,
+        self, fn: Any = None, *, name: str | None = None, **options: Unpack[TaskOptions]
     ) -> Any:
         """Register a function as a task: `@app.task`, or `@app.task(queue="images", …)`."""
-        policy = TaskPolicy.from_options(
-            queue=queue,
-            priority=priority,
-            retry=retry,
-            timeout=timeout,
-            on_worker_lost=on_worker_lost,
-            max_crashes=max_crashes,
-            visibility_timeout=visibility_timeout,
-            isolation=isolation,
-        )
+        check_options(Rota.task, options, TaskOptions)
+        policy = TaskPolicy.from_options(options)
 
         def register(fn: Callable[..., Any]) -> Task[Any, Any]:
             definition = TaskDefinition(fn, name or fn.__name__, policy)

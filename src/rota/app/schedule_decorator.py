@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from inspect import Parameter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from rota.app.flow import Flow
 from rota.app.task import Task
 from rota.errors import ArgumentError, DefinitionError
 from rota.model import codec
-from rota.model.retry import Retry
-from rota.model.settings import Duration, to_seconds
-from rota.model.task import check_name
+from rota.model.options import check_options, show_options
+from rota.model.schedule_options import SCHEDULE_DEFAULTS, ScheduleOptions, check_datetime
+from rota.model.settings import to_seconds
+from rota.model.task import POLICY_DEFAULTS, ActionOptions, check_name
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota, TaskDecorator
     from rota.app.schedules import Schedules
-    from rota.model.schedule import CatchUp, Overlap
     from rota.store.schedules import ScheduleDefinition
 
 S = TypeVar("S", bound="Task[Any, Any] | Flow")
 
 MAX_NAME_CHARS = 200
+
+TIMING_FIELDS = ("cron", "every", "at")
 
 
 class ScheduleMethods:
@@ -31,25 +33,13 @@ class ScheduleMethods:
 
     declared_schedules: dict[str, ScheduleDefinition]
 
+    @show_options(ScheduleOptions, SCHEDULE_DEFAULTS)
     def schedule(
         self,
         cron: str | None = None,
         *,
-        every: Duration | None = None,
-        at: datetime | None = None,
-        tz: str = "UTC",
         name: str | None = None,
-        input: Mapping[str, Any] | None = None,
-        overlap: Overlap = "skip",
-        catch_up: CatchUp = "latest",
-        at_most: int = 100,
-        grace: Duration | None = None,
-        jitter: Duration = 0.0,
-        starts: datetime | None = None,
-        ends: datetime | None = None,
-        max_runs: int | None = None,
-        pause_after: int | None = None,
-        queue: str | None = None,
+        **options: Unpack[ScheduleOptions],
     ) -> Callable[[S], S]:
         """Start a task or a flow by the clock. Each tick starts one run over all instances.
 
@@ -69,32 +59,12 @@ class ScheduleMethods:
         max_runs         number of runs after which the schedule ends
         pause_after      number of consecutive failures after which the schedule is paused
         """
-        options: dict[str, Any] = {
-            "every": every,
-            "at": at,
-            "tz": tz,
-            "overlap": overlap,
-            "catch_up": catch_up,
-            "at_most": at_most,
-            "grace": grace,
-            "jitter": jitter,
-            "starts": starts,
-            "ends": ends,
-            "max_runs": max_runs,
-            "pause_after": pause_after,
-            "queue": queue,
-        }
+        check_options(ScheduleMethods.schedule, options, ScheduleOptions)
 
         def declare(target: S) -> S:
             kind, target_name = describe_target(target)
             definition = define_schedule(
-                name or target_name,
-                kind,
-                target_name,
-                declared=True,
-                cron=cron,
-                input=input,
-                **options,
+                name or target_name, kind, target_name, {"cron": cron, **options}, declared=True
             )
             if definition.name in self.declared_schedules:
                 raise DefinitionError(
@@ -102,21 +72,14 @@ class ScheduleMethods:
                     "own: @app.schedule(…, name=…)"
                 )
             if isinstance(target, Task):
-                _check_arguments(definition.name, target, input or {})
+                _check_arguments(definition.name, target, options.get("input") or {})
             self.declared_schedules[definition.name] = definition
             return target
 
         return declare
 
-    def action(
-        self,
-        type: str,
-        *,
-        queue: str = "default",
-        priority: int = 0,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-    ) -> TaskDecorator:
+    @show_options(ActionOptions, POLICY_DEFAULTS)
+    def action(self, type: str, **options: Unpack[ActionOptions]) -> TaskDecorator:
         """Register a handler for scheduled actions of a type: `@app.action("report")`.
 
         The handler is a task, and the config of the action holds its arguments. It is retried and recorded
@@ -124,14 +87,9 @@ class ScheduleMethods:
         """
         from rota.model.schedule_view import ACTION_PREFIX
 
+        check_options(ScheduleMethods.action, options, ActionOptions)
         app: Rota = self  # type: ignore[assignment]
-        return app.task(
-            name=ACTION_PREFIX + check_name("action", type),
-            queue=queue,
-            priority=priority,
-            retry=retry,
-            timeout=timeout,
-        )
+        return app.task(name=ACTION_PREFIX + check_name("action", type), **options)
 
     def actions(self, *types: str, queue: str = "default") -> None:
         """Enable built-in actions: `app.actions("task", "flow", "webhook")`.
@@ -185,76 +143,49 @@ def _check_arguments(name: str, task: Task[Any, Any], input: Mapping[str, Any]) 
 
 
 def define_schedule(
-    name: str,
-    kind: str,
-    target: str,
-    *,
-    declared: bool = False,
-    input: Mapping[str, Any] | None = None,
-    tenant: str | None = None,
-    cron: str | None = None,
-    every: Duration | None = None,
-    at: datetime | None = None,
-    tz: str = "UTC",
-    overlap: Overlap = "skip",
-    catch_up: CatchUp = "latest",
-    at_most: int = 100,
-    grace: Duration | None = None,
-    jitter: Duration = 0.0,
-    starts: datetime | None = None,
-    ends: datetime | None = None,
-    max_runs: int | None = None,
-    pause_after: int | None = None,
-    queue: str | None = None,
+    name: str, kind: str, target: str, options: Mapping[str, Any], *, declared: bool = False
 ) -> ScheduleDefinition:
-    """Return a checked definition with its times in UTC.
-
-    Stored definitions are in UTC, too. Python never treats an ambiguous local time as equal to a time of
-    another zone.
-    """
+    """Return a checked definition."""
     # Imported here, because an app without schedules needs none of it.
-    from rota.model.schedule import SchedulePolicy
-    from rota.model.timetable import Timetable
     from rota.store.schedules import ScheduleDefinition
 
-    for field, text in (("name", name), ("tenant", tenant)):
-        if text is not None:
-            check_text(field, text)
-    every_seconds = None if every is None else check_duration("every", every)
-    Timetable(cron, tz, every_seconds, at)
-    policy = SchedulePolicy(
-        overlap,
-        catch_up,
-        at_most,
-        None if grace is None else check_duration("grace", grace),
-        check_duration("jitter", jitter),
-        starts,
-        ends,
-        max_runs,
-        pause_after,
+    fields = {
+        **SCHEDULE_DEFAULTS,
+        **dict.fromkeys(("tenant", *TIMING_FIELDS, "queue")),
+        "input": encode_input(name, None),
+        **definition_fields(name, options),
+    }
+    definition = ScheduleDefinition(
+        check_text("name", name), declared=declared, kind=kind, target=target, **fields
     )
-    return ScheduleDefinition(
-        name,
-        declared,
-        kind,
-        target,
-        encode_input(name, input),
-        tenant,
-        cron,
-        tz,
-        every_seconds,
-        to_utc("at", at),
-        policy.overlap,
-        policy.catch_up,
-        policy.at_most,
-        policy.grace,
-        policy.jitter,
-        to_utc("starts", policy.starts),
-        to_utc("ends", policy.ends),
-        policy.max_runs,
-        policy.pause_after,
-        None if queue is None else check_name("queue", queue),
-    )
+    definition.timetable  # noqa: B018 - raises if it is invalid
+    definition.policy  # noqa: B018
+    return definition
+
+
+def definition_fields(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options as fields of a definition, with times in UTC.
+
+    Python never treats an ambiguous local time as equal to a time of another zone.
+    """
+    if "input" in options and "config" in options:
+        raise ArgumentError("input and config are the same field: pass one of them, not both")
+    fields: dict[str, Any] = {**options}
+    for field in ("input", "config"):
+        if field in fields:
+            fields["input"] = encode_input(name, fields.pop(field))
+    for field in ("every", "grace", "jitter"):
+        if fields.get(field) is not None:
+            fields[field] = check_duration(field, fields[field])
+    for field in ("at", "starts", "ends"):
+        if fields.get(field) is not None:
+            check_datetime(field, fields[field])
+            fields[field] = to_utc(field, fields[field])
+    if fields.get("tenant") is not None:
+        check_text("tenant", fields["tenant"])
+    if fields.get("queue") is not None:
+        check_name("queue", fields["queue"])
+    return fields
 
 
 def check_duration(field: str, value: Any) -> float:
@@ -263,9 +194,7 @@ def check_duration(field: str, value: Any) -> float:
     return to_seconds(value)
 
 
-def to_utc(field: str, moment: datetime | None) -> datetime | None:
-    if moment is None:
-        return None
+def to_utc(field: str, moment: datetime) -> datetime:
     try:
         return moment.astimezone(UTC)
     except OverflowError:

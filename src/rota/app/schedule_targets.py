@@ -17,7 +17,6 @@ from rota.errors import ArgumentError, WebhookRefused
 from rota.model.schedule_view import ACTION_PREFIX
 from rota.store import flows
 from rota.store.schedules import ScheduleDefinition
-from rota.store.ticks import DueSchedule
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota
@@ -28,8 +27,8 @@ SAMPLE_TICK = datetime.min.replace(tzinfo=UTC)
 def run_factories(app: Rota) -> dict[str, RunFactory]:
     """Return a run factory for each task and flow of the app."""
 
-    def make_run(due: DueSchedule, tick: datetime, backfilled: bool) -> RunToStart:
-        return _run_for_tick(app, due, tick, backfilled)
+    def make_run(schedule: ScheduleDefinition, tick: datetime, backfilled: bool) -> RunToStart:
+        return _run_for_tick(app, schedule, tick, backfilled)
 
     return {name: make_run for name in (*app.registry.tasks, *app.registry.flows)}
 
@@ -65,7 +64,7 @@ def check_schedule(app: Rota, definition: ScheduleDefinition) -> None:
 
 
 def _run_for_tick(
-    app: Rota, schedule: ScheduleDefinition | DueSchedule, tick: datetime, backfilled: bool
+    app: Rota, schedule: ScheduleDefinition, tick: datetime, backfilled: bool
 ) -> RunToStart:
     options = tick_options(tick, backfilled)
     input = _decode_input(schedule.input)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from rota.app.flow import Flow
 from rota.app.run import Run
 from rota.app.schedule_decorator import (
-    check_duration,
+    TIMING_FIELDS,
     check_text,
     define_schedule,
+    definition_fields,
     describe_target,
-    encode_input,
-    to_utc,
 )
 from rota.app.schedule_targets import check_schedule, run_factory
 from rota.app.sync import SyncRun
@@ -24,11 +23,10 @@ from rota.engine.scheduling import backfill as scheduling_backfill
 from rota.engine.scheduling import definitions
 from rota.engine.telemetry.span_names import RUN_ID, SCHEDULE
 from rota.errors import ArgumentError
-from rota.model.schedule import CatchUp, Overlap
+from rota.model.options import check_options, show_options
+from rota.model.schedule_options import SCHEDULE_DEFAULTS, ScheduleChanges
 from rota.model.schedule_view import ACTION_PREFIX, Schedule, Tick
-from rota.model.settings import Duration
 from rota.model.task import check_name
-from rota.model.timetable import check_datetime
 from rota.store import listeners
 from rota.store.audit import AuditEntry
 from rota.store.read import schedules as read_schedules
@@ -40,33 +38,10 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-TIMING_FIELDS = ("cron", "every", "at")
 STATES = ("active", "paused", "disabled", "ended")
 
 PAGE_ROWS = 1000
 """Schedules that one query reads."""
-
-
-class ScheduleChanges(TypedDict, total=False):
-    """Fields of a schedule that can be changed."""
-
-    input: Mapping[str, Any] | None
-    config: Mapping[str, Any] | None
-    tenant: str | None
-    cron: str | None
-    every: Duration | None
-    at: datetime | None
-    tz: str
-    overlap: Overlap
-    catch_up: CatchUp
-    at_most: int
-    grace: Duration | None
-    jitter: Duration
-    starts: datetime | None
-    ends: datetime | None
-    max_runs: int | None
-    pause_after: int | None
-    queue: str | None
 
 
 class Schedules:
@@ -75,30 +50,15 @@ class Schedules:
     def __init__(self, app: Rota) -> None:
         self._app = app
 
+    @show_options(ScheduleChanges, SCHEDULE_DEFAULTS)
     async def create(
         self,
         name: str,
         task: Task[Any, Any] | Flow | str | None = None,
         *,
         action: str | None = None,
-        config: Mapping[str, Any] | None = None,
-        cron: str | None = None,
-        every: Duration | None = None,
-        at: datetime | None = None,
-        tz: str = "UTC",
-        input: Mapping[str, Any] | None = None,
-        tenant: str | None = None,
-        overlap: Overlap = "skip",
-        catch_up: CatchUp = "latest",
-        at_most: int = 100,
-        grace: Duration | None = None,
-        jitter: Duration = 0.0,
-        starts: datetime | None = None,
-        ends: datetime | None = None,
-        max_runs: int | None = None,
-        pause_after: int | None = None,
-        queue: str | None = None,
         by: str | None = None,
+        **options: Unpack[ScheduleChanges],
     ) -> None:
         """Create a schedule of a task, a flow or an action.
 
@@ -106,32 +66,18 @@ class Schedules:
         options are those of `@app.schedule`. Raise ArgumentError if the name is taken. `by` names the
         operator in the audit log, here and below.
         """
+        check_options(Schedules.create, options, ScheduleChanges)
         kind, target = self._resolve_target(task, action)
-        if config is not None and action is None:
+        # The HTTP API passes every option, with None for those that were not given.
+        if options.get("config") is None:
+            options.pop("config", None)
+        elif action is None:
             raise ArgumentError("config is an action's; a task or a flow has input")
-        if input is not None and action is not None:
+        if options.get("input") is None:
+            options.pop("input", None)
+        elif action is not None:
             raise ArgumentError("input is a task's or a flow's; an action has config")
-        definition = define_schedule(
-            name,
-            kind,
-            target,
-            input=config if action is not None else input,
-            tenant=tenant,
-            cron=cron,
-            every=every,
-            at=at,
-            tz=tz,
-            overlap=overlap,
-            catch_up=catch_up,
-            at_most=at_most,
-            grace=grace,
-            jitter=jitter,
-            starts=starts,
-            ends=ends,
-            max_runs=max_runs,
-            pause_after=pause_after,
-            queue=queue,
-        )
+        definition = define_schedule(name, kind, target, options)
         check_schedule(self._app, definition)
         client = await self._app.open()
         audit_entry = _audit_entry(by, "create schedule", name)
@@ -163,8 +109,11 @@ class Schedules:
 
         A new timing applies from now on, all other changes to the next tick.
         """
+        check_options(Schedules.update, changes, ScheduleChanges)
         client = await self._app.open()
-        definition_changes = _definition_changes(name, changes)
+        fields = definition_fields(name, changes)
+        if any(fields.get(each) is not None for each in TIMING_FIELDS):
+            fields = {**dict.fromkeys(TIMING_FIELDS), **fields}
 
         def check_definition(definition: ScheduleDefinition) -> None:
             if "config" in changes and definition.kind != "action":
@@ -172,9 +121,7 @@ class Schedules:
             check_schedule(self._app, definition)
 
         audit_entry = _audit_entry(by, "update schedule", name)
-        await definitions.update(
-            client.database, name, definition_changes, check_definition, audit_entry
-        )
+        await definitions.update(client.database, name, fields, check_definition, audit_entry)
         client.notifier.notify([listeners.SCHEDULE_CHANGED])
 
     async def pause(self, name: str, reason: str = "by hand", *, by: str | None = None) -> None:
@@ -292,36 +239,6 @@ class Schedules:
 
 def _audit_entry(by: str | None, action: str, name: str) -> AuditEntry | None:
     return None if by is None else AuditEntry(by, action, name)
-
-
-def _definition_changes(name: str, changes: ScheduleChanges) -> dict[str, Any]:
-    """Return the changes as fields of a definition."""
-    known = ScheduleChanges.__annotations__
-    if unknown := set(changes) - known.keys():
-        raise ArgumentError(
-            f"a schedule has no {sorted(unknown)[0]!r} to change; it has {', '.join(sorted(known))}"
-        )
-    if "input" in changes and "config" in changes:
-        raise ArgumentError("input and config are the same field: pass one of them, not both")
-    converted: dict[str, Any] = dict(changes)
-    for field in ("input", "config"):
-        if field in converted:
-            converted["input"] = encode_input(name, converted.pop(field))
-    for field in ("every", "grace", "jitter"):
-        if converted.get(field) is not None:
-            converted[field] = check_duration(field, converted[field])
-    for field in ("at", "starts", "ends"):
-        if converted.get(field) is not None:
-            check_datetime(field, converted[field])
-            converted[field] = to_utc(field, converted[field])
-    if converted.get("tenant") is not None:
-        check_text("tenant", converted["tenant"])
-    if converted.get("queue") is not None:
-        check_name("queue", converted["queue"])
-    if any(converted.get(each) is not None for each in TIMING_FIELDS):
-        for each in TIMING_FIELDS:
-            converted.setdefault(each, None)
-    return converted
 
 
 def _sync_method(

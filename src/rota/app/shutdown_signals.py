@@ -1,4 +1,12 @@
-"""Handling of SIGTERM and SIGINT before the server handles them.
+"""Handling of the signals that stop a process. No other module installs handlers for them.
+
+| used by | part | effect of a signal |
+| --- | --- | --- |
+| `rota serve`, supervisor | `handle_signals` | calls a function in the event loop |
+| dashboard, `dev`, `top` | `stop_on_signal` | sets an event |
+| worker | `ShutdownSignals` | the first stops the worker, a later one hurries it |
+| lifespan | `also_on_signal` | calls a function, then the handler of the program |
+| `rota.asgi.Drain` | `SignalHandlers` | held back from the server until the app forwards it |
 
 A stopping server informs its application only after the last request was answered. A live page or one long
 request can delay that, while the worker in the same process keeps claiming jobs. The app therefore handles
@@ -19,12 +27,79 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 from typing import Any
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+TERMINAL_SIGNALS = (*STOP_SIGNALS, signal.SIGHUP)
+"""Signals that end a program in a terminal; SIGHUP when the terminal is closed."""
+
+
+@contextmanager
+def handle_signals(
+    callback: Callable[[signal.Signals], object],
+    signals: Sequence[signal.Signals] = STOP_SIGNALS,
+) -> Iterator[None]:
+    """Call `callback` in the running event loop at each signal during the block."""
+    loop = asyncio.get_running_loop()
+    for number in signals:
+        loop.add_signal_handler(number, callback, number)
+    try:
+        yield
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+@contextmanager
+def stop_on_signal(signals: Sequence[signal.Signals] = STOP_SIGNALS) -> Iterator[asyncio.Event]:
+    """Return an event that a signal during the block sets."""
+    stopping = asyncio.Event()
+    with handle_signals(lambda number: stopping.set(), signals):
+        yield stopping
+
+
+class ShutdownSignals:
+    """Requests to stop, by signal or drain. A signal after that hurries the shutdown."""
+
+    def __init__(self) -> None:
+        self.drain_requested = False
+        """True if a drain was requested before any signal."""
+        self._loop = asyncio.get_running_loop()
+        self._stop_event = asyncio.Event()
+        self._signal_count = 0
+        self._on_hurry: Callable[[], None] = lambda: None
+
+    def handle_signals(self) -> AbstractContextManager[None]:
+        """Handle signals during the block. A signal during startup takes effect when the startup is
+        complete."""
+        return handle_signals(self._on_signal)
+
+    def on_hurry(self, callback: Callable[[], None]) -> None:
+        self._on_hurry = callback
+        if self._signal_count > 1:
+            callback()
+
+    async def wait(self) -> None:
+        await self._stop_event.wait()
+
+    def request_drain(self) -> None:
+        if not self._stop_event.is_set():
+            self.drain_requested = True
+            self._stop_event.set()
+
+    def request_drain_threadsafe(self) -> None:
+        """Request a drain from any thread."""
+        self._loop.call_soon_threadsafe(self.request_drain)
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        self._signal_count += 1
+        if self._stop_event.is_set():
+            self._on_hurry()
+        self._stop_event.set()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from rota.errors import ArgumentError, DefinitionError
 from rota.model import codec
@@ -16,8 +16,33 @@ from rota.model.settings import Duration, to_seconds
 from rota.model.task import check_name, check_priority
 
 
+class FlowStartOptions(TypedDict, total=False):
+    """Options of a start of a flow."""
+
+    key: str | None
+    unique: Literal["always", "open"] | Duration
+    delay: Duration | None
+    at: datetime | None
+    expires: Duration | datetime | None
+    priority: int | None
+    on: Any
+
+
+class TaskStartOptions(FlowStartOptions, total=False):
+    """Options of a start of a task."""
+
+    retry: Retry | None
+    timeout: Duration | None
+    queue: str | None
+
+
+START_DEFAULTS: FlowStartOptions = {"unique": "always"}
+
+
 @dataclass(frozen=True, slots=True)
 class StartOptions:
+    """Checked options of a start, as they are stored."""
+
     queue: str | None = None
     priority: int | None = None
     key: str | None = None
@@ -34,28 +59,20 @@ class StartOptions:
 DEFAULTS = StartOptions()
 
 
-def merged(
-    base: StartOptions,
-    *,
-    key: str | None,
-    unique: Literal["always", "open"] | Duration,
-    delay: Duration | None,
-    at: datetime | None,
-    expires: Duration | datetime | None,
-    priority: int | None,
-    on: Any,
-    queue: str | None = None,
-    retry: Retry | None = None,
-    timeout: Duration | None = None,
-) -> StartOptions:
-    changes = {**_key_changes(base, key, unique), **_time_changes(delay, at, expires)}
-    if priority is not None:
+def merged(base: StartOptions, options: TaskStartOptions | FlowStartOptions) -> StartOptions:
+    """Return `base` with the given options checked and replaced; None leaves an option as it is."""
+    given: TaskStartOptions = {**options}
+    changes = {
+        **_key_changes(base, given.get("key"), given.get("unique", "always")),
+        **_time_changes(given.get("delay"), given.get("at"), given.get("expires")),
+    }
+    if (priority := given.get("priority")) is not None:
         changes["priority"] = check_priority(priority)
-    if queue is not None:
+    if (queue := given.get("queue")) is not None:
         changes["queue"] = check_name("queue", queue)
-    if on is not None:
-        changes["on"] = on
-    if job_options := _job_options(retry, timeout):
+    if (connection := given.get("on")) is not None:
+        changes["on"] = connection
+    if job_options := _job_options(given.get("retry"), given.get("timeout")):
         changes["job_options"] = {**base.job_options, **job_options}
     return replace(base, **changes)
 

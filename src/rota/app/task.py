@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 import msgspec
 
 from rota.app.peer_names import missing_attribute
 from rota.app.run import Run
-from rota.app.start_options import DEFAULTS, StartOptions, merged
+from rota.app.start_options import (
+    DEFAULTS,
+    START_DEFAULTS,
+    StartOptions,
+    TaskStartOptions,
+    merged,
+)
 from rota.app.sync import SyncRun
 from rota.engine.execution.call import BoundTask
 from rota.engine.telemetry import tracing
 from rota.errors import ArgumentError
-from rota.model.retry import Retry
-from rota.model.settings import Duration
+from rota.model.options import check_options, show_options
 from rota.model.task import TaskDefinition
 from rota.store import jobs
 from rota.store.jobs import StartedJob, StartJob
@@ -55,20 +59,8 @@ class Task(Generic[P, R]):
         """Call the original function."""
         return self._definition.fn(*args, **kwargs)
 
-    def options(
-        self,
-        *,
-        key: str | None = None,
-        unique: Literal["always", "open"] | Duration = "always",
-        delay: Duration | None = None,
-        at: datetime | None = None,
-        expires: Duration | datetime | None = None,
-        priority: int | None = None,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        queue: str | None = None,
-        on: Any = None,
-    ) -> Task[P, R]:
+    @show_options(TaskStartOptions, START_DEFAULTS)
+    def options(self, **options: Unpack[TaskStartOptions]) -> Task[P, R]:
         """Return the task with other start options. Earlier options remain unless they are replaced.
 
         key        starts with the same key return the same run; `unique` is the period: "always", "open"
@@ -77,20 +69,8 @@ class Task(Generic[P, R]):
         expires    latest start: a job that no worker has claimed by then expires
         on         your own connection or session: the job is started when it commits
         """
-        options = merged(
-            self._options,
-            key=key,
-            unique=unique,
-            delay=delay,
-            at=at,
-            expires=expires,
-            priority=priority,
-            retry=retry,
-            timeout=timeout,
-            queue=queue,
-            on=on,
-        )
-        return Task(self._app, self._definition, options)
+        check_options(Task.options, options, TaskStartOptions)
+        return Task(self._app, self._definition, merged(self._options, options))
 
     def bind(self, /, *args: P.args, **kwargs: P.kwargs) -> BoundTask[R]:
         """Return a start for `app.start_many([task.bind(…), …])`."""
@@ -159,7 +139,8 @@ class SyncTask(Generic[P, R]):
     def __init__(self, task: Task[P, R]) -> None:
         self._task = task
 
-    def options(self, **options: Any) -> SyncTask[P, R]:
+    @show_options(TaskStartOptions, START_DEFAULTS)
+    def options(self, **options: Unpack[TaskStartOptions]) -> SyncTask[P, R]:
         """Return the task with other start options, as `task.options(…)`."""
         return SyncTask(self._task.options(**options))
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from rota.errors import DefinitionError, RotaError
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from rota.app.client import Client
     from rota.app.readiness import Readiness
     from rota.app.rota import Rota
+    from rota.app.shutdown_signals import ShutdownSignals
     from rota.coord.services import ServiceGroup
     from rota.engine.scheduling.fire import RunFactory
     from rota.engine.telemetry.counters import ProcessCounters
@@ -176,6 +176,8 @@ class WorkerEntry:
         A signal during that shortens it. Return True if a drain request came before any signal: a
         supervisor should then not restart the worker.
         """
+        from rota.app.shutdown_signals import ShutdownSignals
+
         shutdown = ShutdownSignals()
         self.readiness.mark_starting()
         try:
@@ -219,53 +221,3 @@ class WorkerEntry:
             unsubscribe()
         self.readiness.drain()
         return asyncio.create_task(client.resign(), name="rota resign")
-
-
-class ShutdownSignals:
-    """Requests to stop, by signal or drain. A signal after that hurries the shutdown."""
-
-    def __init__(self) -> None:
-        import asyncio
-
-        self.drain_requested = False
-        """True if a drain was requested before any signal."""
-        self._loop = asyncio.get_running_loop()
-        self._stop_event = asyncio.Event()
-        self._signal_count = 0
-        self._on_hurry: Callable[[], None] = lambda: None
-
-    @contextmanager
-    def handle_signals(self) -> Iterator[None]:
-        """Handle signals during the block. A signal during startup takes effect when the startup is
-        complete."""
-        signals = (signal.SIGTERM, signal.SIGINT)
-        for number in signals:
-            self._loop.add_signal_handler(number, self._on_signal)
-        try:
-            yield
-        finally:
-            for number in signals:
-                self._loop.remove_signal_handler(number)
-
-    def on_hurry(self, callback: Callable[[], None]) -> None:
-        self._on_hurry = callback
-        if self._signal_count > 1:
-            callback()
-
-    async def wait(self) -> None:
-        await self._stop_event.wait()
-
-    def request_drain(self) -> None:
-        if not self._stop_event.is_set():
-            self.drain_requested = True
-            self._stop_event.set()
-
-    def request_drain_threadsafe(self) -> None:
-        """Request a drain from any thread."""
-        self._loop.call_soon_threadsafe(self.request_drain)
-
-    def _on_signal(self) -> None:
-        self._signal_count += 1
-        if self._stop_event.is_set():
-            self._on_hurry()
-        self._stop_event.set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -15,6 +14,7 @@ import rich_click as click
 from rota.cli import output
 from rota.cli.exit_codes import FAILED, exit_with, print_error
 from rota.cli.target import Target, with_database
+from rota.model.text import closest_name, counted
 
 if TYPE_CHECKING:
     from rota import Rota
@@ -129,7 +129,7 @@ def check_deploy(
             "ctx.version(…) keeps the old way for old runs; or let the old code finish them first, or "
             "cancel them. `rota show JOB` says how far one has come"
         )
-    print_error(f"{_format_jobs(report.stranded_count)} would strand with {report.app}")
+    print_error(f"{counted(report.stranded_count, 'job')} would strand with {report.app}")
     if check.has_stuck_thread:
         # Python would wait for that thread forever at exit.
         sys.stdout.flush()
@@ -175,8 +175,8 @@ class DeployCheck:
         from rota.store.read import in_flight
 
         oldest = await self._session.run_with_retry(in_flight.jobs(row.task, 1))
-        near = difflib.get_close_matches(row.task, self._app.registry.tasks, n=1)
-        reason = f"{self._report.app} has {repr(near[0]) + ', but ' if near else ''}no {row.task!r}"
+        near = closest_name(row.task, self._app.registry.tasks)
+        reason = f"{self._report.app} has {repr(near) + ', but ' if near else ''}no {row.task!r}"
         stranded = StrandedGroup(row.task, "task", reason)
         for job in oldest:
             stranded.add(job)
@@ -285,21 +285,21 @@ def _print(report: DeployReport, *, newest: bool) -> None:
     replayed_text = f", {output.format_count(replayed)} of them replayed" if replayed else ""
     result = "" if report.stranded_jobs else f": all continue with {report.app}"
     output.print_text(
-        f"checked {_format_jobs(checked)} of {_format_tasks(len(report.tasks))}{replayed_text}{result}",
+        f"checked {counted(checked, 'job')} of {counted(len(report.tasks), 'task')}{replayed_text}{result}",
         "dim",
     )
     for each in report.tasks:
         if each.checked < each.jobs:
             order = "newest" if newest else "oldest"
             output.print_text(
-                f"of the {_format_jobs(each.jobs)} of {each.task} only "
+                f"of the {counted(each.jobs, 'job')} of {each.task} only "
                 f"{output.format_count(each.checked)} were checked, "
                 f"the running ones and the {order}; check more with --limit",
                 "yellow",
             )
         for queue, count in each.unserved_queues.items():
             output.print_text(
-                f"{_format_jobs(count)} of {each.task}: in queue {queue!r}, which is not the "
+                f"{counted(count, 'job')} of {each.task}: in queue {queue!r}, which is not the "
                 "queue of any task of "
                 f"{report.app}; some worker has to serve it with -q {queue}",
                 "yellow",
@@ -307,7 +307,7 @@ def _print(report: DeployReport, *, newest: bool) -> None:
     quarantined = sum(each.quarantined for each in report.stranded_jobs)
     if quarantined:
         output.print_text(
-            f"{_format_jobs(quarantined)} in quarantine would not continue either", "magenta"
+            f"{counted(quarantined, 'job')} in quarantine would not continue either", "magenta"
         )
 
 
@@ -333,11 +333,3 @@ def _print_stranded(stranded_jobs: list[StrandedGroup]) -> None:
             reason,
         )
     output.print_renderable(grid)
-
-
-def _format_jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{output.format_count(count)} jobs"
-
-
-def _format_tasks(count: int) -> str:
-    return "1 task" if count == 1 else f"{output.format_count(count)} tasks"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import signal
 from typing import TYPE_CHECKING
 
 import rich_click as click
 
 from rota import logs
+from rota.app.shutdown_signals import stop_on_signal
 from rota.cli import event_loop
 from rota.cli.exit_codes import FAILED, CommandError, translate_database_errors
 from rota.cli.options.logging import log_options
@@ -109,29 +108,26 @@ async def _serve(
     from rota.web.serve import base_url, bind
     from rota.web.side_server import serving
 
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
-    async with app:
-        await check((await app.open()).database)
-        try:
-            bound = bind(host, port)
-        except OSError as error:
-            raise CommandError(
-                f"cannot listen at {host} port {port}: {error.strerror or error}; choose another with "
-                "--host or --port",
-                FAILED,
-            ) from None
-        async with serving(pages, bound, prefix):
-            log.info("dashboard at %s%s/", base_url(bound), prefix)
-            if pipe is not None:
-                pipe.report_up()
-            elif local is not None:
-                click.echo(f"sign in at {local.link(base_url(bound) + prefix)}", err=True)
-            if local is None:
-                log.info(
-                    "sign-in needs a token; create one with `rota tokens create NAME --role operator`"
-                )
-            await stopping.wait()
-            app.readiness.drain()
+    with stop_on_signal() as stopping:
+        async with app:
+            await check((await app.open()).database)
+            try:
+                bound = bind(host, port)
+            except OSError as error:
+                raise CommandError(
+                    f"cannot listen at {host} port {port}: {error.strerror or error}; choose another with "
+                    "--host or --port",
+                    FAILED,
+                ) from None
+            async with serving(pages, bound, prefix):
+                log.info("dashboard at %s%s/", base_url(bound), prefix)
+                if pipe is not None:
+                    pipe.report_up()
+                elif local is not None:
+                    click.echo(f"sign in at {local.link(base_url(bound) + prefix)}", err=True)
+                if local is None:
+                    log.info(
+                        "sign-in needs a token; create one with `rota tokens create NAME --role operator`"
+                    )
+                await stopping.wait()
+                app.readiness.drain()

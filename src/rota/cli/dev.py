@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from rota.app.shutdown_signals import TERMINAL_SIGNALS, handle_signals
 from rota.cli import event_loop, supervisor
 from rota.cli.app_loader import check_app_name
 from rota.cli.exit_codes import FAILED, NO_DATABASE, OK, CommandError, exit_with
@@ -27,6 +28,7 @@ from rota.cli.file_watcher import FileWatcher, find_syntax_error
 from rota.cli.options.logging import log_options
 from rota.cli.supervisor import NO_DATABASE_DELAY_SECONDS, SupervisedProcess
 from rota.cli.target import Target, with_database
+from rota.model.text import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -180,9 +182,10 @@ class DevSession:
     async def run(self, environment: Mapping[str, str]) -> int:
         """Run until a signal arrives. Return the exit code."""
         self._environment = environment
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._stopping.set)
+        with handle_signals(lambda number: self._stopping.set(), TERMINAL_SIGNALS):
+            return await self._run()
+
+    async def _run(self) -> int:
         self._print_banner()
         stopping = asyncio.create_task(self._stopping.wait())
         changing = asyncio.create_task(self._watcher.wait_for_changes())
@@ -226,7 +229,7 @@ class DevSession:
             )
         if self._watcher.roots:
             directories = " and ".join(_format_path(root) for root in self._watcher.roots)
-            files = f"{self._watcher.file_count} Python file{'' if self._watcher.file_count == 1 else 's'}"
+            files = counted(self._watcher.file_count, "Python file")
             self._print(f"watches {files} in {directories}; Ctrl-C ends it", "dim")
         else:
             self._print("Ctrl-C ends it", "dim")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import rich_click as click
 from rota.cli import output
 from rota.cli.exit_codes import FAILED, exit_with
 from rota.cli.target import Target, with_target
+from rota.model.text import counted
 
 if TYPE_CHECKING:
     from rota import Rota
@@ -72,11 +74,8 @@ def _print(found: list[CheckResult]) -> None:
 
 
 def _summary(found: list[CheckResult]) -> str:
-    def count_level(level: str, singular: str, plural: str) -> str:
-        count = sum(each.level == level for each in found)
-        return f"{count} {singular if count == 1 else plural}"
-
-    words = f"{count_level('problem', 'problem', 'problems')}, {count_level('notice', 'notice', 'notices')}"
-    if any(each.level == "unchecked" for each in found):
-        words += f", {count_level('unchecked', 'check', 'checks')} could not be made"
+    levels = Counter(each.level for each in found)
+    words = f"{counted(levels['problem'], 'problem')}, {counted(levels['notice'], 'notice')}"
+    if levels["unchecked"]:
+        words += f", {counted(levels['unchecked'], 'check')} could not be made"
     return words

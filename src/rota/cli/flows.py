@@ -6,7 +6,6 @@ flows` is a check for CI.
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +22,7 @@ from rota.drawing.layout import Direction
 from rota.drawing.mermaid import mermaid
 from rota.drawing.svg import svg
 from rota.errors import DefinitionError
+from rota.model.text import counted, suggest_name
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -64,8 +64,8 @@ def flows(app: Rota, name: str, as_json: bool) -> None:
         _print_flows(found)
     invalid = [each.name for each in found if each.plan is None]
     if invalid:
-        count = "1 flow" if len(invalid) == 1 else f"{len(invalid)} flows"
-        raise CommandError(f"{count} of {name} cannot work: {', '.join(invalid)}", USAGE_ERROR)
+        flows = counted(len(invalid), "flow")
+        raise CommandError(f"{flows} of {name} cannot work: {', '.join(invalid)}", USAGE_ERROR)
 
 
 def _check_flow(flow: FlowDefinition) -> ListedFlow:
@@ -221,9 +221,7 @@ def graph(
 def find_flow(app: Rota, name: str, flow: str) -> FlowDefinition:
     found = app.registry.flows.get(flow)
     if found is None:
-        names = sorted(app.registry.flows)
-        near = difflib.get_close_matches(flow, names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(names) or 'none'}"
+        hint = suggest_name(flow, sorted(app.registry.flows))
         raise CommandError(f"{name} has no flow {flow!r}; {hint}", USAGE_ERROR)
     return found
 

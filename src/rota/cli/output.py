@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import rich_click as click
 
+from rota.model.text import in_whole_units
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
@@ -170,19 +172,7 @@ def format_duration(seconds: float | None) -> str:
         return f"{seconds:.1f} s"
     if seconds < 60:
         return f"{seconds:.0f} s"
-    for size, unit, small_size, small_unit in (
-        (60, "min", 1, "s"),
-        (3600, "h", 60, "min"),
-        (86400, "d", 3600, "h"),
-    ):
-        if seconds < size * (24 if size == 3600 else 60) or size == 86400:
-            units, remainder = divmod(int(seconds), size)
-            return (
-                f"{units} {unit} {remainder // small_size} {small_unit}"
-                if remainder // small_size
-                else f"{units} {unit}"
-            )
-    raise AssertionError("every duration has a unit")
+    return in_whole_units(seconds)
 
 
 def _can_encode(text: str) -> bool:
@@ -196,10 +186,7 @@ def _can_encode(text: str) -> bool:
 def format_age(start: datetime, end: datetime) -> str:
     """Return the time between two moments in whole units: `3 min`."""
     seconds = max((end - start).total_seconds(), 0)
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds // size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+    return in_whole_units(seconds, detail_below=0)
 
 
 def format_time(time: datetime) -> str:

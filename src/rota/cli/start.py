@@ -7,7 +7,6 @@ app, because its jobs are defined in its code.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import sys
@@ -21,6 +20,7 @@ from rota.cli import output
 from rota.cli.exit_codes import FAILED, USAGE_ERROR, CommandError, exit_with, print_note
 from rota.cli.show.flow import results_by_name
 from rota.cli.target import Target, with_target
+from rota.model.text import suggest_name
 
 if TYPE_CHECKING:
     from rota import Rota, Run
@@ -190,8 +190,7 @@ def _name_hint(app: Rota, name: str) -> str:
     flows = app.registry.flows.values()
     flow_tasks = {node.task.name for flow in flows for node in flow.nodes.values()}
     names = sorted({*app.registry.tasks, *app.registry.flows} - flow_tasks)
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(names) or 'none'}"
+    return suggest_name(name, names)
 
 
 async def _start_unchecked(

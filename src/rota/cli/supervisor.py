@@ -25,6 +25,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from rota.app.shutdown_signals import handle_signals
 from rota.cli.exit_codes import FAILED, NO_DATABASE, OK
 from rota.cli.parent_pipe import DRAINED, UP
 
@@ -127,9 +128,10 @@ class Supervisor:
 
     async def run(self) -> int:
         """Run until a signal arrives. Return the exit code."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop, number)
+        with handle_signals(self.stop):
+            return await self._run()
+
+    async def _run(self) -> int:
         first = await self._start()
         if not await first.wait_until_up() and not self._stopping.is_set():
             code = await first.wait_exit()

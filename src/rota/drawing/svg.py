@@ -25,6 +25,7 @@ from rota.drawing.svg_text import (
     truncate,
 )
 from rota.model.graph import Graph
+from rota.model.text import counted
 
 MARGIN = 20.0
 FONT = "ui-sans-serif, system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
@@ -170,9 +171,9 @@ def _summary(labels: Mapping[str, NodeLabel], title: str) -> str:
     for label in labels.values():
         states[label.known_state] += label.job_count
     jobs = states.total()
-    text = f"{title or 'Graph'}: {jobs:,} {'job' if jobs == 1 else 'jobs'}"
-    counted = [f"{states[state]:,} {state}" for state in STATES if states[state]]
-    return f"{text}, {', '.join(counted)}" if counted else text
+    text = f"{title or 'Graph'}: {counted(jobs, 'job')}"
+    by_state = [f"{states[state]:,} {state}" for state in STATES if states[state]]
+    return f"{text}, {', '.join(by_state)}" if by_state else text
 
 
 def _tooltip(name: str, label: NodeLabel) -> str:

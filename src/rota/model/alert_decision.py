@@ -12,12 +12,16 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 
 from rota.model import alert_rules as kinds
 from rota.model.alert_rules import OFF, AlertRules
+from rota.model.text import counted
 
 MAX_COUNTED = 1000
 """Counts stop at this number."""
+
+_counted = partial(counted, limit=MAX_COUNTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +205,11 @@ def _explain_waiting(head: QueueHead) -> str:
     if not head.eligible_workers:
         return (
             "no worker that serves the queue knows the task "
-            f"({_pluralize(head.serving_workers, 'worker')}); deploy the code that has it, or cancel the "
+            f"({_counted(head.serving_workers, 'worker')}); deploy the code that has it, or cancel the "
             "waiting jobs"
         )
     return (
-        f"{_pluralize(head.eligible_workers, 'worker')} can claim it, with {head.running} of at most "
+        f"{_counted(head.eligible_workers, 'worker')} can claim it, with {head.running} of at most "
         f"{head.capacity} jobs running; add workers, or check them (`rota workers`, `rota queues`)"
     )
 
@@ -221,7 +225,7 @@ def _dead_workers(rules: AlertRules, snapshot: FleetSnapshot) -> Iterable[Findin
             by_host[each.host].append(each)
     for host, died in by_host.items():
         last = max(died, key=lambda each: (each.last_beat, each.worker))
-        others = f", and {_pluralize(len(died) - 1, 'other')} there" if len(died) > 1 else ""
+        others = f", and {_counted(len(died) - 1, 'other')} there" if len(died) > 1 else ""
         replacement = (
             "no worker has replaced it; start another"
             if last.worker in missing
@@ -307,7 +311,7 @@ def _quarantined_jobs(rules: AlertRules, snapshot: FleetSnapshot) -> Iterable[Fi
         limit = rules.limit(kinds.QUARANTINE, each.queue)
         if each.jobs >= max(limit * CLEAR_FRACTION, 1):
             message = (
-                f"queue {each.queue!r} has {_pluralize(each.jobs, 'job')} in quarantine, such as "
+                f"queue {each.queue!r} has {_counted(each.jobs, 'job')} in quarantine, such as "
                 f"{each.job} "
                 f"({each.task}), at which workers died again and again. Find out why, then `rota release "
                 f"{each.job}` or `rota cancel {each.job}` (`rota quarantine` lists them)"
@@ -320,7 +324,7 @@ def _refused_outcomes(rules: AlertRules, snapshot: FleetSnapshot) -> Iterable[Fi
     for each in snapshot.refused:
         if each.jobs >= max(limit * CLEAR_FRACTION, 1):
             message = (
-                f"the database refused {_pluralize(each.jobs, 'completion')} from {each.host} within "
+                f"the database refused {_counted(each.jobs, 'completion')} from {each.host} within "
                 f"{REFUSED_WINDOW_SECONDS / 60:.0f} minutes: their claims had been taken back, and the "
                 "jobs run again on other workers. A worker on this host freezes, or does not reach the "
                 "database for longer than ROTA_DEAD_AFTER: see its log, its lag in `rota workers`, and "
@@ -349,12 +353,6 @@ def _server_load(rules: AlertRules, snapshot: FleetSnapshot) -> Iterable[Finding
                 "and end that session"
             )
             yield Finding(kinds.NOTIFY_FULL, DATABASE_SUBJECT, message, each.notify_usage >= limit)
-
-
-def _pluralize(count: int, noun: str) -> str:
-    if count == 1:
-        return f"1 {noun}"
-    return f"{count}{' or more' if count >= MAX_COUNTED else ''} {noun}s"
 
 
 CLOSE_AFTER_SECONDS = 30.0

@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
-from rota.errors import SettingsError
-from rota.model.retention import UNIT_SECONDS
+from rota.model.queue_settings import UNIT_SECONDS, QueueSetting
 
 WORKER_DEAD = "worker dead"
 QUEUE_OLD = "queue too old"
@@ -79,7 +77,10 @@ EVALUATED_KINDS = tuple(
 )
 """Kinds that are found by queries. The remaining kinds are reported by the instance that detects them."""
 
-_QUEUE = re.compile(r"[A-Za-z_][\w.:/-]{0,199}")
+_SETTING = QueueSetting(
+    "alerts", "rule", "everything", "queue-age=10m snapshot=off; images: queue-age=30s"
+)
+
 _DURATION = re.compile(r"(\d{1,9})([smhdw]?)", re.ASCII)
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 _PERCENT = re.compile(r"(\d{1,2}|100)%", re.ASCII)
@@ -96,21 +97,13 @@ class AlertRules:
 
     @classmethod
     def parse(cls, text: str) -> AlertRules:
-        limits: dict[str, float] = {name: rule.default for name, rule in RULES.items()}
-        queues: dict[str, dict[str, float]] = {}
-        has_default = False
-        for part in filter(None, map(str.strip, text.split(";"))):
-            queue, part_limits = _parse_part(part)
-            if queue is None:
-                if has_default:
-                    _raise_invalid(f"{part!r} is a second part about everything, make them one")
-                has_default = True
-                limits |= part_limits
-            elif queue in queues:
-                _raise_invalid(f"queue {queue!r} has two parts, make them one")
-            else:
-                queues[queue] = part_limits
-        return cls(limits, queues)
+        general, queues = _SETTING.split(text)
+        defaults = {name: rule.default for name, rule in RULES.items()}
+        by_queue = [name for name, rule in RULES.items() if rule.by_queue]
+        return cls(
+            defaults | _parse_part(general or "", list(RULES)),
+            {queue: _parse_part(part, by_queue) for queue, part in queues.items()},
+        )
 
     def limit(self, kind: str, queue: str | None = None) -> float:
         """Return the limit of a kind; `OFF` if it never raises an alert."""
@@ -127,30 +120,22 @@ class AlertRules:
         )
 
 
-def _parse_part(part: str) -> tuple[str | None, dict[str, float]]:
-    tokens = part.split()
-    queue = None
-    if tokens[0].endswith(":"):
-        queue = tokens.pop(0)[:-1]
-        if not _QUEUE.fullmatch(queue):
-            _raise_invalid(f"{queue!r} cannot be a queue's name")
-        if not tokens:
-            _raise_invalid(f"queue {queue!r} has no rule")
+def _parse_part(part: str, allowed: Sequence[str]) -> dict[str, float]:
+    """Return the limits of a part, which may set the `allowed` rules."""
     limits: dict[str, float] = {}
-    for text in tokens:
+    for text in part.split():
         rule_name, equals, limit = text.partition("=")
-        allowed = [name for name, rule in RULES.items() if queue is None or rule.by_queue]
         if text == "off":
             limits |= dict.fromkeys(allowed, OFF)
             continue
         if rule_name not in RULES or not equals:
-            _raise_invalid(f"{text!r} is not a rule (rules: {', '.join(allowed)})")
+            _SETTING.refuse(f"{text!r} is not a rule (rules: {', '.join(allowed)})")
         if rule_name not in allowed:
-            _raise_invalid(
+            _SETTING.refuse(
                 f"{rule_name!r} does not belong to a queue; write it before the first `;`"
             )
         limits[rule_name] = _parse_limit(text, RULES[rule_name], limit)
-    return queue, limits
+    return limits
 
 
 def _parse_limit(setting: str, rule: AlertRule, text: str) -> float:
@@ -166,11 +151,5 @@ def _parse_limit(setting: str, rule: AlertRule, text: str) -> float:
     elif rule.unit == "switch" and text == "on":
         return 0.0
     if not value:
-        _raise_invalid(f"{setting!r} sets no limit; write it like {_EXAMPLES[rule.unit]}, or off")
+        _SETTING.refuse(f"{setting!r} sets no limit; write it like {_EXAMPLES[rule.unit]}, or off")
     return value
-
-
-def _raise_invalid(reason: str) -> NoReturn:
-    raise SettingsError(
-        f"alerts: {reason}; it is like 'queue-age=10m snapshot=off; images: queue-age=30s'"
-    )

@@ -39,11 +39,3 @@ def format_size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
         count /= 1024
     return f"{count:,.3g} TB"
-
-
-def format_duration(seconds: float) -> str:
-    """Return a number of seconds with a suitable unit."""
-    for unit_seconds, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= unit_seconds:
-            return f"{seconds / unit_seconds:.1f} {unit}"
-    return f"{seconds:.1f} s"

@@ -6,7 +6,6 @@ Every other parameter is taken from the input of the run.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from rota.errors import ArgumentError, DefinitionError
 from rota.model import codec
 from rota.model.graph import Graph
 from rota.model.task import TaskDefinition, check_name
+from rota.model.text import closest_name
 from rota.model.type_match import accepts_none, format_type, is_assignable
 
 MAX_JOBS = 10_000
@@ -338,15 +338,13 @@ def _json_object(parts: Mapping[str, str]) -> str:
 
 
 def _suggest_input(name: str, names: Mapping[str, Any]) -> str:
-    matches = difflib.get_close_matches(name, names, 1)
-    return f"; did you mean {matches[0]!r}?" if matches else f"; start it with {name}=…"
+    closest = closest_name(name, names)
+    return f"; did you mean {closest!r}?" if closest else f"; start it with {name}=…"
 
 
 def _suggest_task(name: str, names: Mapping[str, Any]) -> str:
-    matches = difflib.get_close_matches(name, names, 1)
-    return (
-        f"; did you mean {matches[0]!r}?" if matches else f"; there are: {_abbreviate(list(names))}"
-    )
+    closest = closest_name(name, names)
+    return f"; did you mean {closest!r}?" if closest else f"; there are: {_abbreviate(list(names))}"
 
 
 def _abbreviate(names: list[str]) -> str:

@@ -16,9 +16,8 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn
 
-from rota.errors import SettingsError
+from rota.model.queue_settings import QUEUE_NAME, UNIT_SECONDS, QueueSetting
 
 OUTCOMES = ("succeeded", "failed", "cancelled", "expired", "skipped")
 
@@ -26,14 +25,17 @@ DEFAULT_RETENTION = "30d succeeded=7d"
 
 FOREVER = math.inf
 
-UNIT_SECONDS = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
-"""Seconds of each unit, from the largest to the smallest."""
-
 MAX_SECONDS = 36500 * UNIT_SECONDS["d"]
 """A hundred years. Longer periods must be written as forever, because intervals are bounded."""
 
 _DURATION = re.compile(r"(\d{1,18})([a-z]*)", re.ASCII)
-_QUEUE = re.compile(r"[A-Za-z_][\w.:/-]{0,199}")
+
+_SETTING = QueueSetting(
+    "retention cannot be read",
+    "duration",
+    "every queue",
+    "30d succeeded=7d; images: 1d failed=7d; audit: forever",
+)
 
 _Ages = Mapping[str, float]
 
@@ -48,25 +50,12 @@ class Retention:
     @classmethod
     def parse(cls, text: str) -> Retention:
         if not isinstance(text, str):
-            _raise_invalid(f"it is {text!r}, not text")
-        default: dict[str, float] | None = None
-        queues: dict[str, dict[str, float]] = {}
-        for part in filter(None, map(str.strip, text.split(";"))):
-            queue, ages = _parse_part(part)
-            if queue is not None and queue in queues:
-                _raise_invalid(f"queue {queue!r} has two parts, make them one")
-            if queue is None and default is not None:
-                _raise_invalid(
-                    f"{part!r} is a second part about every queue, put a queue's name before it"
-                )
-            if queue is None:
-                default = ages
-            else:
-                queues[queue] = ages
-        if default is None and not queues:
-            _raise_invalid("it is empty")
-        base = _DEFAULT_AGES | (default or {})
-        return cls(base, {queue: base | ages for queue, ages in queues.items()})
+            _SETTING.refuse(f"it is {text!r}, not text")
+        general, queues = _SETTING.split(text)
+        if general is None and not queues:
+            _SETTING.refuse("it is empty")
+        base = _DEFAULT_AGES | _parse_part(general or "")
+        return cls(base, {queue: base | _parse_part(part) for queue, part in queues.items()})
 
     def max_age(self, queue: str, outcome: str) -> float:
         """Return the seconds for which such a run is kept after its end."""
@@ -83,30 +72,20 @@ class Retention:
         return "; ".join([_format_ages(self.default), *named])
 
 
-def _parse_part(part: str) -> tuple[str | None, dict[str, float]]:
-    """Return the queue of a part, if it has one, and its values by outcome."""
-    tokens = part.split()
-    queue = None
-    if tokens[0].endswith(":"):
-        queue = tokens.pop(0)[:-1]
-        if not _QUEUE.fullmatch(queue):
-            _raise_invalid(f"{queue!r} cannot be a queue's name")
-        if not tokens:
-            _raise_invalid(f"queue {queue!r} has no duration")
+def _parse_part(part: str) -> dict[str, float]:
+    """Return the values of a part by outcome."""
     ages: dict[str, float] = {}
-    for token in tokens:
+    for token in part.split():
         outcome, equals, duration = token.rpartition("=")
         if equals and outcome not in OUTCOMES:
-            _raise_invalid(
+            _SETTING.refuse(
                 f"{outcome!r} in {token!r} is not an outcome (there are {', '.join(OUTCOMES)})"
             )
         if outcome in ages:
-            _raise_invalid(f"{token!r} sets {outcome or 'the default'} a second time in {part!r}")
+            _SETTING.refuse(f"{token!r} sets {outcome or 'the default'} a second time in {part!r}")
         ages[outcome] = _parse_duration(token, duration)
     default = ages.pop("", None)
-    if default is None:
-        return queue, ages
-    return queue, {**dict.fromkeys(OUTCOMES, default), **ages}
+    return ages if default is None else {**dict.fromkeys(OUTCOMES, default), **ages}
 
 
 def _parse_duration(text: str, duration: str) -> float:
@@ -115,17 +94,17 @@ def _parse_duration(text: str, duration: str) -> float:
     match = _DURATION.fullmatch(duration)
     if match is None:
         queue, colon, remainder = text.rpartition(":")
-        if colon and remainder and _QUEUE.fullmatch(queue):
-            _raise_invalid(f"{text!r} wants a space after the queue's name, {queue}: {remainder}")
-        _raise_invalid(f"{text!r} is not a time (a whole number with a unit, or forever)")
+        if colon and remainder and QUEUE_NAME.fullmatch(queue):
+            _SETTING.refuse(f"{text!r} wants a space after the queue's name, {queue}: {remainder}")
+        _SETTING.refuse(f"{text!r} is not a time (a whole number with a unit, or forever)")
     number, unit = match.groups()
     if not unit:
-        _raise_invalid(f"{text!r} has no unit ({number}d would be days)")
+        _SETTING.refuse(f"{text!r} has no unit ({number}d would be days)")
     if unit not in UNIT_SECONDS:
-        _raise_invalid(f"{text!r} has an unknown unit (there are {', '.join(UNIT_SECONDS)})")
+        _SETTING.refuse(f"{text!r} has an unknown unit (there are {', '.join(UNIT_SECONDS)})")
     seconds = int(number) * UNIT_SECONDS[unit]
     if seconds > MAX_SECONDS:
-        _raise_invalid(f"{text!r} is more than a hundred years (write forever)")
+        _SETTING.refuse(f"{text!r} is more than a hundred years (write forever)")
     return float(seconds)
 
 
@@ -140,11 +119,4 @@ def _format_duration(seconds: float) -> str:
     return f"{seconds / UNIT_SECONDS[unit]:.0f}{unit}"
 
 
-def _raise_invalid(reason: str) -> NoReturn:
-    raise SettingsError(
-        f"retention cannot be read: {reason}; write it as in "
-        "'30d succeeded=7d; images: 1d failed=7d; audit: forever'"
-    )
-
-
-_DEFAULT_AGES = _parse_part(DEFAULT_RETENTION)[1]
+_DEFAULT_AGES = _parse_part(DEFAULT_RETENTION)

@@ -53,8 +53,8 @@ class Tick(msgspec.Struct, frozen=True):
         return (self.ended - self.handled).total_seconds()
 
 
-class Schedule(msgspec.Struct, frozen=True):
-    """Current state of a schedule."""
+class ScheduleFields(msgspec.Struct, frozen=True):
+    """Definition of a schedule, in the order of its columns."""
 
     name: str
     declared: bool
@@ -63,8 +63,7 @@ class Schedule(msgspec.Struct, frozen=True):
     """task, flow or action."""
     target: str
     """Name of the task, flow or action."""
-    input: dict[str, Any]
-    """Arguments of the run, or the config of an action."""
+    input: Any
     tenant: str | None
     cron: str | None
     tz: str
@@ -80,6 +79,13 @@ class Schedule(msgspec.Struct, frozen=True):
     max_runs: int | None
     pause_after: int | None
     queue: str | None
+
+
+class Schedule(ScheduleFields, frozen=True):
+    """Current state of a schedule."""
+
+    input: dict[str, Any]
+    """Arguments of the run, or the config of an action."""
     state: str
     """active, paused, disabled (the code no longer declares it) or ended."""
     reason: str | None

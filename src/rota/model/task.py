@@ -8,9 +8,9 @@ import re
 import types
 import typing
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 import msgspec
 
@@ -50,6 +50,24 @@ OnWorkerLost = (
 Isolation = Literal["process"] | None
 
 
+class ActionOptions(TypedDict, total=False):
+    """Options of the handler of a scheduled action."""
+
+    queue: str
+    priority: int
+    retry: Retry | None
+    timeout: Duration | None
+
+
+class TaskOptions(ActionOptions, total=False):
+    """Options of a task."""
+
+    on_worker_lost: OnWorkerLost
+    max_crashes: int
+    visibility_timeout: Duration | None
+    isolation: Isolation
+
+
 @dataclass(frozen=True, slots=True)
 class TaskPolicy:
     """Default rules for queueing and running the jobs of a task. A start may override some of them."""
@@ -67,29 +85,14 @@ class TaskPolicy:
     """"process" to run the code in a separate process; None to run it in the worker."""
 
     @classmethod
-    def from_options(
-        cls,
-        *,
-        queue: str,
-        priority: int,
-        retry: Retry | None,
-        timeout: Duration | None,
-        on_worker_lost: OnWorkerLost,
-        max_crashes: int,
-        visibility_timeout: Duration | None,
-        isolation: Isolation,
-    ) -> TaskPolicy:
+    def from_options(cls, options: TaskOptions) -> TaskPolicy:
         """Return the policy for the options of a decorator."""
-        return cls(
-            queue,
-            priority,
-            retry or Retry(),
-            None if timeout is None else to_seconds(timeout),
-            on_worker_lost,
-            max_crashes,
-            None if visibility_timeout is None else to_seconds(visibility_timeout),
-            isolation,
-        )
+        values: dict[str, Any] = {**options}
+        for name in ("timeout", "visibility_timeout"):
+            if values.get(name) is not None:
+                values[name] = to_seconds(values[name])
+        values["retry"] = options.get("retry") or Retry()
+        return cls(**values)
 
     def __post_init__(self) -> None:
         check_name("queue", self.queue)
@@ -137,6 +140,9 @@ class TaskPolicy:
             and self.visibility_timeout is None
             and self.isolation is None
         )
+
+
+POLICY_DEFAULTS = {each.name: each.default for each in fields(TaskPolicy) if each.name != "retry"}
 
 
 class TaskDefinition:

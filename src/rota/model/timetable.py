@@ -12,26 +12,14 @@ from functools import lru_cache
 
 from rota.errors import ArgumentError
 from rota.model import cron as expressions
+from rota.model.schedule_options import MAX_PERIOD_SECONDS, check_datetime
 
 MIN_PERIOD_SECONDS = 0.1
-MAX_PERIOD_SECONDS = 10 * 366 * 86400.0
-"""Bounds of `every`."""
+"""Minimum of `every`."""
 
 _NON_ZONE_NAMES = ("localtime", "posixrules", "Factory", "posix", "right")
 """Entries of some time zone databases that are not zones: they differ between machines or count leap
 seconds."""
-
-
-def check_datetime(name: str, moment: object) -> None:
-    if not isinstance(moment, datetime):
-        raise ArgumentError(
-            f"{name} is a time, such as datetime(2027, 1, 1, tzinfo=UTC), not {moment!r:.60}"
-        )
-    if moment.tzinfo is None:
-        raise ArgumentError(
-            f"{name}={moment.isoformat(sep=' ')} has no time zone; "
-            "datetime(…, tzinfo=ZoneInfo('Europe/Paris')) has one"
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,9 @@ The same value runs on Rota's connections, sync or async, and on a connection th
 
 Statements are files under `sql/`. They name tables in full (`rota.jobs`), so that a file can be read,
 run and explained unchanged. The name of another schema is inserted when a file is loaded.
+
+A statement that is needed in both directions is written once, as in `order by jobs.id desc /*|asc*/`. The
+name of the file followed by `REVERSED` loads it with the words in the comments.
 """
 
 from __future__ import annotations
@@ -23,6 +26,10 @@ Row = TypeVar("Row")
 MAX_CHARACTER = "\U0010ffff"
 """A prefix followed by this character sorts after every text with that prefix."""
 
+REVERSED = ":reversed"
+"""Ending of the name of a statement that is loaded in the other direction."""
+
+_REVERSIBLE = re.compile(r"\S+ /\*\|(.+?)\*/")
 _SCHEMA = re.compile(r"\brota\.")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _PARAMETER = re.compile(r"%\((\w+)\)[bs](::\w+\[\])?")
@@ -58,8 +65,11 @@ def in_schema(text: str, schema: str) -> str:
 @cache
 def load(statement: str, schema: str) -> str:
     """Return the text of a statement for a schema."""
-    path = resources.files("rota.store") / "sql" / f"{statement}.sql"
-    return in_schema(path.read_text("utf-8"), schema)
+    name = statement.removesuffix(REVERSED)
+    text = (resources.files("rota.store") / "sql" / f"{name}.sql").read_text("utf-8")
+    if statement.endswith(REVERSED):
+        text = _REVERSIBLE.sub(r"\1", text)
+    return in_schema(text, schema)
 
 
 @cache
@@ -70,7 +80,10 @@ def load_all(schema: str) -> None:
         if folder.is_dir():
             for file in folder.iterdir():
                 if file.name.endswith(".sql"):
-                    encoded(f"{folder.name}/{file.name.removesuffix('.sql')}", schema)
+                    statement = f"{folder.name}/{file.name.removesuffix('.sql')}"
+                    if _REVERSIBLE.search(load(statement, schema)):
+                        encoded(statement + REVERSED, schema)
+                    encoded(statement, schema)
 
 
 @cache

@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from rota.model.schedule import SchedulePolicy
-from rota.model.schedule_view import ACTION_PREFIX
+from rota.model.schedule import SchedulePosition
+from rota.model.schedule_options import SchedulePolicy
+from rota.model.schedule_view import ACTION_PREFIX, ScheduleFields
 from rota.model.timetable import Timetable
 from rota.store.query import Query
 
+POLICY_FIELDS = fields(SchedulePolicy)
 
-class ScheduleDefinition(msgspec.Struct, frozen=True):
-    name: str
-    declared: bool
-    kind: str
-    target: str
+
+class ScheduleDefinition(ScheduleFields, frozen=True):
+    """Definition of a schedule as it is stored: durations in seconds, times in UTC, the input as JSON."""
+
     input: bytes
-    tenant: str | None
-    cron: str | None
-    tz: str
-    every: float | None
-    at: datetime | None
-    overlap: Any
-    catch_up: Any
-    at_most: int
-    grace: float | None
-    jitter: float
-    starts: datetime | None
-    ends: datetime | None
-    max_runs: int | None
-    pause_after: int | None
-    queue: str | None
 
     @property
     def timetable(self) -> Timetable:
@@ -42,17 +29,8 @@ class ScheduleDefinition(msgspec.Struct, frozen=True):
 
     @property
     def policy(self) -> SchedulePolicy:
-        return SchedulePolicy(
-            self.overlap,
-            self.catch_up,
-            self.at_most,
-            self.grace,
-            self.jitter,
-            self.starts,
-            self.ends,
-            self.max_runs,
-            self.pause_after,
-        )
+        values: dict[str, Any] = {each.name: getattr(self, each.name) for each in POLICY_FIELDS}
+        return SchedulePolicy(**values)
 
     def params(self) -> dict[str, Any]:
         values = msgspec.structs.asdict(self)
@@ -78,7 +56,7 @@ def _canonical(document: bytes) -> bytes:
 
 
 class LockedSchedule(msgspec.Struct, frozen=True):
-    """Locked schedule: its definition and its position."""
+    """Locked schedule: its definition, its state and its position."""
 
     definition: ScheduleDefinition
     state: str
@@ -90,13 +68,21 @@ class LockedSchedule(msgspec.Struct, frozen=True):
     queued: datetime | None
     ticks: int
     runs: int
+    run: int | None
     now: datetime
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    def position(self, has_open_run: bool = False) -> SchedulePosition:
+        return SchedulePosition(self.next, self.anchor, self.queued, self.runs, has_open_run)
 
 
 FIELD_COUNT = len(ScheduleDefinition.__struct_fields__)
 
 
-def _read_locked(*row: Any) -> LockedSchedule:
+def read_locked(*row: Any) -> LockedSchedule:
     return LockedSchedule(ScheduleDefinition(*row[:FIELD_COUNT]), *row[FIELD_COUNT:])
 
 
@@ -126,7 +112,7 @@ def create(
 
 
 def lock(names: Sequence[str]) -> Query[LockedSchedule]:
-    return Query("schedule/lock", {"names": list(names)}, _read_locked)
+    return Query("schedule/lock", {"names": list(names)}, read_locked)
 
 
 def replace(

@@ -8,62 +8,12 @@ from typing import Any
 
 import msgspec
 
-from rota.model.schedule import SchedulePolicy, SchedulePosition, TickDecision
-from rota.model.timetable import Timetable
+from rota.model.schedule import TickDecision
 from rota.store.query import Query
+from rota.store.schedules import LockedSchedule, read_locked
 
 BATCH_SCHEDULES = 200
 """Schedules handled in one transaction."""
-
-
-class DueSchedule(msgspec.Struct, frozen=True):
-    """Locked schedule that is due."""
-
-    name: str
-    kind: str
-    target: str
-    input: bytes
-    cron: str | None
-    tz: str
-    every: float | None
-    at: datetime | None
-    overlap: Any
-    catch_up: Any
-    at_most: int
-    grace: float | None
-    jitter: float
-    ends: datetime | None
-    max_runs: int | None
-    pause_after: int | None
-    queue: str | None
-    anchor: datetime
-    next: datetime | None
-    queued: datetime | None
-    ticks: int
-    runs: int
-    run: int | None
-    now: datetime
-
-    @property
-    def timetable(self) -> Timetable:
-        return Timetable(self.cron, self.tz, self.every, self.at)
-
-    @property
-    def policy(self) -> SchedulePolicy:
-        return SchedulePolicy(
-            self.overlap,
-            self.catch_up,
-            self.at_most,
-            self.grace,
-            self.jitter,
-            None,
-            self.ends,
-            self.max_runs,
-            self.pause_after,
-        )
-
-    def position(self, busy: bool) -> SchedulePosition:
-        return SchedulePosition(self.next, self.anchor, self.queued, self.runs, busy)
 
 
 class ScheduleStatus(msgspec.Struct, frozen=True):
@@ -90,7 +40,7 @@ class TickRecord(msgspec.Struct, frozen=True):
 class ScheduleAdvance(msgspec.Struct, frozen=True):
     """New position of a schedule."""
 
-    schedule: DueSchedule
+    schedule: LockedSchedule
     decision: TickDecision
     ticks: int
     runs: int
@@ -134,14 +84,14 @@ def lock_due(
     deferred: Sequence[str] = (),
     name: str | None = None,
     limit: int = BATCH_SCHEDULES,
-) -> Query[DueSchedule]:
+) -> Query[LockedSchedule]:
     params = {
         "targets": list(targets),
         "deferred": list(deferred),
         "names": None if name is None else [name],
         "limit": limit,
     }
-    return Query("tick/lock_due", params, DueSchedule)
+    return Query("tick/lock_due", params, read_locked)
 
 
 def record_outcomes(names: Sequence[str]) -> Query[ScheduleStatus]:

@@ -6,10 +6,8 @@ so that everything that was started is also shut down.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
-import signal
 import socket
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from rota.app.shutdown_signals import handle_signals
 from rota.errors import RotaError
 from rota.web.connection_limit import LimitedProtocol
 from rota.web.graceful_shutdown import GracefulShutdown
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rota")
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75
 """Timeout of an idle connection.
@@ -75,19 +73,15 @@ async def serve(
             stopped_early = True
             server.stop(number)
 
-    loop = asyncio.get_running_loop()
-    for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, on_signal, number)
     try:
-        await server.serve(list(sockets))
+        with handle_signals(on_signal):
+            await server.serve(list(sockets))
     except SystemExit:
         if counted_api.startup_error is not None:
             raise counted_api.startup_error from None
         raise
     finally:
         shutdown.cancel()
-        for number in STOP_SIGNALS:
-            loop.remove_signal_handler(number)
         await app.close()  # done already, unless the API does not use app.lifespan
 
 

@@ -9,8 +9,9 @@ import pytest
 from rota.engine.diagnosis import doctor_checks
 from rota.engine.diagnosis.doctor import CHECKS
 from rota.engine.diagnosis.doctor_checks import CheckContext
-from rota.model.check_result import CheckResult, format_duration, format_size
+from rota.model.check_result import CheckResult, format_size
 from rota.model.settings import Settings
+from rota.model.text import in_one_unit
 from rota.store.database import Database
 from rota.store.read.doctor import (
     ClockSkewRow,
@@ -230,7 +231,7 @@ def test_expected_indexes_use_the_given_schema() -> None:
 
 def test_format_size_and_duration_choose_readable_units() -> None:
     assert [format_size(each) for each in (12, 2048, 5_000_000)] == ["12 B", "2 kB", "4.77 MB"]
-    assert [format_duration(each) for each in (1.25, 90, 7200, 172800)] == [
+    assert [in_one_unit(each) for each in (1.25, 90, 7200, 172800)] == [
         "1.2 s",
         "1.5 min",
         "2.0 h",

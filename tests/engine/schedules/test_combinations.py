@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Unpack
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -16,6 +16,7 @@ from rota.engine.scheduling import definitions
 from rota.engine.scheduling import fire as scheduling_fire
 from rota.engine.scheduling.deferred import DeferredSchedules
 from rota.engine.scheduling.fire import FireResult
+from rota.model.schedule_options import ScheduleChanges
 from rota.testing import Harness
 
 DB = AsyncConnection[tuple[Any, ...]]
@@ -165,9 +166,9 @@ async def test_schedule_ended_by_max_runs_stays_ended_with_new_times(
 # Equal and changed declarations
 
 
-async def declare(app: Rota, **how: Any) -> None:
+async def declare(app: Rota, **how: Unpack[ScheduleChanges]) -> None:
     client = await app.open()
-    definition = define_schedule("x", "task", "report", declared=True, **how)
+    definition = define_schedule("x", "task", "report", how, declared=True)
     await definitions.declare(client.database, [definition], ["report"])
 
 

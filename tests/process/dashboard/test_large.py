@@ -69,7 +69,7 @@ BIG = {
 
 READ_WHOLE = {
     # Sorted by their ids; if there are more, only the latest are searched.
-    ("run_list/states_older", "queued"): 150_000,
+    ("run_list/scan_states", "queued"): 150_000,
     ("run_list/is_large", "queued"): 150_001,
     # The count stops at this number.
     ("metric/fleet_totals", "sleeping"): 100_000,

@@ -82,6 +82,10 @@ app.task(on_worker_lost=decide_later)(nothing.fn)
 app.task(on_worker_lost="cancel")(nothing.fn)
 app.task(on_worker_lost="ignore")(nothing.fn)  # type: ignore[call-overload]
 app.task(isolation="thread")(nothing.fn)  # type: ignore[call-overload]
+app.task(retries=3)(nothing.fn)  # type: ignore[call-overload]
+app.action("report", isolation="process")  # type: ignore[call-arg]
+app.schedule("0 7 * * *", overlap="maybe")  # type: ignore[arg-type]
+app.schedule("0 7 * * *", tenant="a")  # type: ignore[call-arg]
 
 
 async def starting() -> None:
@@ -129,6 +133,9 @@ async def start_with_options(async_connection: AsyncConnection, connection: Conn
     assert_type(crop.sync.options(on=connection).start("e"), SyncRun[list[int]])
     resize.options(unique="sometimes")  # type: ignore[arg-type]
     resize.options(when=3)  # type: ignore[call-arg]
+    resize.sync.options(when=3)  # type: ignore[call-arg]
+    await app.schedules.create("daily", resize, evry=60)  # type: ignore[call-arg]
+    await app.schedules.update("daily", evry=60)  # type: ignore[call-arg]
 
 
 async def many() -> None:

@@ -97,4 +97,5 @@ def plain(ctx: Context) -> int:
 
 async def defining_wrongly() -> None:
     etl.task(when="sometimes")  # type: ignore[call-overload]
+    etl.task(after=[extract], retries=3)  # type: ignore[call-overload]
     etl.on_failure(after=[extract])  # type: ignore[call-overload]

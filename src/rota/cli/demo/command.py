@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from rota.app.shutdown_signals import TERMINAL_SIGNALS
 from rota.cli import output
 from rota.cli.demo.counters import DemoCounters
 from rota.cli.demo.state import DemoState
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 REDRAW_SECONDS = 0.2
 POLL_SECONDS = 0.1
 
@@ -90,24 +90,23 @@ class _StopRequest:
     def on_signal(self, *_: object) -> None:
         if not self.is_requested:
             self.is_requested = True
-            self._cancel()
+            self.cancels(self._task)
 
-    def cancels(self, task: asyncio.Task[None]) -> None:
+    def cancels(self, task: asyncio.Task[None] | None) -> None:
+        """Cancel the task at the first signal, or now if that has arrived."""
         self._task = task
-        if self.is_requested:
-            self._cancel()
-
-    def _cancel(self) -> None:
-        if self._task is not None:
+        if self.is_requested and task is not None:
             # Wakes the event loop: the signal handler runs between two of its steps.
-            self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+            task.get_loop().call_soon_threadsafe(task.cancel)
 
 
 @contextmanager
 def _handle_signals() -> Iterator[_StopRequest]:
     """Stop in order on the first signal inside the block. Further signals do not interrupt the shutdown."""
     stop_request = _StopRequest()
-    previous = {number: signal.signal(number, stop_request.on_signal) for number in SIGNALS}
+    previous = {
+        number: signal.signal(number, stop_request.on_signal) for number in TERMINAL_SIGNALS
+    }
     try:
         yield stop_request
     finally:
@@ -178,14 +177,13 @@ async def _draw(live: Live) -> None:
 
 
 async def _print_progress(state: DemoState) -> None:
-    address = flow = None
+    printed: set[str] = set()
     while True:
-        if address is None and state.began is not None and state.dashboard_url:
-            address = state.dashboard_url
-            click.echo(f"dashboard       {address}")
-        if flow is None and address is not None and state.flow_url:
-            flow = state.flow_url
-            click.echo(f"a running flow  {flow}")
+        urls = {"dashboard       ": state.dashboard_url, "a running flow  ": state.flow_url}
+        for title, url in urls.items():
+            if url and state.began is not None and title not in printed:
+                printed.add(title)
+                click.echo(f"{title}{url}")
         _print_events(state)
         sys.stdout.flush()
         await asyncio.sleep(POLL_SECONDS)

@@ -69,9 +69,7 @@ class DemoEnvironment:
     async def add_worker(self) -> int:
         """Start a worker and wait until it is up. Return its process id."""
         arguments = ["worker", f"{tasks.__name__}:app", "--dsn", self.dsn, "--log-level", "warning"]
-        environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("ROTA_")
-        }
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("ROTA_")}
         # Opened for appending, so that two workers do not overwrite each other's lines.
         log = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:

@@ -34,6 +34,25 @@ class FlowProgress:
     """Time since which it waits for the approval."""
     is_approved: bool = False
 
+    def row(self) -> ProgressRow:
+        ended = sum(job.state in FINAL_STATES for job in self.jobs)
+        count = f"{ended} of {len(self.jobs)}" if self.jobs else ""
+        return ProgressRow(f"etl {self.day}", ended, len(self.jobs) or None, count, self._text())
+
+    def _text(self) -> str:
+        running = [job.task.removeprefix("etl.") for job in self.jobs if job.state == "running"]
+        sleeping = [job for job in self.jobs if job.state == "sleeping"]
+        states = {job.state for job in self.jobs}
+        texts = (
+            (", ".join(running), running),
+            ("waits for a worker", "queued" in states),
+            ("waits for approval", any(job.awaits for job in sleeping)),
+            ("waits for its retry", any(job.attempt > 1 for job in sleeping)),
+            ("sleeping", sleeping),
+            ("waits for the parts", "waiting" in states),
+        )
+        return next((text for text, applies in texts if applies), "")
+
 
 class DemoFlows:
     def __init__(self, state: DemoState, counters: DemoCounters, time_scale: float) -> None:
@@ -44,10 +63,9 @@ class DemoFlows:
 
     async def start(self, deadline: float) -> None:
         """Start a run now and every few seconds, as long as it can end before the deadline."""
+        last_start = deadline - tasks.FLOW_SECONDS * self._time_scale * 1.2
         number = 0
-        while (
-            number == 0 or time.monotonic() + tasks.FLOW_SECONDS * self._time_scale * 1.2 < deadline
-        ):
+        while number == 0 or time.monotonic() < last_start:
             day = DAYS[number % len(DAYS)]
             run = await tasks.etl.start(day=day, time_scale=self._time_scale)
             self._open_runs[run.id] = FlowProgress(run, day)
@@ -61,73 +79,48 @@ class DemoFlows:
     def open_runs(self) -> list[int]:
         return list(self._open_runs)
 
+    def progress_rows(self) -> list[ProgressRow]:
+        """Return rows for the latest three open runs, newest first."""
+        return [self._open_runs[run].row() for run in sorted(self._open_runs, reverse=True)[:3]]
+
     async def update(self, jobs: dict[int, list[JobRow]]) -> None:
         """Update the open runs with their current jobs."""
         for run, rows in jobs.items():
             progress = self._open_runs[run]
             progress.jobs = rows
-            self._report_retries(progress)
-            await self._approve(progress)
+            for job in rows:
+                is_retried = job.state == "sleeping" and job.attempt > 1
+                if is_retried and job.job not in progress.retried_jobs:
+                    progress.retried_jobs.add(job.job)
+                    name = job.task.removeprefix("etl.")
+                    text = f"{name} of {progress.day} failed and is retried"
+                    self._state.add_event(text, "yellow")
+            if any(job.awaits and job.state == "sleeping" for job in rows):
+                await self._approve(progress)
             if rows and all(each.state in FINAL_STATES for each in rows):
                 await self._finish(progress)
         if self._state.flow_run not in self._open_runs:
             self._state.flow_run = next(iter(reversed(self._open_runs)), self._state.flow_run)
 
-    def _report_retries(self, progress: FlowProgress) -> None:
-        for job in progress.jobs:
-            if job.state == "sleeping" and job.attempt > 1 and job.job not in progress.retried_jobs:
-                progress.retried_jobs.add(job.job)
-                name = job.task.removeprefix("etl.")
-                self._state.add_event(f"{name} of {progress.day} failed and is retried", "yellow")
-
     async def _approve(self, progress: FlowProgress) -> None:
-        is_waiting = any(job.awaits and job.state == "sleeping" for job in progress.jobs)
-        if not is_waiting or progress.is_approved:
-            return
         if progress.waiting_since is None:
             progress.waiting_since = time.monotonic()
             self._state.add_event(f"etl of {progress.day} waits for approval", "blue")
-        elif time.monotonic() - progress.waiting_since >= APPROVAL_SECONDS * self._time_scale:
-            progress.is_approved = True
-            await progress.run.signal("approval", True)
-            self._counters.approved += 1
-            self._state.add_event(
-                f"etl of {progress.day} was approved: rota signal {progress.run.id} approval true"
-            )
+        waited = time.monotonic() - progress.waiting_since
+        if progress.is_approved or waited < APPROVAL_SECONDS * self._time_scale:
+            return
+        progress.is_approved = True
+        await progress.run.signal("approval", True)
+        self._counters.approved += 1
+        command = f"rota signal {progress.run.id} approval true"
+        self._state.add_event(f"etl of {progress.day} was approved: {command}")
 
     async def _finish(self, progress: FlowProgress) -> None:
-        state = await progress.run.status()
+        text = state = await progress.run.status()
         if state not in FINAL_STATES:
             return
         del self._open_runs[progress.run.id]
         self._counters.flow_states[progress.run.id] = state
-        text = state
         if state == "succeeded":
             text = f"succeeded; report sent to {', '.join((await progress.run.result())['report'])}"
         self._state.add_event(f"etl of {progress.day} {text}", STATE_STYLES[state])
-
-    def progress_rows(self) -> list[ProgressRow]:
-        """Return rows for the latest three open runs, newest first."""
-        newest = sorted(self._open_runs.values(), key=lambda seen: -seen.run.id)[:3]
-        return [_progress_row(progress) for progress in newest]
-
-
-def _progress_row(progress: FlowProgress) -> ProgressRow:
-    ended = sum(job.state in FINAL_STATES for job in progress.jobs)
-    row = ProgressRow(f"etl {progress.day}", ended, len(progress.jobs) or None)
-    row.count = f"{ended} of {len(progress.jobs)}" if progress.jobs else ""
-    running = [job.task.removeprefix("etl.") for job in progress.jobs if job.state == "running"]
-    sleeping = [job for job in progress.jobs if job.state == "sleeping"]
-    if running:
-        row.text = ", ".join(running)
-    elif any(job.state == "queued" for job in progress.jobs):
-        row.text = "waits for a worker"
-    elif any(job.awaits for job in sleeping):
-        row.text = "waits for approval"
-    elif any(job.attempt > 1 for job in sleeping):
-        row.text = "waits for its retry"
-    elif sleeping:
-        row.text = "sleeping"
-    elif any(job.state == "waiting" for job in progress.jobs):
-        row.text = "waits for the parts"
-    return row

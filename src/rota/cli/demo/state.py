@@ -64,6 +64,10 @@ class DemoState:
         return 0.0 if self.began is None else time.monotonic() - self.began
 
     @property
+    def shown_seconds(self) -> float:
+        return min(self.elapsed, self.seconds)
+
+    @property
     def dashboard_url(self) -> str | None:
         return None if self.link_to is None else self.link_to("/")
 

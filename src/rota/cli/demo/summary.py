@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from rota.cli import output
 from rota.cli.demo import tasks
 from rota.cli.demo.counters import DemoCounters, WorkerKill
+from rota.cli.output import format_count, format_duration
+from rota.model.text import counted
 
 SummaryLine = tuple[str, str, str]
 """Name, value and explanation."""
@@ -16,102 +18,68 @@ SummaryLine = tuple[str, str, str]
 
 def summary_lines(counters: DemoCounters) -> Iterator[SummaryLine]:
     if counters.ended_jobs:
-        not_succeeded = ", ".join(
-            f"{output.format_count(jobs)} {state}"
-            for state, jobs in counters.job_states.items()
-            if state != "succeeded"
+        words = f"ended in {format_duration(counters.duration)}, each recorded once"
+        others = {**counters.job_states, "succeeded": 0}
+        failures = ", ".join(
+            f"{format_count(jobs)} {state}" for state, jobs in others.items() if jobs
         )
-        explanation = f"ended in {output.format_duration(counters.duration)}, each recorded once"
         yield (
             "jobs",
-            output.format_count(counters.ended_jobs),
-            f"{explanation}; {not_succeeded}" if not_succeeded else explanation,
+            format_count(counters.ended_jobs),
+            f"{words}; {failures}" if failures else words,
         )
     if counters.max_rate:
-        yield (
-            "speed",
-            f"{_round(counters.max_rate)} jobs/s",
-            f"the fastest wave of jobs that do nothing, without retried ones; started at "
-            f"{_round(len(counters.wave_runs) / counters.start_seconds)} jobs/s",
-        )
+        start_rate = _round(len(counters.wave_runs) / counters.start_seconds)
+        words = "the fastest wave of jobs that do nothing, without retried ones; started at"
+        yield "speed", f"{_round(counters.max_rate)} jobs/s", f"{words} {start_rate} jobs/s"
     if counters.open_jobs:
-        yield (
-            "open",
-            output.format_count(counters.open_jobs),
-            "of these jobs had not ended when the demo stopped",
-        )
+        words = "of these jobs had not ended when the demo stopped"
+        yield "open", format_count(counters.open_jobs), words
     if counters.latencies:
+        slowest = format_duration(max(counters.latencies))
         yield (
             "latency",
-            output.format_duration(statistics.median(counters.latencies)),
+            format_duration(statistics.median(counters.latencies)),
             f"median from start to result, one at a time; the slowest of {len(counters.latencies)} took "
-            f"{output.format_duration(max(counters.latencies))}",
+            f"{slowest}",
         )
     if counters.retries:
-        yield (
-            "retries",
-            output.format_count(counters.retries),
-            "attempts failed and were retried",
-        )
-    if counters.flow_states:
-        yield "flows", str(len(counters.flow_states)), _describe_flows(counters)
+        yield "retries", format_count(counters.retries), "attempts failed and were retried"
+    if states := Counter(counters.flow_states.values()):
+        words = ", ".join(f"{count} {state}" for state, count in states.items())
+        words = f"etl: {words}; {counters.approved} approved by a signal"
+        yield "flows", str(states.total()), words
     if counters.kill is not None:
         yield from _kill_lines(counters.kill)
     if counters.monitor_iterations:
-        yield (
-            "monitor",
-            f"{output.format_count(counters.monitor_iterations)} iterations",
-            f"one every {tasks.MONITOR_SECONDS:g} s, on one worker at a time",
-        )
+        words = f"one every {tasks.MONITOR_SECONDS:g} s, on one worker at a time"
+        yield "monitor", f"{format_count(counters.monitor_iterations)} iterations", words
     if counters.ticks:
-        twice = (
-            f"{counters.duplicate_ticks} of them twice"
-            if counters.duplicate_ticks
-            else "none of them twice"
-        )
-        missed = f", {counters.missed_ticks} missed" if counters.missed_ticks else ", none missed"
-        yield (
-            "ticks",
-            output.format_count(counters.ticks),
-            f"one every {tasks.HALTS_SECONDS:g} s, {twice}{missed}",
-        )
-
-
-def _describe_flows(counters: DemoCounters) -> str:
-    states = Counter(counters.flow_states.values())
-    words = ", ".join(f"{count} {state}" for state, count in states.items())
-    return f"etl: {words}; {counters.approved} approved by a signal"
+        twice, missed = counters.duplicate_ticks or "none", counters.missed_ticks or "none"
+        words = f"one every {tasks.HALTS_SECONDS:g} s, {twice} of them twice, {missed} missed"
+        yield "ticks", format_count(counters.ticks), words
 
 
 def _kill_lines(kill: WorkerKill) -> Iterator[SummaryLine]:
-    held = f"{output.format_count(kill.held_jobs)} job{'' if kill.held_jobs == 1 else 's'}"
+    held = counted(kill.held_jobs, "job")
     if kill.detected is None:
         yield "killed", "1 worker", f"with {held}; the demo stopped before its death was detected"
         return
-    yield (
-        "killed",
-        "1 worker",
-        f"worker {kill.worker}, with {held}; detected after {output.format_duration(kill.detected)}",
-    )
+    detected = f"with {held}; detected after {format_duration(kill.detected)}"
+    yield "killed", "1 worker", f"worker {kill.worker}, {detected}"
     if kill.recovered is not None:
-        finished_by = " and ".join(f"worker {each}" for each in kill.finished_by)
-        not_succeeded = kill.held_jobs - kill.succeeded
-        yield (
-            "recovered",
-            output.format_duration(kill.recovered),
-            f"after the kill all its jobs had ended, on {finished_by or 'no other worker'}; "
-            f"{f'{not_succeeded} did not succeed' if not_succeeded else 'all succeeded'}",
-        )
+        workers = " and ".join(f"worker {each}" for each in kill.finished_by) or "no other worker"
+        failed = kill.held_jobs - kill.succeeded
+        words = f"{failed} did not succeed" if failed else "all succeeded"
+        words = f"after the kill all its jobs had ended, on {workers}; {words}"
+        yield "recovered", format_duration(kill.recovered), words
     if kill.monitor_moved is not None:
-        yield (
-            "taken over",
-            output.format_duration(kill.monitor_moved),
-            "after the kill the monitor ran on another worker",
-        )
+        words = "after the kill the monitor ran on another worker"
+        yield "taken over", format_duration(kill.monitor_moved), words
 
 
 def _round(speed: float) -> str:
-    return output.format_count(int(round(speed, -2 if speed > 2000 else 0)))
+    return format_count(int(round(speed, -2 if speed > 2000 else 0)))
 
 
 def print_summary(counters: DemoCounters) -> None:

@@ -26,68 +26,47 @@ class DemoView:
         self._state = state
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from rich.console import Group
-
-        yield Group(*self._rows())
-
-    def _rows(self) -> list[RenderableType]:
         state = self._state
-        rows: list[RenderableType] = ["", self._title(), *self._addresses(), ""]
+        time = "" if state.began is None else f"{state.shown_seconds:.0f} of {state.seconds:g} s · "
+        title = output.cell("Rota demo", "bold")
+        title.append(f"{time}Ctrl-C ends it".rjust(options.max_width - len(title)), "dim")
+        yield ""
+        yield title
+        yield from _addresses(state)
+        yield ""
         if state.began is None:
-            return [*rows, output.cell(f"  {state.setup_step} …", "dim"), ""]
-        return [
-            *rows,
-            _progress_table(state.progress_rows),
-            "",
-            _worker_table(state.workers),
-            "",
-            _event_table(state),
-        ]
-
-    def _title(self) -> Table:
-        state = self._state
-        left = output.cell("Rota demo", "bold")
-        text = "Ctrl-C ends it"
-        if state.began is not None:
-            text = f"{min(state.elapsed, state.seconds):.0f} of {state.seconds:g} s · {text}"
-        return _row(left, output.cell(text, "dim"))
-
-    def _addresses(self) -> list[RenderableType]:
-        state = self._state
-        if state.dashboard_url is None:
-            return []
-        rows: list[RenderableType] = [_address("dashboard", state.dashboard_url)]
-        if state.flow_url is not None:
-            rows.append(_address("a running flow", state.flow_url))
-        return rows
+            yield output.cell(f"  {state.setup_step} …\n", "dim")
+            return
+        yield _progress_table(state.progress_rows)
+        yield ""
+        yield _worker_table(state.workers)
+        yield ""
+        events = _grid(-6)
+        for each in state.events:
+            seconds = output.cell(f"{each.seconds:.0f} s", "dim")
+            events.add_row(seconds, output.cell(each.text, each.style))
+        yield events
 
 
-def _address(name: str, url: str) -> Text:
-    text = output.cell(f"  {name:<{NAME_WIDTH}} ")
-    text.append(url, f"bold cyan underline link {url}")
-    return text
+def _addresses(state: DemoState) -> list[Text]:
+    found = []
+    for name, url in (("dashboard", state.dashboard_url), ("a running flow", state.flow_url)):
+        if url is not None:
+            found.append(output.cell(f"  {name:<{NAME_WIDTH}} "))
+            found[-1].append(url, f"bold cyan underline link {url}")
+    return found
 
 
-def _row(left: Text, right: Text) -> Table:
-    grid = _grid("left", "right", last=False)
-    grid.add_row(left, right)
-    return grid
-
-
-def _grid(*columns: Literal["left", "right"] | int, last: bool = True) -> Table:
+def _grid(*widths: int) -> Table:
     """Return a grid of fixed-width columns, right-aligned if negative, and a last one for the rest."""
     from rich.table import Table
 
     grid = Table.grid(expand=True, padding=(0, 1, 0, 0))
-    for each in columns:
-        if isinstance(each, int):
-            width = abs(each)
-            justify: Literal["left", "right"] = "right" if each < 0 else "left"
-            grid.add_column(width=width, min_width=width, justify=justify, no_wrap=True)
-        else:
-            grid.add_column(justify=each, no_wrap=True, ratio=1)
-    if last:
-        grid.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    for each in widths:
+        width = abs(each)
+        justify: Literal["left", "right"] = "right" if each < 0 else "left"
+        grid.add_column(width=width, min_width=width, justify=justify, no_wrap=True)
+    grid.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     return grid
 
 
@@ -123,14 +102,5 @@ def _worker_table(workers: list[DemoWorker]) -> Table:
             output.cell(f" {worker.state}", STYLES[worker.state]),
             output.cell(output.format_count(worker.held) if worker.held or not has_ended else ""),
             output.cell(worker.text, "dim"),
-        )
-    return grid
-
-
-def _event_table(state: DemoState) -> Table:
-    grid = _grid(-6)
-    for each in state.events:
-        grid.add_row(
-            output.cell(f"{each.seconds:.0f} s", "dim"), output.cell(each.text, each.style)
         )
     return grid

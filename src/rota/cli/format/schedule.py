@@ -191,7 +191,8 @@ def _properties(
 
 
 def _is_ahead_of_clock(schedule: Schedule, now: datetime) -> bool:
-    from rota.model.schedule import SchedulePolicy, SchedulePosition, is_ahead_of_clock
+    from rota.model.schedule import SchedulePosition, is_ahead_of_clock
+    from rota.model.schedule_options import SchedulePolicy
     from rota.model.timetable import Timetable
 
     if schedule.state != "active" or not schedule.next:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import rich_click as click
 
+from rota.app.shutdown_signals import TERMINAL_SIGNALS, stop_on_signal
 from rota.cli import output
 from rota.cli.target import Target, with_target
 from rota.errors import DatabaseError
@@ -75,7 +75,7 @@ def top(target: Target, interval: float, once: bool, as_json: bool) -> None:
 
 
 async def _stream_json(reader: Any, interval: float) -> None:
-    with _stop_on_signal() as stopping:
+    with stop_on_signal(TERMINAL_SIGNALS) as stopping:
         while not stopping.is_set():
             began = time.monotonic()
             _print_json(await reader.read())
@@ -101,7 +101,7 @@ async def _watch(reader: Any, interval: float) -> None:
 
     snapshot = await reader.read()
     with (
-        _stop_on_signal() as stopping,
+        stop_on_signal(TERMINAL_SIGNALS) as stopping,
         _quit_on_key(stopping),
         Live(TopView(snapshot), console=output.console(), screen=True, auto_refresh=False) as live,
     ):
@@ -124,19 +124,6 @@ async def _pause(stopping: asyncio.Event, interval: float, seconds: float) -> No
             await stopping.wait()
     except TimeoutError:
         pass
-
-
-@contextmanager
-def _stop_on_signal() -> Iterator[asyncio.Event]:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, stopping.set)
-    try:
-        yield stopping
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.remove_signal_handler(number)
 
 
 def is_quit_key(pressed: bytes) -> bool:

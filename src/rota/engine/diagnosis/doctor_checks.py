@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from rota.model.check_result import CheckResult, Level, format_duration, format_size, level_for
+from rota.model.check_result import CheckResult, Level, format_size, level_for
+from rota.model.text import counted, in_one_unit
 from rota.store import migrate, queues
 from rota.store.database import Database
 from rota.store.query import Query
@@ -60,7 +61,7 @@ async def check_dead_rows(context: CheckContext) -> list[CheckResult]:
         ago = (
             "never"
             if each.vacuumed_seconds_ago is None
-            else f"{format_duration(each.vacuumed_seconds_ago)} ago"
+            else f"{in_one_unit(each.vacuumed_seconds_ago)} ago"
         )
         table = f"{context.schema}.{each.name}"
         message = (
@@ -230,14 +231,14 @@ async def check_clock(context: CheckContext) -> list[CheckResult]:
         name = f"{context.schema}.clock"
         fix = f"drop the function that tests left: select pg_get_functiondef('{name}'::regproc) shows it"
         message = (
-            f"{name}() is {format_duration(abs(found.offset_seconds))} off the server's "
+            f"{name}() is {in_one_unit(abs(found.offset_seconds))} off the server's "
             "clock: the function was replaced"
         )
         results.append(
             CheckResult("clock", "problem", message, round(found.offset_seconds, 3), "s", fix)
         )
     message = (
-        f"this machine's clock is {format_duration(abs(skew))} "
+        f"this machine's clock is {in_one_unit(abs(skew))} "
         f"{'before' if skew > 0 else 'behind'} the server's"
     )
     if abs(skew) < 0.001:
@@ -256,7 +257,7 @@ async def check_snapshots(context: CheckContext) -> list[CheckResult]:
         return failed
     max_seconds = max((each.seconds or 0.0 for each in found), default=0.0)
     message = (
-        f"no transaction is open for longer than {format_duration(max_seconds)}"
+        f"no transaction is open for longer than {in_one_unit(max_seconds)}"
         if max_seconds
         else "no transaction is open"
     )
@@ -276,13 +277,11 @@ def _check_holder(holder: SnapshotHolderRow) -> CheckResult:
     seconds = holder.seconds or 0.0
     level = level_for(seconds, NOTICE_TRANSACTION_SECONDS, PROBLEM_TRANSACTION_SECONDS)
     if holder.kind == "prepared":
-        message = (
-            f"prepared transaction {holder.name!r} has been open for {format_duration(seconds)}"
-        )
+        message = f"prepared transaction {holder.name!r} has been open for {in_one_unit(seconds)}"
         fix = f"rollback prepared {quote_literal(holder.name)}; or commit it"
     else:
         session = f"process {holder.pid} ({holder.name}, {holder.state})"
-        message = f"{session} has had a transaction open for {format_duration(seconds)}"
+        message = f"{session} has had a transaction open for {in_one_unit(seconds)}"
         fix = (
             f"select pg_terminate_backend({holder.pid}); and, so that it does not come again, "
             "alter database … set idle_in_transaction_session_timeout = '60s';"
@@ -303,7 +302,7 @@ async def check_notifications(context: CheckContext) -> list[CheckResult]:
         if found.pid is not None:
             message += (
                 f"; process {found.pid} has had a transaction open for "
-                f"{format_duration(found.seconds or 0)}"
+                f"{in_one_unit(found.seconds or 0)}"
             )
             fix = f"select pg_terminate_backend({found.pid});"
     return [CheckResult("notifications", level, message, percent, "%", fix)]
@@ -328,13 +327,13 @@ async def check_autovacuum(context: CheckContext) -> list[CheckResult]:
     if found.naptime_seconds > 60:
         fix = "alter system set autovacuum_naptime = '15s'; select pg_reload_conf();"
         message = (
-            f"autovacuum runs only every {format_duration(found.naptime_seconds)}: queues "
+            f"autovacuum runs only every {in_one_unit(found.naptime_seconds)}: queues "
             "produce dead rows faster than that"
         )
         results.append(
             CheckResult("autovacuum", "notice", message, found.naptime_seconds, "s", fix)
         )
-    message = f"autovacuum is on and runs every {format_duration(found.naptime_seconds)}"
+    message = f"autovacuum is on and runs every {in_one_unit(found.naptime_seconds)}"
     return results or [CheckResult("autovacuum", "ok", message, found.naptime_seconds, "s")]
 
 
@@ -360,7 +359,7 @@ async def check_workers(context: CheckContext) -> list[CheckResult]:
     if counts.silent_workers:
         message = (
             f"{counts.silent_workers} of {counts.workers} workers have sent no heartbeat "
-            f"for {format_duration(dead_after)}"
+            f"for {in_one_unit(dead_after)}"
         )
         message += (
             ""
@@ -377,19 +376,14 @@ async def check_workers(context: CheckContext) -> list[CheckResult]:
         message = f"{counts.workers} workers run several versions of Rota: {', '.join(versions)}"
         fix = "finish the deploy: rota workers lists them"
         return [CheckResult("workers", "notice", message, len(versions), "versions", fix)]
-    noun = "worker is" if counts.workers == 1 else "workers are"
-    return [
-        CheckResult(
-            "workers", "ok", f"{counts.workers:,} {noun} running", counts.workers, "workers"
-        )
-    ]
+    message = counted(counts.workers, "worker is running", "workers are running")
+    return [CheckResult("workers", "ok", message, counts.workers, "workers")]
 
 
 async def check_unclaimable(context: CheckContext) -> list[CheckResult]:
     results = []
     for each in await context.fetch(doctor.unclaimable_jobs()):
-        more = " or more" if each.jobs >= doctor.MAX_JOBS_PER_LANE else ""
-        jobs = "1 job" if each.jobs == 1 else f"{each.jobs:,}{more} jobs"
+        jobs = counted(each.jobs, "job", limit=doctor.MAX_JOBS_PER_LANE)
         reason = (
             f"none of the {each.serving_workers} workers that serve it knows the task"
             if each.serving_workers
@@ -421,7 +415,7 @@ async def check_paused(context: CheckContext) -> list[CheckResult]:
     for each in found:
         seconds = max((now - each.since).total_seconds(), 0.0)
         message = (
-            f"queue {each.queue!r} has been paused for {format_duration(seconds)}: no worker "
+            f"queue {each.queue!r} has been paused for {in_one_unit(seconds)}: no worker "
             "claims its jobs"
         )
         fix = f"rota queues resume {shlex.quote(each.queue)}"
@@ -433,11 +427,10 @@ async def check_overdue(context: CheckContext) -> list[CheckResult]:
     found = await context.fetch_one(doctor.overdue_jobs(OVERDUE_SECONDS))
     if not found.jobs:
         return [CheckResult("overdue", "ok", "no sleeping job is late", 0, "s")]
-    more = " or more" if found.jobs >= 1000 else ""
-    jobs = "1 job" if found.jobs == 1 else f"{found.jobs:,}{more} jobs"
+    jobs = counted(found.jobs, "job", limit=1000)
     seconds = found.late_seconds or 0.0
     message = (
-        f"{jobs} should have been woken up to {format_duration(seconds)} ago, and no worker did it"
+        f"{jobs} should have been woken up to {in_one_unit(seconds)} ago, and no worker did it"
     )
     return [
         CheckResult("overdue", "problem", message, round(seconds, 1), "s", "rota worker MODULE:APP")
@@ -451,7 +444,7 @@ async def check_orphans(context: CheckContext) -> list[CheckResult]:
     )
     if not found.jobs:
         return [CheckResult("orphans", "ok", "no lost worker holds a job", 0, "jobs")]
-    jobs = "1 job is" if found.jobs == 1 else f"{found.jobs:,} jobs are"
+    jobs = counted(found.jobs, "job is", "jobs are")
     message = (
         f"{jobs} held by lost workers, such as {found.first_worker}, and no live worker "
         "takes them back"
@@ -465,7 +458,7 @@ async def check_quarantine(context: CheckContext) -> list[CheckResult]:
     counts = await context.fetch_one(doctor.worker_counts(context.database.settings.dead_after))
     if not counts.quarantined:
         return [CheckResult("quarantine", "ok", "no job is in quarantine", 0, "jobs")]
-    jobs = "1 job is" if counts.quarantined == 1 else f"{counts.quarantined:,} jobs are"
+    jobs = counted(counts.quarantined, "job is", "jobs are")
     message = f"{jobs} in quarantine: an operator has to release or cancel them"
     return [
         CheckResult("quarantine", "notice", message, counts.quarantined, "jobs", "rota quarantine")

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from rota.model import codec
-from rota.model.check_result import format_duration
 from rota.model.explanation import ExplanationReason, SubjectKind
 from rota.model.journal import entry_label
+from rota.model.text import counted, in_one_unit
 from rota.store.read.explain import (
     AwaitedLockRow,
     EligibleWorkers,
@@ -78,10 +78,6 @@ def no_worker_reason(builder: ReasonBuilder, message: str) -> ExplanationReason:
         remedy=f"start one with {WORKER_COMMAND}",
         is_stuck=True,
     )
-
-
-def format_count(number: int, singular: str, plural: str) -> str:
-    return f"{number:,} {singular if number == 1 else plural}"
 
 
 MAX_LAG_SECONDS = 5.0
@@ -205,7 +201,7 @@ def _silent(
     return builder(
         code="silent",
         message=f"{holder} holds {builder.name} and has sent no heartbeat for "
-        f"{format_duration(silent)}; {consequence}",
+        f"{in_one_unit(silent)}; {consequence}",
         about=about,
         **needs,
     )
@@ -414,14 +410,14 @@ def _unknown_task(builder: ReasonBuilder) -> ExplanationReason:
     versions = ", ".join(each for each in eligibility.versions if each)
     running = f", which run version {versions}" if versions else ""
     elsewhere = (
-        f"; {format_count(eligibility.knowing, 'worker knows', 'workers know')} it, for other queues"
+        f"; {counted(eligibility.knowing, 'worker knows', 'workers know')} it, for other queues"
         if eligibility.knowing
         else ""
     )
     return builder(
         code="task_unknown",
         message=f"{builder.name} is queued, and of the "
-        f"{format_count(eligibility.serving, 'worker', 'workers')} that serve queue "
+        f"{counted(eligibility.serving, 'worker')} that serve queue "
         f"{job.queue!r}{running}, none knows task {job.task!r}{elsewhere}",
         about=("task", job.task),
         remedy=f"`rota worker MODULE:APP -q {shlex.quote(job.queue)}` with an app that has it; "
@@ -435,7 +431,7 @@ def _busy(builder: ReasonBuilder) -> ExplanationReason:
     eligibility = builder.eligibility
     kinds = Counter(each for each in eligibility.conditions if each != "draining")
     descriptions = {
-        "full": f"full, with {format_count(eligibility.running, 'job', 'jobs')} running",
+        "full": f"full, with {counted(eligibility.running, 'job')} running",
         "silent": "silent, without a recent heartbeat",
         "late": "blocked: a task blocks the event loop",
         "lone": "reserved for a job that has to run alone",
@@ -452,7 +448,7 @@ def _busy(builder: ReasonBuilder) -> ExplanationReason:
     return builder(
         code="suspect" if code == "lone" else code,
         message=f"{builder.name} is queued; of the "
-        f"{format_count(eligibility.eligible, 'worker', 'workers')} that would take "
+        f"{counted(eligibility.eligible, 'worker')} that would take "
         f"it: {summary} ({_worker_list(eligibility)})",
         about=("queue", builder.job.queue),
         remedy=remedies.get(code),
@@ -470,7 +466,7 @@ def _suspect(builder: ReasonBuilder) -> ExplanationReason:
     return builder(
         code="suspect",
         message=f"{builder.name} is queued and was lost with a worker, {handling}: "
-        f"{format_count(builder.eligibility.eligible, 'worker', 'workers')} would take it",
+        f"{counted(builder.eligibility.eligible, 'worker')} would take it",
         about=("queue", builder.job.queue),
     )
 
@@ -478,7 +474,7 @@ def _suspect(builder: ReasonBuilder) -> ExplanationReason:
 def _queue_position(builder: ReasonBuilder) -> ExplanationReason:
     position = builder.situation.positions.get(builder.job.job)
     about: tuple[SubjectKind, object] = ("queue", builder.job.queue)
-    eligible = format_count(builder.eligibility.eligible, "worker", "workers")
+    eligible = counted(builder.eligibility.eligible, "worker")
     if position is None:
         return builder(
             code="behind",
@@ -490,7 +486,7 @@ def _queue_position(builder: ReasonBuilder) -> ExplanationReason:
     elif position.ahead >= MAX_COUNTED_JOBS:
         ahead = f"{MAX_COUNTED_JOBS:,} other jobs or more"
     elif position.ahead:
-        ahead = format_count(position.ahead, "other job", "other jobs")
+        ahead = counted(position.ahead, "other job")
     else:
         return builder(
             code="next",

@@ -192,7 +192,7 @@ async def _start(
     if not planned:
         return []
     process = (socket.gethostname(), os.getpid())
-    name = locked.definition.name
+    name = locked.name
     # A backfilled tick gets the number of the latest tick, and its record is deleted together with it.
     number = locked.ticks if backfilled else locked.ticks + 1
     reason = None if backfilled else "by hand"

@@ -18,7 +18,7 @@ import msgspec
 
 from rota.engine.audited import run_audited
 from rota.errors import ArgumentError, ScheduleNotFound
-from rota.model.schedule import SchedulePosition, first_tick, is_ahead_of_clock
+from rota.model.schedule import first_tick, is_ahead_of_clock
 from rota.store import pg_errors, schedules, ticks
 from rota.store.audit import AuditEntry
 from rota.store.database import Database, run
@@ -70,10 +70,10 @@ async def declare(
                 found.append(name)
         undeclared = []
         for locked in await run(connection, schedules.lock(found), database.schema):
-            if definition := declared.get(locked.definition.name):
+            if definition := declared.get(locked.name):
                 await _redefine(connection, database.schema, locked, definition)
             elif locked.definition.declared and locked.definition.target in targets:
-                undeclared.append(locked.definition.name)
+                undeclared.append(locked.name)
                 await _skip_queued_tick(connection, database.schema, locked, "disabled")
         return (
             await run(connection, schedules.disable(undeclared), database.schema)
@@ -228,7 +228,7 @@ async def _skip_queued_tick(
 ) -> None:
     """Mark a tick as skipped that was queued behind the run before it."""
     if locked.queued is not None:
-        name = locked.definition.name
+        name = locked.name
         record = TickRecord(name, locked.queued, 0, "skipped", f"the schedule was {state}")
         process = (socket.gethostname(), os.getpid())
         await run(connection, ticks.update_states([record], process, locked.now), schema)
@@ -243,9 +243,8 @@ async def resume(database: Database, name: str, audit_entry: AuditEntry | None =
     async def resuming(connection: PgConnection) -> bool:
         locked = await lock_schedule(connection, database.schema, name)
         definition = locked.definition
-        position = SchedulePosition(locked.next, locked.anchor)
         if locked.state == "active" and not is_ahead_of_clock(
-            definition.timetable, definition.policy, position, locked.now
+            definition.timetable, definition.policy, locked.position(), locked.now
         ):
             return False
         if locked.state == "disabled":

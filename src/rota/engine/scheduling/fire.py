@@ -37,7 +37,8 @@ from rota.store import flows, jobs, pg_errors, runs, ticks
 from rota.store.database import Database, run
 from rota.store.flows import StartRun
 from rota.store.jobs import StartJob
-from rota.store.ticks import DueSchedule, ScheduleAdvance, TickRecord
+from rota.store.schedules import LockedSchedule, ScheduleDefinition
+from rota.store.ticks import ScheduleAdvance, TickRecord
 
 if TYPE_CHECKING:
     from rota.store.connection import PgConnection
@@ -69,7 +70,7 @@ class RunToStart:
     """Trace context of a manual start."""
 
 
-RunFactory = Callable[[DueSchedule, datetime, bool], RunToStart]
+RunFactory = Callable[[ScheduleDefinition, datetime, bool], RunToStart]
 """Makes the run of a tick; raises if the input does not fit any more."""
 
 
@@ -107,7 +108,7 @@ class FireResult:
 
 @dataclass(slots=True)
 class _FirePlan:
-    due: DueSchedule
+    due: LockedSchedule
     decision: TickDecision
     runs: list[tuple[datetime, RunToStart]]
     open_runs: list[int]
@@ -180,7 +181,7 @@ class _FireTransaction:
         return fired
 
     async def _plans(
-        self, due: list[DueSchedule], fired: FireResult, *, in_batch: bool
+        self, due: list[LockedSchedule], fired: FireResult, *, in_batch: bool
     ) -> list[_FirePlan]:
         """Decide on each due schedule. One that is left out stays unchanged and due."""
         plans: list[_FirePlan] = []
@@ -221,13 +222,14 @@ class _FireTransaction:
             await self._query(ticks.postpone(errors, POSTPONE_SECONDS))
         return plans
 
-    def _plan(self, due: DueSchedule, open_runs: list[int]) -> _FirePlan:
-        policy, position = due.policy, due.position(bool(open_runs))
-        decision = decide(due.timetable, policy, position, due.now)
+    def _plan(self, due: LockedSchedule, open_runs: list[int]) -> _FirePlan:
+        timetable, policy = due.definition.timetable, due.definition.policy
+        position = due.position(bool(open_runs))
+        decision = decide(timetable, policy, position, due.now)
         if len(decision.start) > 1:
             max_runs = MAX_BATCH_JOBS // _job_count(self._make_run(due, decision.start[-1]))
             policy = replace(policy, at_most=min(policy.at_most, max(max_runs, 1)))
-            decision = decide(due.timetable, policy, position, due.now)
+            decision = decide(timetable, policy, position, due.now)
         found = [(tick, self._make_run(due, tick)) for tick in decision.start]
         startable = [(tick, each) for tick, each in found if isinstance(each, RunToStart)]
         rejected = [(tick, each) for tick, each in found if isinstance(each, str)]
@@ -237,20 +239,20 @@ class _FireTransaction:
             reason = rejected[0][1]
             if self._deferred.defer(due.name, _tick_state(due), reason):
                 raise _CannotStartHere(reason)
-            log.error("schedule %r cannot start %r: %s", due.name, due.target, reason)
+            log.error("schedule %r cannot start %r: %s", due.name, due.definition.target, reason)
             if not startable:
                 # Ticks that start nothing do not count against `max_runs`.
                 policy = replace(policy, max_runs=None)
-                decision = decide(due.timetable, policy, position, due.now)
+                decision = decide(timetable, policy, position, due.now)
                 rejected = [(tick, reason) for tick in decision.start]
             decision.skip += [(tick, "refused", reason) for tick, reason in rejected]
         decision.start = [tick for tick, _ in startable]
         return _FirePlan(due, decision, startable, open_runs)
 
-    def _make_run(self, due: DueSchedule, tick: datetime) -> RunToStart | str:
+    def _make_run(self, due: LockedSchedule, tick: datetime) -> RunToStart | str:
         """Return the run of a tick, or the reason why it cannot be made."""
         try:
-            return self._targets[due.target](due, tick, False)
+            return self._targets[due.definition.target](due.definition, tick, False)
         except Exception as error:
             return short_error(error)
 
@@ -398,7 +400,7 @@ def _job_count(planned: RunToStart | str) -> int:
     return max(start.size, 1) if isinstance(start, StartRun) else 1
 
 
-def _tick_state(due: DueSchedule) -> TickState:
+def _tick_state(due: LockedSchedule) -> TickState:
     return due.next, due.queued
 
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from rota.store.query import Query
+from rota.store.query import REVERSED, Query
 from rota.store.read.runs import RunRow
 
 MAX_ID = 2**63 - 1
@@ -86,7 +86,7 @@ def scan_all(
         "tasks": run_filter.kind != "flow",
         "flows": run_filter.kind != "task" and run_filter.queue is None,
     }
-    return Query("run_list/newer" if oldest_first else "run_list/older", params, ListPosition)
+    return Query(_in_order("run_list/scan_all", oldest_first), params, ListPosition)
 
 
 def scan_states(
@@ -100,9 +100,7 @@ def scan_states(
 ) -> Query[ListPosition]:
     """Scan only the tables that hold the requested states."""
     params = _params(run_filter, before, after, limit, scan_limit)
-    return Query(
-        "run_list/states_newer" if oldest_first else "run_list/states_older", params, ListPosition
-    )
+    return Query(_in_order("run_list/scan_states", oldest_first), params, ListPosition)
 
 
 def by_key(run_filter: RunFilter, before: int, after: int) -> Query[ListPosition]:
@@ -144,6 +142,10 @@ def created_at(id: int) -> Query[datetime]:
 
 def large_queue(queue: str | None) -> Query[LargeQueue]:
     return Query("run_list/is_large", {"queue": queue, "limit": MAX_QUEUED_ROWS}, LargeQueue)
+
+
+def _in_order(statement: str, oldest_first: bool) -> str:
+    return statement + REVERSED if oldest_first else statement
 
 
 def _params(

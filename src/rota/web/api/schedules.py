@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from rota.model import schedule_view as model
 from rota.model.access import Role
-from rota.model.schedule import CatchUp, Overlap
+from rota.model.schedule_options import CatchUp, Overlap
 from rota.model.timetable import load_zone
 from rota.store.read import runs as read_runs
 from rota.store.read import schedules as read_schedules

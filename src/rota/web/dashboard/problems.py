@@ -12,11 +12,11 @@ from itertools import groupby
 from urllib.parse import quote
 
 from rota.model.alert_rules import QUARANTINE, QUEUE_OLD, SCHEDULE_FAILS, SCHEDULE_LATE
+from rota.model.text import counted
 from rota.store.metrics import FleetTotals
 from rota.store.queues import PauseRow
 from rota.store.read.coordination import AlertRow
 from rota.store.read.metrics import ProblemScheduleRow, UnservedQueueRow
-from rota.web.dashboard.template_helpers import format_count
 
 MAX_LINES = 4
 
@@ -66,13 +66,13 @@ def _alerts(fleet: FleetTotals, alerts: Sequence[AlertRow]) -> Iterator[Problem]
         )
     more = sum(fleet.alerts.values()) - MAX_LINES
     if more > 0:
-        text = _plural(more, "more alert is open", "more alerts are open")
+        text = counted(more, "more alert is open", "more alerts are open")
         yield Problem("alerts", "alerts", text, "/alerts")
 
 
 def _quarantine(fleet: FleetTotals, kinds: set[str]) -> Iterator[Problem]:
     if fleet.quarantined and QUARANTINE not in kinds:
-        text = _plural(fleet.quarantined, "job is in quarantine", "jobs are in quarantine")
+        text = counted(fleet.quarantined, "job is in quarantine", "jobs are in quarantine")
         yield Problem("quarantine", "quarantine", text, "/runs", {"state": "quarantined"})
 
 
@@ -90,14 +90,14 @@ def _unserved(unserved: Sequence[UnservedQueueRow]) -> Iterator[Problem]:
         )
     more = len(unserved) - MAX_LINES
     if more > 0:
-        text = _plural(more, "more task is", "more tasks are") + " not served by any worker"
+        text = counted(more, "more task is", "more tasks are") + " not served by any worker"
         yield Problem("unserved", "no worker", text, "/queues")
 
 
 def _silent(fleet: FleetTotals) -> Iterator[Problem]:
     silent = fleet.workers.get("silent", 0)
     if silent:
-        text = _plural(silent, "worker is", "workers are") + " silent"
+        text = counted(silent, "worker is", "workers are") + " silent"
         yield Problem("silent", "workers", text, "/workers")
 
 
@@ -110,7 +110,7 @@ def _paused(paused: Sequence[PauseRow]) -> Iterator[Problem]:
         )
     more = len(paused) - MAX_LINES
     if more > 0:
-        text = _plural(more, "more queue is paused", "more queues are paused")
+        text = counted(more, "more queue is paused", "more queues are paused")
         yield Problem("paused", "queue", text, "/queues")
 
 
@@ -159,10 +159,4 @@ _MORE_SCHEDULES = {
 
 
 def _describe(schedule: ProblemScheduleRow) -> str:
-    return _SCHEDULE_PROBLEMS[schedule.problem].format(
-        times=_plural(schedule.count, "time", "times")
-    )
-
-
-def _plural(count: int, singular: str, plural: str) -> str:
-    return f"{format_count(count)} {singular if count == 1 else plural}"
+    return _SCHEDULE_PROBLEMS[schedule.problem].format(times=counted(schedule.count, "time"))

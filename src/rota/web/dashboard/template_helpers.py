@@ -20,6 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from rota.model.access import Caller, Role
+from rota.model.text import in_whole_units
 from rota.web.dashboard import static_files
 
 PACKAGE_DIRECTORY = Path(__file__).parent
@@ -86,16 +87,7 @@ def format_duration(seconds: float | None) -> str:
         return f"{max(seconds, 0) * 1000:.0f} ms"
     if seconds < 59.95:
         return f"{seconds:.3g} s" if seconds < 9.995 else f"{seconds:.0f} s"
-    for size, unit, part, small in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if seconds >= size:
-            whole, remainder = divmod(int(seconds), size)
-            more = remainder // part
-            return f"{whole:,} {unit}" + (f" {more} {small}" if more and whole < 48 else "")
-    return f"{seconds:.0f} s"
+    return in_whole_units(seconds, detail_below=48)
 
 
 def render_code(text: str) -> Markup:

@@ -6,7 +6,8 @@ and the expanded boxes of the graph are part of the address.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -109,8 +110,14 @@ class FlowRunView:
         return count_states(self.jobs)
 
     @property
-    def tasks(self) -> list[str]:
-        """Tasks from which the run can be forked."""
+    def has_quarantined(self) -> bool:
+        return any(each.state == "quarantined" for each in self.jobs)
+
+    @property
+    def fork_points(self) -> list[str]:
+        """Tasks from which the run can be forked; none if it holds the calls of a job."""
+        if not self.run.flow:
+            return []
         return list(dict.fromkeys(name_of(each, self.run) for each in self.jobs))
 
     @property
@@ -131,11 +138,38 @@ async def run(context: RequestContext, run: PathId, query: RunPageQuery) -> Page
     return await _job_page(context, run, details[0], query, now)
 
 
-async def _flow_view(
-    context: RequestContext, flow: read_runs.FlowDetailRow, query: RunPageQuery, now: datetime
-) -> PageView:
-    may_see_payloads, id = context.may_see_payloads, flow.run
-    found = await context.read(
+@dataclass(frozen=True, slots=True)
+class _FlowRows:
+    """Answers of the queries about a run of a flow."""
+
+    jobs: list[read_runs.JobRow]
+    attempts: list[read_runs.JobAttemptRow]
+    children: list[read_runs.ChildRunRow]
+    signals: list[Any]
+    results: list[runs.JobResultRow]
+    steps: list[run_history.RunStepRow]
+    traces: list[Any]
+    events: list[Any]
+    audit_entries: list[Any]
+    parents: list[read_runs.RunDetailRow] = field(kw_only=True)
+    """The job whose calls the run holds, if it does."""
+    selected: list[list[Any]] = field(kw_only=True)
+    """Answers about the selected job, if one is selected."""
+
+    @property
+    def parent(self) -> read_runs.RunDetailRow | None:
+        return self.parents[0] if self.parents else None
+
+
+async def _read_flow(
+    context: RequestContext, flow: read_runs.FlowDetailRow, query: RunPageQuery
+) -> _FlowRows:
+    id = flow.run
+    parent = [] if flow.parent is None else [read_runs.run(flow.parent)]
+    selected: Sequence[Any] = ()
+    if query.job is not None:
+        selected = run_job.job_queries(query.job, may_see_payloads=context.may_see_payloads)
+    queries: list[Any] = [
         read_runs.jobs(id),
         read_runs.job_attempts(id, with_errors=False),
         read_runs.child_runs(id, MAX_CHILDREN + 1),
@@ -145,57 +179,38 @@ async def _flow_view(
         run_history.traceparent(id),
         run_history.run_events(id, query.events + 1),
         audit.entries(_audit_limit(context), subject=str(id)),
-        *([] if flow.parent is None else [read_runs.run(flow.parent)]),
-        *(
-            []
-            if query.job is None
-            else run_job.job_queries(query.job, may_see_payloads=may_see_payloads)
-        ),
+    ]
+    found = await context.read(*queries, *parent, *selected)
+    rest = found[len(queries) :]
+    return _FlowRows(
+        *found[: len(queries)],
+        parents=rest[0] if parent else [],
+        selected=rest[len(parent) :],
     )
-    [
-        jobs,
-        attempts,
-        children,
-        signals,
-        results,
-        run_steps,
-        traces,
-        event_rows,
-        audit_entries,
-        *answers,
-    ] = found
-    parent_rows = answers.pop(0) if flow.parent is not None else []
+
+
+async def _flow_view(
+    context: RequestContext, flow: read_runs.FlowDetailRow, query: RunPageQuery, now: datetime
+) -> PageView:
+    may_see_payloads, id = context.may_see_payloads, flow.run
+    rows = await _read_flow(context, flow, query)
     expanded = query.open.split(".") if query.open else []
-    picture = build_picture(flow, jobs, parent_rows[0] if parent_rows else None, expanded)
-    chosen = _chosen_box(picture, query)
+    picture = build_picture(flow, rows.jobs, rows.parent, expanded)
+    flow_view = _flow_run_view(flow, rows, picture, now, may_see_payloads=may_see_payloads)
     job_view: JobView | None = None
-    if query.job is not None and any(each.job == query.job for each in jobs):
+    if query.job is not None and any(each.job == query.job for each in rows.jobs):
         job_view = run_job.build_job_view(
-            query.job, answers, signals, may_see_payloads=may_see_payloads
+            query.job, rows.selected, rows.signals, may_see_payloads=may_see_payloads
         )
-    failed = min(
-        (each for each in jobs if each.state == "failed" and each.finished and each.error),
-        key=lambda each: each.finished or now,
-        default=None,
-    )
-    flow_view = FlowRunView(
-        flow,
-        jobs,
-        parent_rows[0] if parent_rows else None,
-        picture,
-        _timeline_of_run(flow, picture, jobs, attempts, run_steps, now),
-        [each for each in children if each.jobs],
-        run_job.signal_views(signals, may_see_payloads=may_see_payloads),
-        error_detail(failed.error, visible=may_see_payloads)
-        if failed and flow.state == "failed"
-        else None,
-        failed,
-        run_job.trace_id(traces),
-        format_json(flow.input) if may_see_payloads and flow.flow else None,
-        _result_text(flow, results) if may_see_payloads else None,
-    )
-    names = {each.job: name_of(each, flow) for each in jobs}
     subject = job_view.id if job_view is not None and not job_view.is_finished else id
+    names = {each.job: name_of(each, flow) for each in rows.jobs}
+    events = event_views(
+        rows.events,
+        rows.audit_entries,
+        names,
+        may_see_payloads=may_see_payloads,
+        limit=query.events,
+    )
     return PageView(
         "run.html",
         title=f"{flow.flow or 'calls'} #{id}",
@@ -206,29 +221,51 @@ async def _flow_view(
         flow=flow_view,
         job_view=job_view,
         group=_group_view(picture, query),
-        chosen=chosen,
+        chosen=_chosen_box(picture, query),
         query=query,
         explanation=await _explanation(context, subject, is_open=flow.state == "running"),
         explained_id=subject,
         may_see_payloads=may_see_payloads,
         command=f"rota show {id}",
         max_children=MAX_CHILDREN,
-        has_quarantined=any(each.state == "quarantined" for each in jobs),
-        fork_points=flow_view.tasks if flow.flow else [],
+        has_quarantined=flow_view.has_quarantined,
+        fork_points=flow_view.fork_points,
         startable_name=flow.flow if flow.flow in context.app.registry.flows else "",
-        input=editable_json(flow.input) if may_see_payloads and flow.flow else None,
+        input=None if flow_view.input is None else editable_json(flow.input),
         awaited=flow_view.awaited,
-        **_event_variables(
-            event_views(
-                event_rows,
-                audit_entries,
-                names,
-                may_see_payloads=may_see_payloads,
-                limit=query.events,
-            ),
-            event_rows,
-            query,
-        ),
+        **_event_variables(events, rows.events, query),
+    )
+
+
+def _flow_run_view(
+    flow: read_runs.FlowDetailRow,
+    rows: _FlowRows,
+    picture: GraphPicture,
+    now: datetime,
+    *,
+    may_see_payloads: bool,
+) -> FlowRunView:
+    failed = min(
+        (each for each in rows.jobs if each.state == "failed" and each.finished and each.error),
+        key=lambda each: each.finished or now,
+        default=None,
+    )
+    error = None
+    if failed is not None and flow.state == "failed":
+        error = error_detail(failed.error, visible=may_see_payloads)
+    return FlowRunView(
+        flow,
+        rows.jobs,
+        rows.parent,
+        picture,
+        _timeline_of_run(flow, picture, rows.jobs, rows.attempts, rows.steps, now),
+        [each for each in rows.children if each.jobs],
+        run_job.signal_views(rows.signals, may_see_payloads=may_see_payloads),
+        error,
+        failed,
+        run_job.trace_id(rows.traces),
+        format_json(flow.input) if may_see_payloads and flow.flow else None,
+        _result_text(flow, rows.results) if may_see_payloads else None,
     )
 
 

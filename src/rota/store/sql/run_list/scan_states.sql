@@ -1,95 +1,95 @@
--- Return runs in given states after an id, earliest first. They are read from the tables that hold these states,
--- because failed or running ones are rare among all runs. The first `scan_limit` rows of each table are examined,
--- until `limit` are found.
+-- Return runs in given states between two ids, latest first; reversed, earliest first. They are read from the tables
+-- that hold these states, because failed or running ones are rare among all runs. `scan_limit` rows of each table are
+-- examined, until `limit` are found.
 --
 -- If fewer than `limit` are found and the search stopped early, the last row has no kind and contains the last id
 -- examined. Without such a row, there are no more.
 with there as materialized (
     select place.job, place.rank, place.fits
-      from ((select ended.job, row_number() over (order by ended.job) as rank, true as fits
+      from ((select ended.job, row_number() over (order by ended.job desc /*|asc*/) as rank, true as fits
                from rota.outcomes as ended
               where 'failed' = any(%(states)s::text[])
                 and ended.state = 'failed'
                 and ended.job < %(before)s::bigint
                 and ended.job > %(after)s::bigint
-              order by ended.job
+              order by ended.job desc /*|asc*/
               limit %(scan_limit)s::int)
              union all
-            (select ended.job, row_number() over (order by ended.job), true
+            (select ended.job, row_number() over (order by ended.job desc /*|asc*/), true
                from rota.outcomes as ended
               where 'cancelled' = any(%(states)s::text[])
                 and ended.state = 'cancelled'
                 and ended.job < %(before)s::bigint
                 and ended.job > %(after)s::bigint
-              order by ended.job
+              order by ended.job desc /*|asc*/
               limit %(scan_limit)s::int)
              union all
-            (select ended.job, row_number() over (order by ended.job), true
+            (select ended.job, row_number() over (order by ended.job desc /*|asc*/), true
                from rota.outcomes as ended
               where 'expired' = any(%(states)s::text[])
                 and ended.state = 'expired'
                 and ended.job < %(before)s::bigint
                 and ended.job > %(after)s::bigint
-              order by ended.job
+              order by ended.job desc /*|asc*/
               limit %(scan_limit)s::int)
              union all
             -- Most finished runs have succeeded, so all outcomes are examined.
-            (select ended.job, row_number() over (order by ended.job), ended.state = 'succeeded'
+            (select ended.job, row_number() over (order by ended.job desc /*|asc*/), ended.state = 'succeeded'
                from rota.outcomes as ended
               where 'succeeded' = any(%(states)s::text[])
                 and ended.job < %(before)s::bigint
                 and ended.job > %(after)s::bigint
-              order by ended.job
+              order by ended.job desc /*|asc*/
               limit %(scan_limit)s::int)
              union all
-            (select sleeping.job, row_number() over (order by sleeping.job), true
+            (select sleeping.job, row_number() over (order by sleeping.job desc /*|asc*/), true
                from rota.sleeping
               where 'sleeping' = any(%(states)s::text[])
                 and sleeping.job < %(before)s::bigint
                 and sleeping.job > %(after)s::bigint
-              order by sleeping.job
+              order by sleeping.job desc /*|asc*/
               limit %(scan_limit)s::int)
              union all
-            (select quarantine.job, row_number() over (order by quarantine.job), true
+            (select quarantine.job, row_number() over (order by quarantine.job desc /*|asc*/), true
                from rota.quarantine
               where 'quarantined' = any(%(states)s::text[])
                 and quarantine.job < %(before)s::bigint
                 and quarantine.job > %(after)s::bigint
-              order by quarantine.job
+              order by quarantine.job desc /*|asc*/
               limit %(scan_limit)s::int)
              union all
-            (select member.job, row_number() over (order by member.job), true
+            (select member.job, row_number() over (order by member.job desc /*|asc*/), true
                from rota.claims
               cross join lateral unnest(claims.jobs) as member (job)
               where 'running' = any(%(states)s::text[])
                 and member.job < %(before)s::bigint
                 and member.job > %(after)s::bigint
-              order by member.job
+              order by member.job desc /*|asc*/
               limit %(scan_limit)s::int)
              union all
             -- Open runs are in `waiting` until their jobs have finished.
-            (select waiting.job, row_number() over (order by waiting.job), true
+            (select waiting.job, row_number() over (order by waiting.job desc /*|asc*/), true
                from rota.waiting
               where 'running' = any(%(states)s::text[])
                 and waiting.job < %(before)s::bigint
                 and waiting.job > %(after)s::bigint
-              order by waiting.job
+              order by waiting.job desc /*|asc*/
               limit %(scan_limit)s::int)
              union all
             -- Only if few jobs are queued; otherwise they are searched among all jobs.
-            (select few.job, row_number() over (order by few.job), true
+            (select few.job, row_number() over (order by few.job desc /*|asc*/), true
                from (select queued.job
                        from rota.queued
                       where 'queued' = any(%(states)s::text[])
                         and (%(queue)s::text is null or queued.queue = %(queue)s::text)
                         and queued.job < %(before)s::bigint
                         and queued.job > %(after)s::bigint
-                      order by queued.job
+                      order by queued.job desc /*|asc*/
                       limit %(scan_limit)s::int) as few)) as place
 ),
--- The lowest id at which the search of a table stopped. Rows of other tables above it are left for the next page.
+-- The first id at which the search of a table stopped. Rows of other tables beyond it are left for the next page.
 edge as materialized (
-    select min(there.job) as id from there where there.rank = %(scan_limit)s::int
+    select max /*|min*/ (there.job) as id from there where there.rank = %(scan_limit)s::int
 ),
 page as materialized (
     select there.job as id, job.id is null as is_flow
@@ -108,7 +108,7 @@ page as materialized (
               and runs.parent is null
            offset 0) as run on true
      where there.fits
-       and there.job <= coalesce((select edge.id from edge), 9223372036854775807)
+       and there.job >= /*|<=*/ coalesce((select edge.id from edge), 0 /*|9223372036854775807*/)
        and (job.id is not null and job.run is null or run.id is not null)
        and (%(name)s::text is null or coalesce(job.task, run.flow) = %(name)s::text)
        and (%(queue)s::text is null or job.queue = %(queue)s::text)
@@ -125,7 +125,7 @@ page as materialized (
                                and position(%(text)s::text in lower(ended.error::text)) > 0
                           from rota.outcomes as ended
                          where ended.job = job.id)))
-     order by there.job
+     order by there.job desc /*|asc*/
      limit %(limit)s::int
 )
 select page.id, page.is_flow from page

@@ -1,5 +1,6 @@
--- Return matching runs, earliest first, among the first jobs and runs after an id. They are examined one by one over
--- their primary keys, up to `scan_limit`, until `limit` are found. Jobs of a run and child runs of a job are excluded.
+-- Return matching runs between two ids, latest first; reversed, earliest first. Jobs and runs are examined one by one
+-- over their primary keys, up to `scan_limit`, until `limit` are found. Jobs of a run and child runs of a job are
+-- excluded.
 --
 -- If fewer than `limit` are found and the search stopped early, the last row has no kind and contains the last id
 -- examined. Without such a row, there are no more.
@@ -12,7 +13,7 @@ with task as materialized (
              where %(tasks)s::boolean
                and jobs.id < %(before)s::bigint
                and jobs.id > %(after)s::bigint
-             order by jobs.id
+             order by jobs.id desc /*|asc*/
              limit %(scan_limit)s::int) as job
      where job.run is null
        and (%(name)s::text is null or job.task = %(name)s::text)
@@ -41,7 +42,7 @@ with task as materialized (
                              when (select quarantine.job from rota.quarantine where quarantine.job = job.id) is not null
                                   then 'quarantined'
                              else 'queued' end) = any(%(states)s::text[]))
-     order by job.id
+     order by job.id desc /*|asc*/
      limit %(limit)s::int
 ),
 flow as materialized (
@@ -51,7 +52,7 @@ flow as materialized (
              where %(flows)s::boolean
                and runs.id < %(before)s::bigint
                and runs.id > %(after)s::bigint
-             order by runs.id
+             order by runs.id desc /*|asc*/
              limit %(scan_limit)s::int) as run
      where run.flow is not null
        and run.parent is null
@@ -68,19 +69,19 @@ flow as materialized (
        and (%(states)s::text[] is null
             or coalesce((select ended.state::text from rota.outcomes as ended where ended.job = run.id),
                         'running') = any(%(states)s::text[]))
-     order by run.id
+     order by run.id desc /*|asc*/
      limit %(limit)s::int
 ),
 -- The id at which the first of the two searches stopped. Rows of the other search beyond it are left for the next
 -- page, because the rows between are not known.
 edge as materialized (
-    select least(case when (select count(*) from task) < %(limit)s::int then (
+    select greatest /*|least*/ (case when (select count(*) from task) < %(limit)s::int then (
                          select jobs.id
                            from rota.jobs
                           where %(tasks)s::boolean
                             and jobs.id < %(before)s::bigint
                             and jobs.id > %(after)s::bigint
-                          order by jobs.id
+                          order by jobs.id desc /*|asc*/
                          offset %(scan_limit)s::int - 1
                           limit 1) end,
                     case when (select count(*) from flow) < %(limit)s::int then (
@@ -89,7 +90,7 @@ edge as materialized (
                           where %(flows)s::boolean
                             and runs.id < %(before)s::bigint
                             and runs.id > %(after)s::bigint
-                          order by runs.id
+                          order by runs.id desc /*|asc*/
                          offset %(scan_limit)s::int - 1
                           limit 1) end) as id
 ),
@@ -98,8 +99,8 @@ page as materialized (
       from (select task.id, false as is_flow from task
              union all
             select flow.id, true from flow) as found
-     where found.id <= (select edge.id from edge) or (select edge.id from edge) is null
-     order by found.id
+     where found.id >= /*|<=*/ (select edge.id from edge) or (select edge.id from edge) is null
+     order by found.id desc /*|asc*/
      limit %(limit)s::int
 )
 select page.id, page.is_flow from page
