@@ -1,4 +1,4 @@
-"""API operations of coordination: locks and semaphores, leaders, services, once calls, rate limits."""
+"""Operations of coordination: locks and semaphores, leaders, services, once calls, rate limits."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from msgspec import UNSET, Meta
 
 from rota.errors import Busy
 from rota.model.access import Role
-from rota.store import audit, pg_errors
-from rota.store.read import coordination
-from rota.web.api.router import RequestContext, Router
-from rota.web.api.schema_types import (
+from rota.operations.declare import OperationContext, OperationGroup
+from rota.operations.documents import (
     MAX_INT64,
     Cursor,
     ErrorDetail,
@@ -29,9 +27,11 @@ from rota.web.api.schema_types import (
     stored_json,
     to_document,
 )
-from rota.web.responses import HttpError
+from rota.operations.refusals import Conflict, NotFound
+from rota.store import audit, pg_errors
+from rota.store.read import coordination
 
-router = Router("coordination")
+group = OperationGroup("coordination")
 
 
 # Locks, leaders, services
@@ -118,8 +118,8 @@ class ServiceList(msgspec.Struct, frozen=True):
     services: list[ServiceDocument]
 
 
-@router.add("GET", "/locks", Role.VIEWER)
-async def list_locks(context: RequestContext, query: LockListQuery) -> LockList:
+@group.operation("GET /locks", Role.VIEWER)
+async def list_locks(context: OperationContext, query: LockListQuery) -> LockList:
     """List locks and permits by name: those that are held or have just expired."""
     [found] = await context.read(
         coordination.locks(query.name, include_free=query.include_free, limit=query.limit)
@@ -127,9 +127,14 @@ async def list_locks(context: RequestContext, query: LockListQuery) -> LockList:
     return LockList([to_document(LockDocument, each) for each in found])
 
 
-@router.add("POST", "/locks/{name:path}/release", Role.OPERATOR, error_statuses=(404, 409))
+@group.operation(
+    "POST /locks/{name:path}/release",
+    Role.OPERATOR,
+    audit="release lock",
+    refuses=(NotFound, Conflict),
+)
 async def release_lock(
-    context: RequestContext, name: Name, body: ReleaseLockRequest
+    context: OperationContext, name: Name, body: ReleaseLockRequest
 ) -> ReleasedLockDocument:
     """Release a lock or permit by force. The holder learns of it at its next renewal."""
     database = (await context.app.open()).database
@@ -145,23 +150,21 @@ async def release_lock(
             f"an open transaction asserts lock {name!r}; try again when it has ended"
         ) from None
     if released is None and body.token is not None:
-        raise HttpError(
-            409, "conflict", f"{name!r} is no longer held under token {body.token}; list it again"
-        )
+        raise Conflict(f"{name!r} is no longer held under token {body.token}; list it again")
     if released is None:
-        raise HttpError(404, "not_found", f"{name!r} is not held")
+        raise NotFound(f"{name!r} is not held")
     return to_document(ReleasedLockDocument, released)
 
 
-@router.add("GET", "/leaders", Role.VIEWER)
-async def list_leaders(context: RequestContext) -> LeaderList:
+@group.operation("GET /leaders", Role.VIEWER)
+async def list_leaders(context: OperationContext) -> LeaderList:
     """List leaders and their terms."""
     [found] = await context.read(coordination.leaders())
     return LeaderList([to_document(LeaderDocument, each) for each in found])
 
 
-@router.add("GET", "/services", Role.VIEWER)
-async def list_services(context: RequestContext) -> ServiceList:
+@group.operation("GET /services", Role.VIEWER)
+async def list_services(context: OperationContext) -> ServiceList:
     """List services with the running instance, the standby instances and the last iteration."""
     [found] = await context.read(coordination.services())
     return ServiceList(
@@ -225,8 +228,8 @@ class RateLimitList(msgspec.Struct, frozen=True):
     next: Next | None
 
 
-@router.add("GET", "/once-calls", Role.VIEWER)
-async def list_once_calls(context: RequestContext, query: OnceCallListQuery) -> OnceCallList:
+@group.operation("GET /once-calls", Role.VIEWER)
+async def list_once_calls(context: OperationContext, query: OnceCallListQuery) -> OnceCallList:
     """List `once` calls by key."""
     after = decode_cursor(query.cursor) or ""
     [found] = await context.read(coordination.once_calls(query.prefix, after, query.limit + 1))
@@ -241,8 +244,8 @@ async def list_once_calls(context: RequestContext, query: OnceCallListQuery) -> 
     return OnceCallList(page, encode_cursor(page[-1].key) if len(found) > query.limit else None)
 
 
-@router.add("GET", "/rate-limits", Role.VIEWER)
-async def list_rate_limits(context: RequestContext, query: RateLimitListQuery) -> RateLimitList:
+@group.operation("GET /rate-limits", Role.VIEWER)
+async def list_rate_limits(context: OperationContext, query: RateLimitListQuery) -> RateLimitList:
     """List rate limits by name, with their current use."""
     [found] = await context.read(
         coordination.rate_limits(decode_cursor(query.cursor) or "", query.limit + 1)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from rota.web.api.schema_types import Cursor, ErrorDetail, Id, Limit, Name, Next, StoredJson
+from rota.operations.documents import Cursor, ErrorDetail, Id, Limit, Name, Next, StoredJson
 
 State = Literal[
     "queued", "sleeping", "running", "quarantined", "succeeded", "failed", "cancelled", "expired"

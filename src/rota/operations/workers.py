@@ -1,0 +1,79 @@
+"""Operations on workers: list, drain."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from rota.errors import WorkerNotFound
+from rota.model.access import Role
+from rota.operations.declare import OperationContext, OperationGroup
+from rota.operations.documents import (
+    Id,
+    PathId,
+    to_document,
+)
+from rota.store.read import runs
+
+group = OperationGroup("fleet")
+
+
+class WorkerDocument(msgspec.Struct, frozen=True):
+    worker: Id
+    state: Annotated[str, Meta(description="active, draining, stopped or dead.")]
+    host: str
+    pid: int
+    version: str
+    rota_version: str
+    queues: list[str]
+    tasks: list[str]
+    capacity: int
+    running: int
+    lag: float
+    started: datetime
+    last_beat: datetime
+    drain_requested: (
+        Annotated[datetime, Meta(description="Time at which it was asked to drain.")] | None
+    )
+    ended: datetime | None
+    charged_jobs: Annotated[list[Id], Meta(description="Jobs that caused its death.")]
+    metadata: msgspec.Raw
+
+
+class WorkerListQuery(msgspec.Struct, forbid_unknown_fields=True):
+    include_ended: Annotated[bool, Meta(description="Also list workers that stopped or died.")] = (
+        False
+    )
+
+
+class WorkerList(msgspec.Struct, frozen=True):
+    workers: list[WorkerDocument]
+
+
+class DrainingWorker(msgspec.Struct, frozen=True):
+    worker: Id
+
+
+@group.operation("GET /workers", Role.VIEWER)
+async def list_workers(context: OperationContext, query: WorkerListQuery) -> WorkerList:
+    """List workers."""
+    [found] = await context.read(runs.workers(include_ended=query.include_ended))
+    return WorkerList(
+        [to_document(WorkerDocument, each, metadata=msgspec.Raw(each.metadata)) for each in found]
+    )
+
+
+@group.operation(
+    "POST /workers/{worker}/drain",
+    Role.OPERATOR,
+    status=202,
+    audit="drain worker",
+    refuses=(WorkerNotFound,),
+)
+async def drain_worker(context: OperationContext, worker: PathId) -> DrainingWorker:
+    """Drain a worker on any instance: it finishes its running jobs and stops."""
+    await context.app.drain(worker, by=context.caller.name)
+    return DrainingWorker(str(worker))
