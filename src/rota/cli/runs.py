@@ -54,7 +54,7 @@ def runs(
     target: Target, run_filter: RunFilter, limit: int, before: int | None, as_json: bool
 ) -> None:
     """List runs of tasks and flows, latest first."""
-    from rota.app import run_search
+    from rota.operations import run_search
     from rota.store.read import runs as read_runs
 
     async def query(app: Rota) -> tuple[list[RunRow], int | None, datetime]:

@@ -221,8 +221,8 @@ async def _refuse_flow(database: Database, name: str, queue: str) -> None:
 
     It does if no worker knows such a task and the last run of the name was a flow's.
     """
-    from rota.app.run_search import find_runs
     from rota.cli.options.run_filter import pipeline_fetch
+    from rota.operations.run_search import find_runs
     from rota.store.read import runs as read_runs
     from rota.store.read.run_list import RunFilter
 

@@ -7,9 +7,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from rota.app import bulk_actions
 from rota.errors import ArgumentError
 from rota.model.access import Role
+from rota.operations import bulk_actions
 from rota.operations.declare import OperationContext, OperationGroup
 from rota.operations.documents import MAX_INT64, Cursor, Id, Next, decode_id_cursor, encode_cursor
 from rota.operations.filters import RunFilterQuery, build_run_filter

@@ -8,11 +8,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from rota.app.run_search import with_kind
 from rota.model.access import Role
 from rota.operations.declare import OperationContext
 from rota.operations.documents import MAX_INT64, Cursor, Limit, Name
 from rota.operations.run_documents import State
+from rota.operations.run_search import with_kind
 from rota.store.read.run_list import RunFilter
 
 Key = Annotated[

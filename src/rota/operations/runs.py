@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rota.app import Flow, Run, Task, run_search
+from rota.app import Flow, Run, Task
 from rota.errors import ArgumentError, KeyBusy, RunNotFound
 from rota.model.access import Role
+from rota.operations import run_search
 from rota.operations.declare import OperationContext, OperationGroup
 from rota.operations.documents import (
     PathId,

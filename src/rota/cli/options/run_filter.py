@@ -17,8 +17,8 @@ from rota.cli.schedules import TimeParameter
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.app.bulk_actions import BulkAction, BulkResult, RunCount
     from rota.cli.target import Target
+    from rota.operations.bulk_actions import BulkAction, BulkResult, RunCount
     from rota.store.database import Database
     from rota.store.read.run_list import RunFilter
 
@@ -105,7 +105,7 @@ def pipeline_fetch(database: Database) -> Callable[..., Any]:
 
 def apply_to_all(target: Target, action: BulkAction, run_filter: RunFilter, *, yes: bool) -> None:
     """Cancel or retry all matching runs, after confirmation of their number."""
-    from rota.app import bulk_actions
+    from rota.operations import bulk_actions
 
     async def count_runs(app: Rota) -> RunCount:
         return await bulk_actions.count_runs(

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from rota.app import run_search
+from rota.operations import run_search
 from rota.operations.declare import OperationContext
 from rota.store import metrics as store_metrics
 from rota.store import queues as queue_store

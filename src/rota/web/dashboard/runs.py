@@ -8,13 +8,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from rota.app import run_search
-from rota.app.bulk_actions import ACTION_STATES
-from rota.app.run_search import RunSearchResult
+from rota.operations import run_search
+from rota.operations.bulk_actions import ACTION_STATES
 from rota.operations.declare import OperationContext
 from rota.operations.documents import MAX_INT64, Name
 from rota.operations.filters import Key, RunFilterQuery, SearchText, build_run_filter
 from rota.operations.run_documents import State
+from rota.operations.run_search import RunSearchResult
 from rota.store.read import run_list as store
 from rota.store.read import runs as read_runs
 from rota.store.read.run_list import MAX_ID, RunFilter
