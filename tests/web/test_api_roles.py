@@ -58,6 +58,7 @@ for each in (
         "/queues",
         "/quarantine",
         "/locks",
+        "/advisory-locks",
         "/leaders",
         "/services",
         "/once-calls",
@@ -198,6 +199,13 @@ async def release_lock(visitors: SiteClient) -> Example:
         name,
     )
     return f"{V1}/locks/{name}/release", {}
+
+
+@example("GET", f"{V1}/services/{{name:path}}")
+async def show_service(visitors: SiteClient) -> Example:
+    name = f"service/{uuid4()}"
+    await visitors.sql("insert into rota.services (name, every) values (%s, 60)", name)
+    return f"{V1}/services/{name}", {}
 
 
 def add_alert_example(word: str) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from datetime import datetime
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from rota.engine.alerting.evaluator import STALE_SECONDS, Evaluation
 from rota.model.access import Role
 from rota.operations.declare import OperationContext, OperationGroup
 from rota.operations.documents import (
@@ -77,11 +80,20 @@ class AlertSubjects(msgspec.Struct, frozen=True):
 
 @group.operation("GET /alerts", Role.VIEWER)
 async def list_alerts(context: OperationContext, query: AlertListQuery) -> AlertList:
-    """List alerts, the latest first."""
+    """List alerts, the latest first. If no worker has evaluated the rules for a minute, this does."""
+    await evaluate_if_stale(context)
     [found] = await context.read(
         coordination.alerts(include_closed=query.include_closed, limit=query.limit)
     )
     return AlertList([to_document(AlertDocument, each) for each in found])
+
+
+async def evaluate_if_stale(context: OperationContext) -> None:
+    """Evaluate the alert rules if no worker has done so for a minute, and close resolved alerts."""
+    database = (await context.app.open()).database
+    process = (socket.gethostname(), os.getpid())
+    await Evaluation(database, process).evaluate(STALE_SECONDS)
+    await database.run(alerts.clear_resolved())
 
 
 @group.operation(
@@ -92,21 +104,24 @@ async def acknowledge_alerts(
 ) -> AlertSubjects:
     """Acknowledge alerts: no further notifications are sent for the given time."""
     query = alerts.acknowledge(body.kind, body.subject, body.seconds, context.caller.name)
-    return await _change_alerts(context, query)
+    return await _change_alerts(context, body.kind, body.subject, query)
 
 
 @group.operation("POST /alerts/dismiss", Role.OPERATOR, audit="close alert", refuses=(NotFound,))
 async def dismiss_alerts(context: OperationContext, body: DismissAlertRequest) -> AlertSubjects:
     """Close alerts. An alert is raised again if its condition persists."""
-    return await _change_alerts(
-        context, alerts.dismiss(body.kind, body.subject, context.caller.name)
-    )
+    query = alerts.dismiss(body.kind, body.subject, context.caller.name)
+    return await _change_alerts(context, body.kind, body.subject, query)
 
 
 async def _change_alerts(
-    context: OperationContext, query: Query[alerts.ClosedAlert]
+    context: OperationContext,
+    kind: str,
+    subject: str | None,
+    query: Query[alerts.ClosedAlert],
 ) -> AlertSubjects:
     found = await (await context.app.open()).database.run(query)
     if not found:
-        raise NotFound("no such alert is open")
+        about = "" if subject is None else f" about {subject!r}"
+        raise NotFound(f"no alert {kind!r}{about} is open; list open alerts with `rota alerts`")
     return AlertSubjects([to_document(AlertSubject, each) for each in found])

@@ -36,6 +36,8 @@ class OperationContext:
 
     app: Rota
     caller: Caller
+    search_seconds: float | None = None
+    """Time after which a search for runs scans no further rows; None for the default."""
 
     @property
     def may_see_payloads(self) -> bool:

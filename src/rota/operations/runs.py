@@ -87,7 +87,9 @@ async def list_runs(context: OperationContext, query: RunListQuery) -> RunPage:
     """
     run_filter = build_run_filter(context, query)
     before = decode_id_cursor(query.cursor, read_runs.MAX_ID)
-    found = await run_search.find_runs(context.read, run_filter, query.limit, before=before)
+    found = await run_search.find_runs(
+        context.read, run_filter, query.limit, before=before, seconds=context.search_seconds
+    )
     rows = await run_search.load_rows(context.read, run_filter, found.positions)
     return RunPage(
         [to_document(RunSummary, each) for each in rows],

@@ -23,7 +23,7 @@ group = OperationGroup("fleet")
 
 class WorkerDocument(msgspec.Struct, frozen=True):
     worker: Id
-    state: Annotated[str, Meta(description="active, draining, stopped or dead.")]
+    state: Annotated[str, Meta(description="active, draining, silent, stopped or dead.")]
     host: str
     pid: int
     version: str
@@ -60,10 +60,10 @@ class DrainingWorker(msgspec.Struct, frozen=True):
 @group.operation("GET /workers", Role.VIEWER)
 async def list_workers(context: OperationContext, query: WorkerListQuery) -> WorkerList:
     """List workers."""
-    [found] = await context.read(runs.workers(include_ended=query.include_ended))
-    return WorkerList(
-        [to_document(WorkerDocument, each, metadata=msgspec.Raw(each.metadata)) for each in found]
+    found, [now] = await context.read(
+        runs.workers(include_ended=query.include_ended), runs.database_time()
     )
+    return WorkerList([_worker_document(context, each, now) for each in found])
 
 
 @group.operation(
@@ -77,3 +77,23 @@ async def drain_worker(context: OperationContext, worker: PathId) -> DrainingWor
     """Drain a worker on any instance: it finishes its running jobs and stops."""
     await context.app.drain(worker, by=context.caller.name)
     return DrainingWorker(str(worker))
+
+
+def _worker_document(
+    context: OperationContext, row: runs.WorkerDetailRow, now: datetime
+) -> WorkerDocument:
+    return to_document(
+        WorkerDocument,
+        row,
+        state=worker_state(row, now, context.app.settings.dead_after),
+        metadata=msgspec.Raw(row.metadata),
+    )
+
+
+def worker_state(row: runs.WorkerDetailRow, now: datetime, dead_after: float) -> str:
+    """Return the state: silent if the heartbeat is late, draining as soon as it was requested."""
+    if row.ended is None and (now - row.last_beat).total_seconds() > dead_after:
+        return "silent"
+    if row.state == "active" and row.drain_requested is not None:
+        return "draining"  # the worker receives the request with its next heartbeat
+    return row.state

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from rota.model import alert_rules
+from rota.operations.alerts import evaluate_if_stale
 from rota.operations.declare import OperationContext
 from rota.operations.documents import MAX_INT64
 from rota.store.read import coordination
@@ -35,6 +36,7 @@ class AlertsPageQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 @pages.page("/alerts", title="Alerts")
 async def alerts(context: OperationContext, query: AlertsPageQuery) -> PageView:
+    await evaluate_if_stale(context)
     found, past = await context.read(
         coordination.alerts(limit=MAX_OPEN_ALERTS + 1),
         coordination.closed_alerts(query.before, PAST_PAGE_SIZE + 1),
