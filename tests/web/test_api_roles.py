@@ -56,6 +56,8 @@ for each in (
         "/schedules",
         "/workers",
         "/queues",
+        "/autoscale",
+        "/overview",
         "/quarantine",
         "/locks",
         "/advisory-locks",
@@ -71,6 +73,7 @@ for each in ("/health/instances", "/metrics", "/autoscale"):
     add_plain_example("GET", each)
 for each in ("/health/live", "/livez", "/healthz", "/health/ready", "/readyz"):
     add_plain_example("GET", each)
+add_plain_example("POST", f"{V1}/quarantine/release", json={"queue": "no such queue"})
 add_plain_example("POST", f"{V1}/runs", json={"name": "greet", "input": {"name": "Ada"}})
 
 
@@ -178,6 +181,11 @@ async def register_worker(visitors: SiteClient) -> int:
     database = (await visitors.app.open()).database
     [worker] = await database.run(workers.register("host", 1, "0", ["default"], ["work"], 10))
     return worker
+
+
+@example("GET", f"{V1}/workers/{{worker}}")
+async def show_worker(visitors: SiteClient) -> Example:
+    return f"{V1}/workers/{await register_worker(visitors)}", {}
 
 
 @example("POST", f"{V1}/workers/{{worker}}/drain")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from uuid import uuid4
 
+import pytest
+
 from .site_client import SiteClient
 
 V1 = "/api/v1"
@@ -26,16 +28,35 @@ async def test_list_workers_late_heartbeat_is_silent(site_client: SiteClient) ->
     await site_client.sql("delete from rota.workers where host = %s", host)
 
 
-async def test_list_alerts_no_worker_evaluates_the_rules(page_client: SiteClient) -> None:
+@pytest.mark.parametrize("path", [f"{V1}/alerts?limit=500", "/alerts"])
+async def test_list_alerts_no_worker_evaluates_the_rules(
+    page_client: SiteClient, path: str
+) -> None:
     host = f"host-{uuid4().hex}"
-    for path in (f"{V1}/alerts?limit=500", "/alerts"):
-        await page_client.sql("update rota.alert_rounds set at = rota.clock() - interval '61 s'")
-        await page_client.sql(
-            "insert into rota.workers (host, pid, version, queues, tasks, capacity, state, ended)"
-            " values (%s, 1, '0', array['q'], array['t'], 10, 'dead', rota.clock())",
-            host + path,
-        )
+    await page_client.sql("update rota.alert_rounds set at = rota.clock() - interval '61 s'")
+    await page_client.sql(
+        "insert into rota.workers (host, pid, version, queues, tasks, capacity, state, ended)"
+        " values (%s, 1, '0', array['q'], array['t'], 10, 'dead', rota.clock())",
+        host,
+    )
 
-        answer = await page_client.ask("GET", path)
+    answer = await page_client.ask("GET", path)
 
-        assert host + path in answer.text
+    assert host in answer.text
+    await page_client.sql("delete from rota.workers where host = %s", host)
+    await page_client.sql("delete from rota.alerts where subject like %s", f"{host}%")
+
+
+async def test_signal_run_repeated_signal_differs_from_ended_run(site_client: SiteClient) -> None:
+    run = await site_client.start("approve")
+    path = f"{V1}/runs/{run}/signals"
+
+    answers = [await site_client.done("POST", path, json={"name": "answer"}) for _ in range(2)]
+    await site_client.done("POST", f"{V1}/runs/{run}/cancel")
+    answers.append(await site_client.done("POST", path, json={"name": "other"}))
+
+    assert [(each["sent"], each["status"]) for each in answers] == [
+        (True, "sent"),
+        (False, "known"),
+        (False, "ended"),
+    ]

@@ -12,16 +12,14 @@ import rich_click as click
 
 from rota.cli import output
 from rota.cli.exit_codes import FAILED, OK, exit_code_of, exit_with, print_error, print_note
-from rota.cli.format import owner
 from rota.cli.table import WIDE, Column, Table, json_option, list_command
-from rota.cli.target import Target, with_target
+from rota.cli.target import Target, operator_context, with_target
 from rota.errors import WorkerNotFound
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.operations.workers import WorkerDocument, WorkerList
-    from rota.store.database import Database
-    from rota.store.read.runs import WorkerRow
+    from rota.operations.declare import OperationContext
+    from rota.operations.workers import WorkerDetail, WorkerDocument, WorkerList
 
 STATE_STYLES = {
     "active": "green",
@@ -168,30 +166,32 @@ def drain(target: Target, workers: tuple[int, ...], timeout: float | None) -> No
     """
 
     async def request_drain(app: Rota) -> int:
-        database = (await app.open()).database
+        from rota.operations.workers import drain_worker
+
+        context = operator_context(app)
         code, requested = OK, list[int]()
         for worker in dict.fromkeys(workers):
             try:
-                await app.drain(worker, by=owner.current_operator())
+                await drain_worker.perform(context, worker=worker)
             except WorkerNotFound as error:
                 print_error(str(error))
                 code = exit_code_of(error)
             else:
-                await _print_requested(database, worker, app.settings.dead_after)
+                await _print_requested(context, worker)
                 requested.append(worker)
         if timeout is None:
             return code
         results = await asyncio.gather(
-            *(_wait_stopped(database, each, timeout) for each in requested)
+            *(_wait_stopped(context, each, timeout) for each in requested)
         )
         return code if all(results) else FAILED
 
     exit_with(target.run(request_drain))
 
 
-async def _print_requested(database: Database, worker: int, dead_after: float) -> None:
-    found = await _read_worker(database, worker)
-    if found is None or found.has_ended:
+async def _print_requested(context: OperationContext, worker: int) -> None:
+    found = await _read_worker(context, worker)
+    if found is None or found.ended is not None:
         click.echo(f"worker {worker} has been asked to stop")
         return
     request = (
@@ -200,16 +200,16 @@ async def _print_requested(database: Database, worker: int, dead_after: float) -
         else "stop; it holds no job"
     )
     click.echo(f"worker {worker} ({found.host}, process {found.pid}) has been asked to {request}")
-    if found.silent_seconds > dead_after:
+    if found.state == "silent":
         silence = output.format_duration(found.silent_seconds)
         print_note(f"worker {worker} has been silent for {silence}; the request may not reach it")
 
 
-async def _wait_stopped(database: Database, worker: int, timeout: float) -> bool:
+async def _wait_stopped(context: OperationContext, worker: int, timeout: float) -> bool:
     """Wait until the worker has stopped, and print its progress. Return True if it stopped normally."""
     began, last_held = time.monotonic(), -1
     while True:
-        found = await _read_worker(database, worker)
+        found = await _read_worker(context, worker)
         if found is None or found.state == "stopped":
             click.echo(f"worker {worker} has stopped")
             return True
@@ -231,10 +231,13 @@ async def _wait_stopped(database: Database, worker: int, timeout: float) -> bool
         await asyncio.sleep(min(POLL_SECONDS, timeout - waited))
 
 
-async def _read_worker(database: Database, worker: int) -> WorkerRow | None:
-    from rota.store.read import runs
+async def _read_worker(context: OperationContext, worker: int) -> WorkerDetail | None:
+    from rota.operations.workers import show_worker
 
-    return await database.fetch_one(runs.worker(worker))
+    try:
+        return await show_worker.perform(context, worker=worker)
+    except WorkerNotFound:
+        return None  # its row has been deleted
 
 
 def _format_jobs(count: int) -> str:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from rota.app import Flow, Run, Task
+from rota.app.run import send_signal
 from rota.errors import ArgumentError, KeyBusy, RunNotFound
 from rota.model.access import Role
 from rota.operations import run_search
@@ -92,7 +93,10 @@ async def list_runs(context: OperationContext, query: RunListQuery) -> RunPage:
     )
     rows = await run_search.load_rows(context.read, run_filter, found.positions)
     return RunPage(
-        [to_document(RunSummary, each) for each in rows],
+        [
+            to_document(RunSummary, each, note=each.note if context.may_see_payloads else UNSET)
+            for each in rows
+        ],
         None if found.next_id is None else encode_cursor(str(found.next_id)),
     )
 
@@ -255,6 +259,12 @@ async def list_jobs(context: OperationContext, run: PathId, query: JobListQuery)
     )
 
 
+async def describe_run(context: OperationContext, id: int) -> str:
+    """Return "run 1", or "job 2 of run 1"."""
+    [found] = await context.read(read_runs.run(id))
+    return f"job {id} of run {found[0].run}" if found and found[0].run != id else f"run {id}"
+
+
 @group.operation(
     "POST /runs/{run}/cancel", Role.OPERATOR, audit="cancel run", refuses=(RunNotFound, Conflict)
 )
@@ -262,7 +272,8 @@ async def cancel_run(context: OperationContext, run: PathId) -> CancelledRun:
     """Cancel a run with all its jobs. A worker that runs one of them is asked to stop it."""
     status = await context.app.run(run).cancel(by=context.caller.name)
     if status not in ("cancelled", "requested"):
-        raise Conflict(f"run {run} is over: it is {status}")
+        has_ended = "was skipped" if status == "skipped" else f"has {status}"
+        raise Conflict(f"{await describe_run(context, run)} {has_ended} already")
     return CancelledRun(str(run), status)  # type: ignore[arg-type]
 
 
@@ -282,8 +293,15 @@ async def signal_run(context: OperationContext, run: PathId, body: SignalRequest
     """Send a signal to a run; `ctx.wait_signal(name)` returns its payload. The first signal of a name is
     kept.
     """
-    sent = await context.app.run(run).signal(body.name, body.payload, by=context.caller.name)
-    return SentSignal(str(run), sent)
+    status = await send_signal(context.app, run, body.name, body.payload, by=context.caller.name)
+    details, waits, signals = await context.read(
+        read_runs.run(run), job_detail.open_waits(run), job_detail.signals(run)
+    )
+    awaited = {each.name for each in waits if each.kind == "wait"}
+    # A job that waited may have received it already.
+    received = {each.name for each in signals if each.waiting_jobs}
+    others = [] if body.name in awaited | received else sorted(awaited)
+    return SentSignal(str(details[0].run if details else run), status == "sent", status, others)
 
 
 @group.operation(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -63,7 +63,33 @@ async def list_workers(context: OperationContext, query: WorkerListQuery) -> Wor
     found, [now] = await context.read(
         runs.workers(include_ended=query.include_ended), runs.database_time()
     )
-    return WorkerList([_worker_document(context, each, now) for each in found])
+    return WorkerList(
+        [to_document(WorkerDocument, each, **_derived(context, each, now)) for each in found]
+    )
+
+
+class WorkerDetail(WorkerDocument, frozen=True):
+    """A worker with the jobs it holds."""
+
+    silent_seconds: Annotated[float, Meta(description="Seconds since the last heartbeat.")]
+    held_jobs: Annotated[int, Meta(description="Jobs that it has claimed and not completed.")]
+
+
+@group.operation("GET /workers/{worker}", Role.VIEWER, refuses=(WorkerNotFound,))
+async def show_worker(context: OperationContext, worker: PathId) -> WorkerDetail:
+    """Show a worker with its state and the number of jobs it holds."""
+    found, details, [now] = await context.read(
+        runs.worker(worker), runs.workers(worker, include_ended=True), runs.database_time()
+    )
+    if not found or not details:
+        raise WorkerNotFound(f"there is no worker {worker}; `rota workers --all` lists them")
+    return to_document(
+        WorkerDetail,
+        details[0],
+        **_derived(context, details[0], now),
+        silent_seconds=found[0].silent_seconds,
+        held_jobs=found[0].held_jobs,
+    )
 
 
 @group.operation(
@@ -79,15 +105,9 @@ async def drain_worker(context: OperationContext, worker: PathId) -> DrainingWor
     return DrainingWorker(str(worker))
 
 
-def _worker_document(
-    context: OperationContext, row: runs.WorkerDetailRow, now: datetime
-) -> WorkerDocument:
-    return to_document(
-        WorkerDocument,
-        row,
-        state=worker_state(row, now, context.app.settings.dead_after),
-        metadata=msgspec.Raw(row.metadata),
-    )
+def _derived(context: OperationContext, row: runs.WorkerDetailRow, now: datetime) -> dict[str, Any]:
+    state = worker_state(row, now, context.app.settings.dead_after)
+    return {"state": state, "metadata": msgspec.Raw(row.metadata)}
 
 
 def worker_state(row: runs.WorkerDetailRow, now: datetime, dead_after: float) -> str:
