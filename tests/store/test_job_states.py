@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.app.run_search import find_runs, load_rows
+from rota.operations.run_search import find_runs, load_rows
 from rota.store import runs, timers
 from rota.store.read import runs as read_runs
 from rota.store.read.run_list import MAX_ID, RunFilter

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from psycopg import sql
 
-from rota.app import run_search
-from rota.app.run_search import RunSearchResult
+from rota.operations import run_search
+from rota.operations.run_search import RunSearchResult
 from rota.store import runs
 from rota.store.query import REVERSED, Query, load, positional
 from rota.store.read import run_list as store

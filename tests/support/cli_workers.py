@@ -67,5 +67,5 @@ def busy(terminal: Terminal, tmp_path: Path) -> Iterator[tuple[Program, str]]:
         worker.said("up to")
         terminal.run("start", *SHOP, "wait_for", f"file={tmp_path / 'go'}")
         eventually((tmp_path / "go.began").exists)
-        [listed] = terminal.run("workers", "--json").json()
+        [listed] = terminal.run("workers", "--json").json()["workers"]
         yield worker, str(listed["worker"])

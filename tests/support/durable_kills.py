@@ -195,7 +195,7 @@ class KillTrial:
                 (list(self.jobs),),
             )
             return {
-                job: (state, attempt, crashes, json.loads(result or "[]"))
+                job: (state, attempt, lost, json.loads(result or "[]"))
                 for job, state, attempt, result, lost in await found.fetchall()
             }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -159,22 +159,7 @@ class Run(Generic[R]):
         there was one already (possibly this one, resent after a lost answer) or if the run has ended. `by`
         names the sender in the audit log.
         """
-        from rota.engine.audited import run_audited_query
-
-        check_entry_name("signal", name)
-        client = await self._app.open()
-        subject = f"the payload of signal {name!r}"
-        text = codec.encode(payload, subject, self._app.settings.payload_limit)
-        answer = await run_audited_query(
-            client.database,
-            signals.send(self.id, name, text),
-            self._audit_entry(by, "signal run", signal=name),
-            was_done=lambda answer: answer == "sent",
-            is_idempotent=True,
-        )
-        if answer is None:
-            raise RunNotFound(f"there is no run {self.id}")
-        return answer == "sent"
+        return await send_signal(self._app, self.id, name, payload, by=by) == "sent"
 
     async def release(self, *, by: str | None = None) -> int:
         """Release the run from quarantine, and return the number of released jobs.
@@ -223,3 +208,26 @@ class Run(Generic[R]):
 
 def _decode_untyped(result: bytes | None) -> Any:
     return None if result is None else msgspec.json.decode(result)
+
+
+SignalStatus = Literal["sent", "known", "ended"]
+
+
+async def send_signal(
+    app: Rota, run: int, name: str, payload: Any, *, by: str | None
+) -> SignalStatus:
+    """Send a signal to a run. Return "known" if it has one of this name, "ended" if the run has ended."""
+    from rota.engine.audited import run_audited_query
+
+    check_entry_name("signal", name)
+    text = codec.encode(payload, f"the payload of signal {name!r}", app.settings.payload_limit)
+    answer = await run_audited_query(
+        (await app.open()).database,
+        signals.send(run, name, text),
+        None if by is None else AuditEntry(by, "signal run", str(run), {"signal": name}),
+        was_done=lambda answer: answer == "sent",
+        is_idempotent=True,
+    )
+    if answer is None:
+        raise RunNotFound(f"there is no run {run}")
+    return answer  # type: ignore[return-value]

@@ -2,112 +2,78 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
 from rota.cli import output
-from rota.cli.format import owner
+from rota.cli.table import WIDE, Column, Table, json_option, list_command
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
-    from rota import Rota
-    from rota.store.read.coordination import AdvisoryLockRow
+    from rota.operations.coordination import AdvisoryLockDocument, AdvisoryLockList
 
 
 @click.command()
 @with_target
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@json_option
 def advisory(target: Target, as_json: bool) -> None:
     """List the advisory locks in this database with their holders, and the sessions that wait for one.
 
     Locks of leaders, workers, migrations and retention are named. All others belong to other programs
     and are listed by key.
     """
-    from rota.store.read import coordination
+    from rota.operations.coordination import list_advisory_locks
 
-    async def query(app: Rota) -> list[AdvisoryLockRow]:
-        return await (await app.open()).database.run(coordination.advisory_locks())
+    list_command(target, list_advisory_locks, _print_advisory, as_json=as_json)
 
-    found = target.run(query)
-    if as_json:
-        output.print_json([_document(each) for each in found])
-    elif found:
-        _print_advisory(found)
-    else:
+
+def _print_advisory(document: AdvisoryLockList, now: datetime) -> None:
+    if not document.advisory_locks:
         click.echo(
             "no advisory lock is held in this database; leaders and workers hold some while they live"
         )
-
-
-def _document(lock: AdvisoryLockRow) -> dict[str, Any]:
-    return {
-        **output.fields(lock),
-        "namespace": _namespace(lock),
-        "key": lock.key if lock.is_pair else _bigint_key(lock),
-        "class_id": lock.namespace if lock.is_pair else None,
-    }
-
-
-def _print_advisory(found: list[AdvisoryLockRow]) -> None:
-    columns = {
-        "lock": [_lock_cell(each) for each in found],
-        "key": [output.wrapped_cell(_key(each)) for each in found],
-        "pid": [output.cell(each.pid) for each in found],
-        "": [_mode(each) for each in found],
-        "application": [output.wrapped_cell(each.application) for each in found],
-        "user": [output.wrapped_cell(each.user) for each in found],
-        "client": [output.wrapped_cell(each.address) for each in found],
-        "state": [_state(each) for each in found],
-        "connected": [
-            output.cell(output.format_duration(each.connected_seconds)) for each in found
-        ],
-    }
-    if owner.is_narrow():
-        del columns["connected"]
-    owner.print_table(
-        columns,
-        right=("key", "pid", "connected"),
-        free=("lock", "key", "application", "user", "client", "state"),
-    )
+        return
+    ADVISORY_LOCKS.print(document.advisory_locks, now)
     output.hint("end a session and release its locks with `select pg_terminate_backend(PID)`")
 
 
-def _namespace(lock: AdvisoryLockRow) -> str | None:
-    from rota.store.advisory_locks import NAMESPACE_NAMES
-
-    return NAMESPACE_NAMES.get(lock.namespace) if lock.is_pair else None
+def _lock(lock: AdvisoryLockDocument, now: datetime) -> str:
+    return f"{lock.namespace or 'other'} {lock.owner or ''}".strip()
 
 
-def _lock_cell(lock: AdvisoryLockRow) -> Text:
-    name = _namespace(lock)
-    if name is None:
-        return output.wrapped_cell("other", "dim")
-    return output.wrapped_cell(f"{name} {lock.owner or ''}".strip())
+def _key(lock: AdvisoryLockDocument, now: datetime) -> str:
+    if lock.class_id is None or lock.namespace is not None:
+        return lock.key
+    signed = lock.class_id - 2**32 if lock.class_id >= 2**31 else lock.class_id
+    return f"{signed}, {lock.key}"
 
 
-def _key(lock: AdvisoryLockRow) -> str:
-    if not lock.is_pair:
-        return str(_bigint_key(lock))
-    return str(lock.key) if _namespace(lock) else f"{_signed(lock.namespace, 32)}, {lock.key}"
-
-
-def _bigint_key(lock: AdvisoryLockRow) -> int:
-    return _signed(lock.namespace << 32 | lock.key, 64)
-
-
-def _signed(value: int, bits: int) -> int:
-    return value - 2**bits if value >= 2 ** (bits - 1) else value
-
-
-def _mode(lock: AdvisoryLockRow) -> Text:
+def _mode(lock: AdvisoryLockDocument, now: datetime) -> str:
     if not lock.granted:
-        return output.cell("waiting", "yellow")
-    return output.cell("" if lock.exclusive else "shared")
+        return "waiting"
+    return "" if lock.exclusive else "shared"
 
 
-def _state(lock: AdvisoryLockRow) -> Text:
+def _state(lock: AdvisoryLockDocument, now: datetime) -> str:
     since = "" if lock.state_seconds is None else f" {output.format_duration(lock.state_seconds)}"
-    return output.wrapped_cell(f"{lock.state}{since}" if lock.state else "")
+    return f"{lock.state}{since}" if lock.state else ""
+
+
+ADVISORY_LOCKS = Table["AdvisoryLockDocument"](
+    Column("lock", _lock, lambda row: "" if row.namespace else "dim", wraps=True),
+    Column("key", _key, right=True, wraps=True),
+    Column("pid", lambda row, now: row.pid, right=True),
+    Column("", _mode, lambda row: "" if row.granted else "yellow"),
+    Column("application", lambda row, now: row.application, wraps=True),
+    Column("user", lambda row, now: row.user, wraps=True),
+    Column("client", lambda row, now: row.address, wraps=True),
+    Column("state", _state, wraps=True),
+    Column(
+        "connected",
+        lambda row, now: output.format_duration(row.connected_seconds),
+        right=True,
+        from_width=WIDE,
+    ),
+)

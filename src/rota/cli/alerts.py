@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import rich_click as click
 
 from rota.cli import output
-from rota.cli.exit_codes import FAILED, NOT_FOUND, CommandError, exit_with
+from rota.cli.exit_codes import FAILED, exit_with
 from rota.cli.format import owner
 from rota.cli.start import DurationParameter
+from rota.cli.table import Column, Table, json_option, limit_option, list_command
 from rota.cli.target import Target, subcommand_follows, with_target
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
-    from rota import Rota
-    from rota.store.alerts import ClosedAlert
-    from rota.store.audit import AuditRow
-    from rota.store.query import Query
-    from rota.store.read.coordination import AlertRow
+    from rota.operations.access import AuditDocument, AuditPage
+    from rota.operations.alerts import AlertDocument, AlertList
 
 
 @click.group(invoke_without_command=True)
@@ -34,14 +28,8 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Exit with code 1 if an open alert is not acknowledged.",
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 100_000),
-    default=50,
-    show_default=True,
-    help="Maximum number of rows.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@limit_option(50)
+@json_option
 def alerts(target: Target, include_closed: bool, check: bool, limit: int, as_json: bool) -> None:
     """List open alerts: dead workers, queues that wait too long, late schedules.
 
@@ -50,27 +38,18 @@ def alerts(target: Target, include_closed: bool, check: bool, limit: int, as_jso
     """
     if subcommand_follows(target):
         return
-    from rota.engine.alerting.evaluator import STALE_SECONDS, Evaluation
-    from rota.store import alerts as rows
-    from rota.store.read import coordination, runs
+    from rota.operations.alerts import AlertListQuery, list_alerts
 
-    async def query(app: Rota) -> tuple[list[AlertRow], datetime]:
-        database = (await app.open()).database
-        await Evaluation(database, (socket.gethostname(), os.getpid())).evaluate(STALE_SECONDS)
-        await database.run(rows.clear_resolved())
-        found = await database.run(coordination.alerts(include_closed=include_closed, limit=limit))
-        [now] = await database.run(runs.database_time())
-        return found, now
+    def show(document: AlertList, now: datetime) -> None:
+        if document.alerts:
+            _print_alerts(document.alerts, now)
+        elif include_closed:
+            click.echo("no alerts yet")
+        else:
+            click.echo("no alert is open; list closed alerts with --all")
 
-    found, now = target.run(query)
-    if as_json:
-        output.print_json([output.fields(each) for each in found])
-    elif found:
-        _print_alerts(found, now)
-    elif include_closed:
-        click.echo("no alerts yet")
-    else:
-        click.echo("no alert is open; list closed alerts with --all")
+    query = AlertListQuery(include_closed, limit)
+    found = list_command(target, list_alerts, show, as_json=as_json, query=query).alerts
     if check and any(each.cleared is None and each.acknowledged_until is None for each in found):
         exit_with(FAILED)
 
@@ -93,13 +72,14 @@ def ack(target: Target, kind: str, subject: str | None, duration: timedelta) -> 
     The alert stays open while its condition holds; `rota alerts --check` ignores it until the
     acknowledgement ends. The action is recorded in `rota audit`.
     """
-    from rota.store import alerts as rows
+    from rota.operations.alerts import AcknowledgeAlertRequest, acknowledge_alerts
 
-    query = rows.acknowledge(kind, subject, duration.total_seconds(), owner.current_operator())
-    for each in _change_alerts(target, kind, subject, query):
+    seconds = duration.total_seconds()
+    body = AcknowledgeAlertRequest(kind, subject, seconds)
+    document, _ = target.perform(acknowledge_alerts, body=body)
+    for each in document.alerts:
         click.echo(
-            f"acknowledged for {output.format_duration(duration.total_seconds())}: {each.kind}: "
-            f"{each.subject}"
+            f"acknowledged for {output.format_duration(seconds)}: {each.kind}: {each.subject}"
         )
 
 
@@ -114,89 +94,61 @@ def close(target: Target, kind: str, subject: str | None) -> None:
     alert whose condition still holds is raised again within seconds. The action is recorded in `rota
     audit`.
     """
-    from rota.store import alerts as rows
+    from rota.operations.alerts import DismissAlertRequest, dismiss_alerts
 
-    query = rows.dismiss(kind, subject, owner.current_operator())
-    for each in _change_alerts(target, kind, subject, query):
+    document, _ = target.perform(dismiss_alerts, body=DismissAlertRequest(kind, subject))
+    for each in document.alerts:
         click.echo(f"closed: {each.kind}: {each.subject}")
 
 
-def _change_alerts(
-    target: Target, kind: str, subject: str | None, query: Query[ClosedAlert]
-) -> list[ClosedAlert]:
-    async def run_query(app: Rota) -> list[ClosedAlert]:
-        return await (await app.open()).database.run(query)
-
-    found = target.run(run_query)
-    if not found:
-        description = f"{kind!r} about {subject!r}" if subject else f"{kind!r}"
-        raise CommandError(
-            f"no alert {description} is open; list open alerts with `rota alerts`", NOT_FOUND
-        )
-    return found
-
-
-def _print_alerts(found: list[AlertRow], now: datetime) -> None:
+def _print_alerts(found: list[AlertDocument], now: datetime) -> None:
     any_closed = any(each.cleared is not None for each in found)
-    columns = {
-        "alert": [output.wrapped_cell(each.kind, _style(each)) for each in found],
-        "age" if not any_closed else "raised": [_raised(each, now, any_closed) for each in found],
-        "duration": [_duration(each) for each in found],
-        "handled by": [_handled_by(each) for each in found],
-        "reported by": [
-            output.wrapped_cell(owner.format_process(each.host, each.pid), _closed_style(each))
-            for each in found
-        ],
-        "message": [output.wrapped_cell(each.message, _closed_style(each)) for each in found],
-    }
-    owner.print_table(
-        columns,
-        right=("age", "raised", "duration"),
-        free=("alert", "handled by", "reported by", "message"),
-    )
+
+    def raised(alert: AlertDocument, now: datetime) -> str:
+        ago = output.format_age(alert.raised, now)
+        return f"{ago} ago" if any_closed else ago
+
+    Table["AlertDocument"](
+        Column("alert", lambda row, now: row.kind, _style, wraps=True),
+        Column("raised" if any_closed else "age", raised, _closed_style, right=True),
+        Column("duration", _duration, "dim", right=True),
+        # The operator that acknowledged or closed the alert.
+        Column(
+            "handled by", lambda row, now: row.closed_by or row.acknowledged_by, "dim", wraps=True
+        ),
+        Column(
+            "reported by",
+            lambda row, now: owner.format_process(row.host, row.pid),
+            _closed_style,
+            wraps=True,
+        ),
+        Column("message", lambda row, now: row.message, _closed_style, wraps=True),
+    ).print(found, now)
 
 
-def _handled_by(alert: AlertRow) -> Text:
-    """Return the operator that acknowledged or closed the alert."""
-    return output.wrapped_cell(alert.closed_by or alert.acknowledged_by or "", "dim")
-
-
-def _style(alert: AlertRow) -> str:
+def _style(alert: AlertDocument) -> str:
     return "dim" if alert.cleared is not None or alert.acknowledged_until is not None else "yellow"
 
 
-def _closed_style(alert: AlertRow) -> str:
+def _closed_style(alert: AlertDocument) -> str:
     return "dim" if alert.cleared is not None else ""
 
 
-def _raised(alert: AlertRow, now: datetime, any_closed: bool) -> Text:
-    ago = output.format_age(alert.raised, now)
-    return output.cell(f"{ago} ago" if any_closed else ago, _closed_style(alert))
-
-
-def _duration(alert: AlertRow) -> Text:
+def _duration(alert: AlertDocument, now: datetime) -> str:
     if alert.cleared is None:
-        return output.cell("")
-    return output.cell(
-        output.format_duration((alert.cleared - alert.raised).total_seconds()), "dim"
-    )
+        return ""
+    return output.format_duration((alert.cleared - alert.raised).total_seconds())
 
 
 @click.command()
 @with_target
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 100_000),
-    default=20,
-    show_default=True,
-    help="Maximum number of rows.",
-)
+@limit_option(20)
 @click.option("--operator", metavar="NAME", help="Only actions of this operator.")
 @click.option("--action", metavar="WORDS", help="Only this action, for example 'cancel run'.")
 @click.option(
     "--subject", metavar="NAME", help="Only actions on this object: a run's id, a schedule's name."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@json_option
 def audit(
     target: Target,
     limit: int,
@@ -209,49 +161,34 @@ def audit(
 
     The operator is the token's name for requests over HTTP, and the user account on the command line.
     """
-    from rota.store import audit as rows
-    from rota.store import ticks
+    from rota.operations.access import AuditListQuery, list_audit
 
-    async def fetch(app: Rota) -> list[AuditRow]:
-        database = (await app.open()).database
-        query = rows.entries(limit, operator=operator, action=action, subject=subject)
-        [[_, found]] = await database.pipeline([[ticks.set_short_timeouts(), query]])
-        return found
+    def show(document: AuditPage, now: datetime) -> None:
+        if document.entries:
+            AUDIT.print(document.entries, now)
+        elif operator or action or subject:
+            click.echo("no operator action matches; filters compare whole names")
+        else:
+            click.echo(
+                "no operator actions yet; actions such as `rota cancel RUN` are recorded here"
+            )
 
-    found = target.run(fetch)
-    if as_json:
-        output.print_json([output.fields(each, stored=("detail",)) for each in found])
-    elif found:
-        _print_audit(found)
-    elif operator or action or subject:
-        click.echo("no operator action matches; filters compare whole names")
-    else:
-        click.echo("no operator actions yet; actions such as `rota cancel RUN` are recorded here")
+    query = AuditListQuery(operator, action, subject, limit)
+    list_command(target, list_audit, show, as_json=as_json, query=query)
 
 
-def _print_audit(found: list[AuditRow]) -> None:
-    grid = output.new_table(
-        "time",
-        "operator",
-        "action",
-        "subject",
-        "holder",
-        free=("operator", "action", "subject", "holder"),
-    )
-    for each in found:
-        grid.add_row(
-            output.cell(output.format_time(each.at)),
-            output.wrapped_cell(each.operator),
-            output.wrapped_cell(each.action),
-            output.wrapped_cell(each.subject),
-            output.wrapped_cell(_holder(each)),
-        )
-    output.print_renderable(grid)
-
-
-def _holder(entry: AuditRow) -> str:
-    detail = json.loads(entry.detail)
+def _holder(entry: AuditDocument, now: datetime) -> str:
+    detail = json.loads(bytes(entry.detail))
     if "pid" not in detail:
         return ""
     holder = owner.describe(detail.get("host"), detail["pid"], detail.get("label"))
     return f"{holder}, token {detail.get('token')}"
+
+
+AUDIT = Table["AuditDocument"](
+    Column("time", lambda row, now: output.format_time(row.at)),
+    Column("operator", lambda row, now: row.operator, wraps=True),
+    Column("action", lambda row, now: row.action, wraps=True),
+    Column("subject", lambda row, now: row.subject, wraps=True),
+    Column("holder", _holder, wraps=True),
+)

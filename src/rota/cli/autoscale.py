@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import rich_click as click
 
 from rota.cli import output
-from rota.cli.exit_codes import FAILED, NOT_FOUND, CommandError, exit_with
+from rota.cli.exit_codes import FAILED, exit_with
+from rota.cli.table import Column, Table, json_option, list_command
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
-    from rota import Rota
-    from rota.store.metrics import DesiredWorkersRow
+    from rota.operations.queues import DesiredWorkersDocument, DesiredWorkersList
 
 
 @click.command()
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 @click.option(
     "--check", is_flag=True, help="Exit with code 1 if more workers are desired than are running."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@json_option
 def autoscale(
     target: Target,
     queue: str | None,
@@ -57,57 +58,56 @@ def autoscale(
     The number is enough for the arrival rate times the mean duration of an attempt, and to clear the
     backlog within the target time. `select rota.desired_workers('QUEUE')` returns it for one queue.
     """
-    from rota.store import metrics
+    from rota.operations.queues import AutoscaleQuery
+    from rota.operations.queues import autoscale as autoscale_operation
 
-    async def fetch(app: Rota) -> list[DesiredWorkersRow]:
-        settings = app.settings
-        low = settings.autoscale_min if min_workers is None else min_workers
-        high = settings.autoscale_max if max_workers is None else max_workers
-        if low > high:
-            raise click.UsageError(f"--min is {low}, above --max, which is {high}")
-        query = metrics.desired_workers(
-            target_seconds or settings.autoscale_target, low, high, concurrency, queue
-        )
-        return await (await app.open()).database.run(query)
+    def show(document: DesiredWorkersList, now: datetime) -> None:
+        if document.queues:
+            DESIRED_WORKERS.print(document.queues, now)
+        else:
+            output.print_text("no queue is known: no job is queued, and no worker is running")
 
-    found = target.run(fetch)
-    if queue is not None and not _is_known(found):
-        raise CommandError(f"there is no queue {queue!r}; see `rota queues`", NOT_FOUND)
-    if as_json:
-        output.print_json([output.fields(each) for each in found])
-    elif found:
-        _print(found)
-    else:
-        output.print_text("no queue is known: no job is queued, and no worker is running")
-    if check and any(each.desired > each.workers for each in found):
+    query = AutoscaleQuery(queue, target_seconds, min_workers, max_workers, concurrency)
+    found = list_command(target, autoscale_operation, show, as_json=as_json, query=query).queues
+    if check and any(map(_has_too_few, found)):
         exit_with(FAILED)
 
 
-def _is_known(found: list[DesiredWorkersRow]) -> bool:
-    """True if there is any data about the queue besides its name."""
-    return any(
-        each.workers or each.backlog or each.arrival_rate or each.mean_seconds for each in found
-    )
+def _has_too_few(row: DesiredWorkersDocument) -> bool:
+    return row.desired > row.workers
 
 
-def _print(found: list[DesiredWorkersRow]) -> None:
-    grid = output.new_table(
-        *("queue", "desired", "workers", "arrivals", "mean time", "queued", "oldest", "running"),
-        right=("desired", "workers", "arrivals", "mean time", "queued", "oldest", "running"),
-        free=("queue",),
-    )
-    for each in found:
-        too_few = each.desired > each.workers
-        grid.add_row(
-            output.cell(each.queue),
-            output.cell(each.desired, "yellow" if too_few else ""),
-            output.cell(each.workers or "none", "yellow" if too_few and not each.workers else ""),
-            output.cell(f"{each.arrival_rate:.3g}/s" if each.arrival_rate else ""),
-            output.cell(
-                output.format_duration(each.mean_seconds) if each.mean_seconds is not None else "?"
-            ),
-            output.cell(output.format_count(each.backlog)),
-            output.cell(output.format_duration(each.oldest) if each.backlog else ""),
-            output.cell(output.format_count(math.ceil(each.running))),
-        )
-    output.print_renderable(grid)
+DESIRED_WORKERS = Table["DesiredWorkersDocument"](
+    Column("queue", lambda row, now: row.queue, shrinks=True),
+    Column(
+        "desired",
+        lambda row, now: row.desired,
+        lambda row: "yellow" if _has_too_few(row) else "",
+        right=True,
+    ),
+    Column(
+        "workers",
+        lambda row, now: row.workers or "none",
+        lambda row: "yellow" if _has_too_few(row) and not row.workers else "",
+        right=True,
+    ),
+    Column(
+        "arrivals",
+        lambda row, now: f"{row.arrival_rate:.3g}/s" if row.arrival_rate else "",
+        right=True,
+    ),
+    Column(
+        "mean time",
+        lambda row, now: (
+            "?" if row.mean_seconds is None else output.format_duration(row.mean_seconds)
+        ),
+        right=True,
+    ),
+    Column("queued", lambda row, now: output.format_count(row.backlog), right=True),
+    Column(
+        "oldest",
+        lambda row, now: output.format_duration(row.oldest) if row.backlog else "",
+        right=True,
+    ),
+    Column("running", lambda row, now: output.format_count(math.ceil(row.running)), right=True),
+)

@@ -15,12 +15,25 @@ import rich_click as click
 from click.exceptions import Exit
 
 from rota import errors
+from rota.operations.refusals import FAILED, NO_DATABASE, NOT_FOUND, OK, USAGE_ERROR, refusal_of
 
-OK = 0
-FAILED = 1
-USAGE_ERROR = 2
-NOT_FOUND = 3
-NO_DATABASE = 4
+__all__ = [
+    "EXIT_CODE_MEANINGS",
+    "FAILED",
+    "INTERRUPTED",
+    "NOT_FOUND",
+    "NO_DATABASE",
+    "OK",
+    "USAGE_ERROR",
+    "CommandError",
+    "exit_code_of",
+    "exit_with",
+    "format_click_error",
+    "print_error",
+    "print_note",
+    "translate_database_errors",
+]
+
 INTERRUPTED = 130  # the shells' code for a program ended by Ctrl-C
 
 EXIT_CODE_MEANINGS = {
@@ -30,18 +43,6 @@ EXIT_CODE_MEANINGS = {
     NOT_FOUND: "no such run, worker or lock, or its state does not allow this",
     NO_DATABASE: "no database, or its schema does not match this version of Rota",
 }
-
-_ERROR_EXIT_CODES: tuple[tuple[type[errors.RotaError], int], ...] = (
-    (errors.SettingsError, USAGE_ERROR),
-    (errors.DefinitionError, USAGE_ERROR),
-    (errors.ArgumentError, USAGE_ERROR),
-    (errors.RunNotFound, NOT_FOUND),
-    (errors.WorkerNotFound, NOT_FOUND),
-    (errors.ScheduleNotFound, NOT_FOUND),
-    (errors.TokenNotFound, NOT_FOUND),
-    (errors.DatabaseError, NO_DATABASE),
-    (errors.LocalPostgresError, NO_DATABASE),
-)
 
 
 class CommandError(click.ClickException):
@@ -53,7 +54,7 @@ class CommandError(click.ClickException):
 
 
 def exit_code_of(error: errors.RotaError) -> int:
-    return next((code for kind, code in _ERROR_EXIT_CODES if isinstance(error, kind)), FAILED)
+    return refusal_of(error).exit_code
 
 
 def exit_with(code: int) -> NoReturn:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-import msgspec
 import rich_click as click
 
 from rota.cli import output
 from rota.cli.exit_codes import FAILED, exit_with
 from rota.cli.runs import RUN_ID
+from rota.cli.table import json_option, list_command
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
-    from rota import Rota
-    from rota.model.explanation import Explanation, ExplanationReason
+    from rota.operations.explain import ExplanationDocument, ReasonDocument
 
 STATUS_STYLES = {"ended": "dim", "running": "cyan", "waiting": "blue", "stuck": "yellow"}
 
@@ -23,27 +22,24 @@ STATUS_STYLES = {"ended": "dim", "running": "cyan", "waiting": "blue", "stuck": 
 @click.command()
 @with_target
 @click.argument("id", type=RUN_ID)
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@json_option
 def explain(target: Target, id: int, as_json: bool) -> None:
     """Explain why the run or job ID does not run, and how to fix it.
 
     For a job that waits for other jobs, the cause that blocks them is shown first. Exit code 1 if it
     cannot continue without an action; 0 if it runs, has ended, or continues by itself.
     """
+    from rota.operations.explain import explain_run
 
-    async def query(app: Rota) -> Explanation:
-        return await app.run(id).explain()
+    def show(document: ExplanationDocument, now: datetime) -> None:
+        print_explanation(document)
 
-    found = target.run(query)
-    if as_json:
-        output.print_json(msgspec.structs.asdict(found))
-    else:
-        _print(found)
-    if found.is_stuck:
+    found = list_command(target, explain_run, show, as_json=as_json, run=id)
+    if found.status == "stuck":
         exit_with(FAILED)
 
 
-def _print(explanation: Explanation) -> None:
+def print_explanation(explanation: ExplanationDocument) -> None:
     title = (
         f"run {explanation.id}"
         if explanation.is_flow or explanation.id == explanation.run
@@ -76,7 +72,7 @@ def _print(explanation: Explanation) -> None:
         )
 
 
-def _reason_text(reason: ExplanationReason, now: datetime) -> str:
+def _reason_text(reason: ReasonDocument, now: datetime) -> str:
     words = reason.message
     if reason.jobs > 1:
         more = (

@@ -12,14 +12,14 @@ from rota.cli import output
 from rota.cli.advisory import advisory
 from rota.cli.exit_codes import FAILED, NOT_FOUND, USAGE_ERROR, CommandError, exit_with, print_error
 from rota.cli.format import owner
+from rota.cli.table import WIDE, Column, Table, json_option, limit_option, list_command
 from rota.cli.target import Target, subcommand_follows, with_target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.text import Text
-
     from rota import Rota
+    from rota.operations.coordination import LockDocument, LockList
     from rota.store.audit import Blocker, ReleasedLock
     from rota.store.connection import PgConnection
     from rota.store.database import Database
@@ -32,14 +32,8 @@ BLOCKER_POLL_SECONDS = 0.1
 @click.group(invoke_without_command=True)
 @with_target
 @click.option("--all", "free", is_flag=True, help="Also list free locks.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 100_000),
-    default=200,
-    show_default=True,
-    help="Maximum number of rows.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@limit_option(200)
+@json_option
 def locks(target: Target, free: bool, limit: int, as_json: bool) -> None:
     """List the locks and permits that are held: holder, age and token.
 
@@ -48,74 +42,68 @@ def locks(target: Target, free: bool, limit: int, as_json: bool) -> None:
     """
     if subcommand_follows(target):
         return
-    from rota.store.read import coordination, runs
+    from rota.operations.coordination import LockListQuery, list_locks
 
-    async def query(app: Rota) -> tuple[list[LockRow], datetime]:
-        database = (await app.open()).database
-        found = await database.run(coordination.locks(include_free=free, limit=limit))
-        [now] = await database.run(runs.database_time())
-        return found, now
+    def show(document: LockList, now: datetime) -> None:
+        if document.locks:
+            _print_locks(document.locks, now)
+            if len(document.locks) == limit:
+                output.hint(f"first {limit} locks; list more with --limit {limit * 10}")
+        elif free:
+            click.echo('no locks yet; acquire one with `async with app.lock("name")`')
+        else:
+            click.echo(
+                'no lock is held; acquire one with `async with app.lock("name")`, '
+                "or list free locks with --all"
+            )
 
-    found, now = target.run(query)
-    if as_json:
-        output.print_json([output.fields(each) for each in found])
-    elif found:
-        _print_locks(found, now)
-        if len(found) == limit:
-            output.hint(f"first {limit} locks; list more with --limit {limit * 10}")
-    elif free:
-        click.echo('no locks yet; acquire one with `async with app.lock("name")`')
-    else:
-        click.echo(
-            'no lock is held; acquire one with `async with app.lock("name")`, '
-            "or list free locks with --all"
-        )
+    query = LockListQuery(include_free=free, limit=limit)
+    list_command(target, list_locks, show, as_json=as_json, query=query)
 
 
-def _print_locks(found: list[LockRow], now: datetime) -> None:
-    columns = {
-        "lock": [output.wrapped_cell(each.name) for each in found],
-        "permit": [output.cell(each.permit or "") for each in found],
-        **owner.columns("holder", found),
-        "held": [_age(each, now) for each in found],
-        "expires": [_expiry(each, now) for each in found],
-        "token": [output.cell(each.token) for each in found],
-        "renewals": [output.cell(each.renewals if each.held else "") for each in found],
-        "awaited": [_awaited(each, now) for each in found],
-    }
-    if owner.is_narrow():
-        del columns["renewals"]
-    owner.print_table(
-        columns,
-        right=("permit", "process", "held", "token", "renewals", "awaited"),
-        free=("lock", "holder", "host"),
-    )
+def _print_locks(found: list[LockDocument], now: datetime) -> None:
+    Table["LockDocument"](
+        Column("lock", lambda row, now: row.name, wraps=True),
+        Column("permit", lambda row, now: row.permit or "", right=True),
+        *owner.columns("holder", found),
+        Column(
+            "held", _age, lambda row: "yellow" if _is_held_too_long(row, now) else "", right=True
+        ),
+        Column("expires", _expiry, lambda row: "" if row.held else "yellow"),
+        Column("token", lambda row, now: row.token, right=True),
+        Column(
+            "renewals",
+            lambda row, now: row.renewals if row.held else "",
+            right=True,
+            from_width=WIDE,
+        ),
+        Column("awaited", _awaited, "cyan", right=True),
+    ).print(found, now)
     if any(each.held for each in found):
         output.hint("release a lock by force with `rota locks release NAME`")
 
 
-def _age(lock: LockRow, now: datetime) -> Text:
-    if not lock.held or lock.acquired is None:
-        return output.cell("")
-    seconds = (now - lock.acquired).total_seconds()
-    exceeded = lock.max_held is not None and seconds > lock.max_held
-    return output.cell(output.format_age(lock.acquired, now), "yellow" if exceeded else "")
+def _age(lock: LockDocument, now: datetime) -> str:
+    return output.format_age(lock.acquired, now) if lock.held and lock.acquired else ""
 
 
-def _expiry(lock: LockRow, now: datetime) -> Text:
+def _is_held_too_long(lock: LockDocument, now: datetime) -> bool:
+    if lock.acquired is None or lock.max_held is None:
+        return False
+    return (now - lock.acquired).total_seconds() > lock.max_held
+
+
+def _expiry(lock: LockDocument, now: datetime) -> str:
     if lock.instance is None or lock.expires is None:
-        return output.cell("")
+        return ""
     if not lock.held:
-        return output.cell(f"{output.format_age(lock.expires, now)} ago", "yellow")
-    return output.cell(f"in {output.format_age(now, lock.expires)}")
+        return f"{output.format_age(lock.expires, now)} ago"
+    return f"in {output.format_age(now, lock.expires)}"
 
 
-def _awaited(lock: LockRow, now: datetime) -> Text:
+def _awaited(lock: LockDocument, now: datetime) -> str:
     """Return how long a client has been waiting, as recorded on the lock's row."""
-    awaited = lock.awaited_since is not None and lock.held
-    return output.cell(
-        output.format_age(lock.awaited_since, now) if awaited and lock.awaited_since else "", "cyan"
-    )
+    return output.format_age(lock.awaited_since, now) if lock.awaited_since and lock.held else ""
 
 
 # Release by force

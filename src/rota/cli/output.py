@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from rota.operations.documents import ErrorDetail
+
 STATE_STYLES = {
     "waiting": "dim",
     "queued": "default",
@@ -38,6 +40,8 @@ STATE_STYLES = {
 
 PIPE_COLUMNS = 10_000
 """Width if the output is not a terminal: a pipe must get every character."""
+
+WORKER_LOST = "rota.errors.WorkerLost"
 
 _WORKER_LOST = re.compile(r"worker (\d+)(?: \((.+), process \d+\))? was lost")
 """Message of the database about a lost worker, which is too long for a table."""
@@ -201,12 +205,21 @@ def format_json(document: bytes) -> str:
 
 def error_summary(error: bytes | None) -> str:
     """Return a stored error on one line; for a lost worker, the worker."""
+    return "" if error is None else error_line(msgspec.json.decode(error, type=TaskError))
+
+
+class TaskError(msgspec.Struct):
+    type: str | None = None
+    message: Any = None
+
+
+def error_line(error: TaskError | ErrorDetail | None) -> str:
+    """Return an error on one line; for a lost worker, the worker."""
     if error is None:
         return ""
-    document: dict[str, Any] = json.loads(error)
-    if not is_worker_lost(error):
-        return single_line(f"{document.get('type')}: {document.get('message')}")
-    message = single_line(f"{document.get('message')}")
+    if error.type != WORKER_LOST:
+        return single_line(f"{error.type}: {error.message}")
+    message = single_line(f"{error.message}")
     if found := _WORKER_LOST.match(message):
         return f"lost with worker {found[1]}{f' ({found[2]})' if found[2] else ''}"
     return message
@@ -214,7 +227,7 @@ def error_summary(error: bytes | None) -> str:
 
 def is_worker_lost(error: bytes | None) -> bool:
     """True if the attempt was lost with its worker rather than failed."""
-    return error is not None and json.loads(error).get("type") == "rota.errors.WorkerLost"
+    return error is not None and json.loads(error).get("type") == WORKER_LOST
 
 
 def format_traceback(error: bytes) -> str:

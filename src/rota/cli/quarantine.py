@@ -13,15 +13,13 @@ import rich_click as click
 
 from rota.cli import output
 from rota.cli.exit_codes import NOT_FOUND, CommandError
-from rota.cli.format import owner
-from rota.cli.runs import RUN_ID, describe_run, for_each_run
+from rota.cli.runs import RUN_ID, for_each_run
+from rota.cli.table import Column, Table, json_option, limit_option, list_command
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
-    from rota import Rota
-    from rota.store.read.runs import QuarantineRow
-
-BATCH_JOBS = 1000
+    from rota.operations.declare import OperationContext
+    from rota.operations.queues import QuarantinedJob, QuarantineList
 
 _MISMATCH_MESSAGE = re.compile(
     r"job \d+ reached (.+), but its journal has (.+) here: the code has changed since the run began"
@@ -43,31 +41,23 @@ def parse_replay_difference(error: bytes | None) -> ReplayDifference | None:
     from rota.model.codec import decode_error
 
     found = decode_error(error)
-    matched = (
-        _MISMATCH_MESSAGE.match(found.message)
-        if found.type == "rota.errors.ReplayMismatch"
-        else None
-    )
-    return (
-        None
-        if matched is None
-        else ReplayDifference(output.single_line(matched[1]), output.single_line(matched[2]))
-    )
+    return replay_difference(found.type, found.message)
+
+
+def replay_difference(type: str, message: str) -> ReplayDifference | None:
+    matched = _MISMATCH_MESSAGE.match(message) if type == "rota.errors.ReplayMismatch" else None
+    if matched is None:
+        return None
+    return ReplayDifference(output.single_line(matched[1]), output.single_line(matched[2]))
 
 
 @click.command()
 @with_target
 @click.option("--task", metavar="NAME", help="Only jobs of this task.")
 @click.option("--queue", metavar="NAME", help="Only jobs of this queue.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 100_000),
-    default=20,
-    show_default=True,
-    help="Maximum number of rows.",
-)
+@limit_option(20)
 @click.option("--after", type=RUN_ID, metavar="JOB", help="Only jobs after this one.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@json_option
 def quarantine(
     target: Target,
     task: str | None,
@@ -82,61 +72,63 @@ def quarantine(
     number of crashes that a task may have is set by @app.task(max_crashes=3). If the code has changed,
     `rota show` shows the entry it reaches now and the stored one.
     """
-    from rota.store.read import runs
+    from rota.operations.documents import encode_cursor
+    from rota.operations.queues import QuarantineListQuery, list_quarantine
 
-    async def query(app: Rota) -> tuple[list[QuarantineRow], datetime]:
-        database = (await app.open()).database
-        [now] = await database.run(runs.database_time())
-        return await database.run(runs.quarantine(task, queue, after or 0, limit)), now
+    def show(document: QuarantineList, now: datetime) -> None:
+        if not document.jobs:
+            filtered = any((task, queue, after))
+            click.echo("no job in quarantine matches" if filtered else "no job is in quarantine")
+            return
+        _print_jobs(document.jobs, now)
+        if document.next is not None:
+            output.hint(f"more: rota quarantine --after {document.jobs[-1].job}")
+        output.hint(_next_steps(document.jobs))
 
-    found, now = target.run(query)
-    if as_json:
-        output.print_json([output.fields(each, stored=("error",)) for each in found])
-    elif not found:
-        filtered = any((task, queue, after))
-        click.echo("no job in quarantine matches" if filtered else "no job is in quarantine")
-    else:
-        _print_jobs(found, now)
-        if len(found) == limit:
-            output.hint(f"more: rota quarantine --after {found[-1].job}")
-        output.hint(_next_steps(found))
+    cursor = None if after is None else encode_cursor(str(after))
+    query = QuarantineListQuery(task, queue, limit, cursor)
+    list_command(target, list_quarantine, show, as_json=as_json, query=query)
 
 
-def _next_steps(found: list[QuarantineRow]) -> str:
+def _next_steps(found: list[QuarantinedJob]) -> str:
     words = "retry with `rota release JOB` or end with `rota cancel JOB`; `rota show JOB` shows the reason"
-    if any(parse_replay_difference(each.error) for each in found):
+    if any(_difference(each) for each in found):
         words += (
             ". If the code of a job has changed, deploy code that fits before you release the job"
         )
     return words
 
 
-def _print_jobs(found: list[QuarantineRow], now: datetime) -> None:
+def _difference(job: QuarantinedJob) -> ReplayDifference | None:
+    return None if job.error is None else replay_difference(job.error.type, str(job.error.message))
+
+
+def _print_jobs(found: list[QuarantinedJob], now: datetime) -> None:
     in_runs = any(each.run != each.job for each in found)
-    grid = output.new_table(
-        "job",
-        *(["run"] if in_runs else []),
-        "task",
-        "queue",
-        "attempt",
-        "crashes",
-        "since",
-        "reason",
-        right=("job", "run", "attempt", "crashes", "since"),
-        free=("task", "queue", "reason"),
-    )
-    for each in found:
-        grid.add_row(
-            output.cell(each.job),
-            *([output.cell(each.run, "" if each.run != each.job else "dim")] if in_runs else []),
-            output.cell(each.task),
-            output.cell(each.queue),
-            output.cell(each.attempt),
-            output.cell(each.crashes, "" if each.crashes else "dim"),
-            output.cell(output.format_age(each.since, now)),
-            output.cell(parse_replay_difference(each.error) or output.error_summary(each.error)),
-        )
-    output.print_renderable(grid)
+    Table["QuarantinedJob"](
+        Column("job", lambda row, now: row.job, right=True),
+        Column(
+            "run",
+            lambda row, now: row.run if in_runs else "",
+            lambda row: "" if row.run != row.job else "dim",
+            right=True,
+        ),
+        Column("task", lambda row, now: row.task, shrinks=True),
+        Column("queue", lambda row, now: row.queue, shrinks=True),
+        Column("attempt", lambda row, now: row.attempt, right=True),
+        Column(
+            "crashes",
+            lambda row, now: row.crashes,
+            lambda row: "" if row.crashes else "dim",
+            right=True,
+        ),
+        Column("since", lambda row, now: output.format_age(row.since, now), right=True),
+        Column(
+            "reason",
+            lambda row, now: _difference(row) or output.error_line(row.error),
+            shrinks=True,
+        ),
+    ).print(found, now)
 
 
 @click.command()
@@ -160,35 +152,28 @@ def release(
     if not select_all:
         for_each_run(target, ids, _release)
         return
+    from rota.operations.queues import ReleaseRunsRequest, release_runs
 
-    async def release_jobs(app: Rota) -> int:
-        from rota.store.read import runs
-
-        database = (await app.open()).database
-        released = after = 0
-        while page := await database.run(runs.quarantine(task, queue, after, BATCH_JOBS)):
-            for each in page:
-                released += await app.run(each.job).release(by=owner.current_operator())
-            after = page[-1].job
-        return released
-
-    released = target.run(release_jobs)
+    released, cursor, is_first = 0, None, True
+    while is_first or cursor is not None:
+        batch, _ = target.perform(release_runs, body=ReleaseRunsRequest(task, queue, cursor))
+        released, cursor, is_first = released + batch.released, batch.next, False
     if released:
         click.echo(f"{_format_jobs_are(released)} queued for a retry")
     else:
         click.echo("no job in quarantine matches" if task or queue else "no job is in quarantine")
 
 
-async def _release(app: Rota, id: int) -> None:
-    run = app.run(id)
-    released = await run.release(by=owner.current_operator())
+async def _release(context: OperationContext, id: int) -> None:
+    from rota.operations.runs import describe_run, release_run
+
+    released = (await release_run.perform(context, run=id)).released
+    name = await describe_run(context, id)
     if not released:
-        state = await run.status()
-        raise CommandError(
-            f"{await describe_run(app, id)} is not in quarantine: it is {state}", NOT_FOUND
-        )
+        state = await context.app.run(id).status()
+        raise CommandError(f"{name} is not in quarantine: it is {state}", NOT_FOUND)
     if released == 1:
-        click.echo(f"{await describe_run(app, id)} is queued for a retry")
+        click.echo(f"{name} is queued for a retry")
     else:
         click.echo(f"{released} jobs of run {id} are queued for a retry")
 

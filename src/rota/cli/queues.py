@@ -9,71 +9,60 @@ import rich_click as click
 
 from rota.cli import output
 from rota.cli.exit_codes import NOT_FOUND, CommandError, print_note
-from rota.cli.format import owner
+from rota.cli.table import Column, Table, json_option, list_command
 from rota.cli.target import Target, subcommand_follows, with_target
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
-    from rota import Rota
-    from rota.store.queues import PauseRow
-    from rota.store.read.runs import QueueRow, StateCounts
+    from rota.operations.queues import QueueDocument, QueueList
 
 
 @click.group(invoke_without_command=True)
 @with_target
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@json_option
 def queues(target: Target, as_json: bool) -> None:
     """List the queued jobs of each queue by task, and the workers that can run them."""
     if subcommand_follows(target):
         return
-    from rota.store.read import runs
+    from rota.operations.maintenance import overview
+    from rota.operations.queues import list_queues
 
-    async def query(app: Rota) -> tuple[list[QueueRow], StateCounts, list[PauseRow], datetime]:
-        database = (await app.open()).database
-        rows = await database.run(runs.queues())
-        [counts] = await database.run(runs.state_counts())
-        [now] = await database.run(runs.database_time())
-        return rows, counts, await app.queues.paused(), now
-
-    rows, counts, pauses, now = target.run(query)
-    paused_since = {each.queue: each.since for each in pauses}
-    if as_json:
-        output.print_json(
-            [{**output.fields(each), "paused": paused_since.get(each.queue)} for each in rows]
-        )
-        return
-    if any(each.queued for each in rows):
-        _print_queues(rows)
-        click.echo()
-    else:
-        output.print_text("no queue has queued jobs")
-    output.print_text(
-        f"{output.format_count(counts.running)} running, {output.format_count(counts.sleeping)} sleeping",
-        "dim",
-    )
-    if counts.quarantined:
+    def show(document: QueueList, now: datetime) -> None:
+        if any(each.queued for each in document.queues):
+            QUEUES.print(document.queues, now)
+            click.echo()
+        else:
+            output.print_text("no queue has queued jobs")
+        counts, _ = target.perform(overview)
         output.print_text(
-            f"{output.format_count(counts.quarantined)} in quarantine, not retried until they are "
-            "released; see `rota quarantine`",
-            "magenta",
+            f"{output.format_count(counts.running)} running, "
+            f"{output.format_count(counts.sleeping)} sleeping",
+            "dim",
         )
-    for pause in pauses:
-        reason = f", {output.single_line(pause.reason)}" if pause.reason else ""
-        operator = f" by {output.single_line(pause.operator)}" if pause.operator else ""
-        output.print_text(
-            f"queue {pause.queue!r} has been paused for "
-            f"{output.format_age(pause.since, now)}{operator}{reason}; "
-            f"resume it with `rota queues resume {pause.queue}`",
-            "yellow",
-        )
-    for each in rows:
-        if each.queued and not each.workers and each.queue not in paused_since:
+        if counts.quarantined:
             output.print_text(
-                f"no worker serves queue {each.queue!r} and knows task "
-                f"{each.task!r}: {_format_waiting_jobs(each.queued)} until one is started",
+                f"{output.format_count(counts.quarantined)} in quarantine, not retried until they are "
+                "released; see `rota quarantine`",
+                "magenta",
+            )
+        for pause in document.paused:
+            reason = f", {output.single_line(pause.reason)}" if pause.reason else ""
+            operator = f" by {output.single_line(pause.operator)}" if pause.operator else ""
+            output.print_text(
+                f"queue {pause.queue!r} has been paused for "
+                f"{output.format_age(pause.since, now)}{operator}{reason}; "
+                f"resume it with `rota queues resume {pause.queue}`",
                 "yellow",
             )
+        paused = {each.queue for each in document.paused}
+        for each in document.queues:
+            if each.queued and not each.workers and each.queue not in paused:
+                output.print_text(
+                    f"no worker serves queue {each.queue!r} and knows task "
+                    f"{each.task!r}: {_format_waiting_jobs(each.queued)} until one is started",
+                    "yellow",
+                )
+
+    list_command(target, list_queues, show, as_json=as_json)
 
 
 @queues.command()
@@ -84,11 +73,10 @@ def queues(target: Target, as_json: bool) -> None:
 )
 def pause(target: Target, name: str, reason: str) -> None:
     """Pause the queue NAME. Running jobs finish; queued jobs wait."""
+    from rota.operations.queues import PauseQueueRequest, pause_queue
 
-    async def pause_queue(app: Rota) -> bool:
-        return await app.queues.pause(name, reason, by=owner.current_operator())
-
-    if target.run(pause_queue):
+    state, _ = target.perform(pause_queue, queue=name, body=PauseQueueRequest(reason))
+    if state.changed:
         click.echo(f"queue {name!r} is paused")
     else:
         print_note(f"queue {name!r} was paused already")
@@ -99,43 +87,32 @@ def pause(target: Target, name: str, reason: str) -> None:
 @click.argument("name")
 def resume(target: Target, name: str) -> None:
     """Resume the queue NAME."""
+    from rota.operations.queues import resume_queue
 
-    async def resume_queue(app: Rota) -> bool:
-        return await app.queues.resume(name, by=owner.current_operator())
-
-    if not target.run(resume_queue):
+    state, _ = target.perform(resume_queue, queue=name)
+    if not state.changed:
         raise CommandError(f"queue {name!r} is not paused", NOT_FOUND)
     click.echo(f"queue {name!r} goes on")
 
 
-def _print_queues(rows: list[QueueRow]) -> None:
-    quarantined = any(each.quarantined for each in rows)
-    grid = output.new_table(
-        "queue",
-        "task",
-        "queued",
-        "oldest",
+QUEUES: Table[QueueDocument] = Table(
+    Column("queue", lambda row, now: row.queue, shrinks=True),
+    Column("task", lambda row, now: row.task, shrinks=True),
+    Column("queued", lambda row, now: output.format_count(row.queued), right=True),
+    Column("oldest", lambda row, now: output.format_duration(row.oldest), right=True),
+    Column(
         "workers",
-        *(["quarantined"] if quarantined else []),
-        right=("queued", "oldest", "workers", "quarantined"),
-        free=("queue", "task"),
-    )
-    for each in rows:
-        grid.add_row(
-            output.cell(each.queue),
-            output.cell(each.task),
-            output.cell(output.format_count(each.queued)),
-            output.cell(output.format_duration(each.oldest)),
-            output.cell(
-                each.workers or "none", "yellow" if each.queued and not each.workers else ""
-            ),
-            *([_quarantined_cell(each.quarantined)] if quarantined else []),
-        )
-    output.print_renderable(grid)
-
-
-def _quarantined_cell(quarantined: int) -> Text:
-    return output.cell(output.format_count(quarantined) if quarantined else "", "magenta")
+        lambda row, now: row.workers or "none",
+        lambda row: "yellow" if row.queued and not row.workers else "",
+        right=True,
+    ),
+    Column(
+        "quarantined",
+        lambda row, now: output.format_count(row.quarantined) if row.quarantined else "",
+        "magenta",
+        right=True,
+    ),
+)
 
 
 def _format_waiting_jobs(count: int) -> str:

@@ -6,26 +6,27 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import msgspec
 import rich_click as click
 
 from rota.cli import output
-from rota.cli.exit_codes import NOT_FOUND, OK, CommandError, exit_code_of, exit_with, print_error
-from rota.cli.format import owner
+from rota.cli.exit_codes import OK, CommandError, exit_code_of, exit_with, print_error
 from rota.cli.format.wait import wait_summary
 from rota.cli.options.json_input import read_object
 from rota.cli.options.run_filter import (
     apply_to_all,
     has_criteria,
-    pipeline_fetch,
     run_filter_options,
 )
-from rota.cli.target import Target, with_target
+from rota.cli.table import Column, Table, json_option, limit_option, list_command
+from rota.cli.target import Target, operator_context, with_target
 from rota.errors import RotaError
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.store.read.run_list import RunFilter
-    from rota.store.read.runs import RunRow
+    from rota.operations.declare import OperationContext
+    from rota.operations.filters import RunFilterQuery
+    from rota.operations.run_documents import RunPage, RunSummary
 
 
 class RunIdParameter(click.IntRange):
@@ -34,97 +35,74 @@ class RunIdParameter(click.IntRange):
 
 RUN_ID = RunIdParameter(1, 2**63 - 1)
 
-SEARCH_TIMEOUT_SECONDS = 5.0
-"""Time limit of the search; the rest is searched by the next command."""
-
 
 @click.command()
 @with_target
 @run_filter_options
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 100_000),
-    default=20,
-    show_default=True,
-    help="Maximum number of rows.",
-)
+@limit_option(20)
 @click.option("--before", type=RUN_ID, metavar="RUN", help="Only runs started before this one.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@json_option
 def runs(
-    target: Target, run_filter: RunFilter, limit: int, before: int | None, as_json: bool
+    target: Target, run_filter: RunFilterQuery, limit: int, before: int | None, as_json: bool
 ) -> None:
     """List runs of tasks and flows, latest first."""
-    from rota.app import run_search
-    from rota.store.read import runs as read_runs
+    from rota.operations.documents import decode_cursor, encode_cursor
+    from rota.operations.filters import RunListQuery
+    from rota.operations.runs import list_runs
 
-    async def query(app: Rota) -> tuple[list[RunRow], int | None, datetime]:
-        database = (await app.open()).database
-        fetch = pipeline_fetch(database)
-        resolved = run_search.with_kind(app, run_filter)
-        found = await run_search.find_runs(
-            fetch,
-            resolved,
-            limit,
-            before=before or read_runs.MAX_ID,
-            seconds=SEARCH_TIMEOUT_SECONDS,
-        )
-        [now] = await database.run(read_runs.database_time())
-        return await run_search.load_rows(fetch, resolved, found.positions), found.next_id, now
+    def show(document: RunPage, now: datetime) -> None:
+        if document.runs:
+            _print_runs(document.runs, now)
+        elif document.next is None:
+            filtered = has_criteria(run_filter) or before
+            click.echo(
+                "no run matches" if filtered else "no runs yet; start one with `rota start TASK`"
+            )
+        else:
+            click.echo("no run matches among those searched so far")
+        if document.next is not None:
+            output.hint(f"older runs: rota runs --before {decode_cursor(document.next)}")
+        if run_filter.state == "quarantined":
+            output.hint("jobs of flows are listed by `rota quarantine`")
 
-    found, next_id, now = target.run(query)
-    if as_json:
-        output.print_json([output.fields(each) for each in found])
-        return
-    if found:
-        _print_runs(found, now)
-    elif next_id is None:
-        filtered = has_criteria(run_filter) or before
-        click.echo(
-            "no run matches" if filtered else "no runs yet; start one with `rota start TASK`"
-        )
-    else:
-        click.echo("no run matches among those searched so far")
-    if next_id is not None:
-        output.hint(f"older runs: rota runs --before {next_id}")
-    if run_filter.states == ("quarantined",):
-        output.hint("jobs of flows are listed by `rota quarantine`")
+    cursor = None if before is None else encode_cursor(str(before))
+    query = RunListQuery(**msgspec.structs.asdict(run_filter), limit=limit, cursor=cursor)
+    list_command(target, list_runs, show, as_json=as_json, query=query)
 
 
-def _print_runs(found: list[RunRow], now: datetime) -> None:
+def _print_runs(found: list[RunSummary], now: datetime) -> None:
     """Print a table of runs, without columns that are the same for all."""
     has_flows = any(each.is_flow for each in found)
-    has_keys = any(each.key is not None for each in found)
-    details = {each.run: _detail(each, now) for each in found}
-    has_details = any(details.values())
-    grid = output.new_table(
-        "run",
-        "name" if has_flows else "task",
-        *(["kind"] if has_flows else []),
-        "queue",
-        "state",
-        "attempt",
-        "age",
-        *(["key"] if has_keys else []),
-        *(["detail"] if has_details else []),
-        right=("run", "attempt", "age"),
-        free=("name", "task", "queue", "key", "detail"),
-    )
-    for each in found:
-        grid.add_row(
-            output.cell(each.run),
-            output.cell(each.name),
-            *([output.cell("flow" if each.is_flow else "task", "dim")] if has_flows else []),
-            output.cell("-", "dim") if each.queue is None else output.cell(each.queue),
-            output.state_cell(each.state),
-            output.cell(each.attempt, "" if each.attempt > 1 else "dim"),
-            output.cell(output.format_age(each.created, now)),
-            *([output.cell(each.key)] if has_keys else []),
-            *([output.cell(details[each.run])] if has_details else []),
-        )
-    output.print_renderable(grid)
+    Table["RunSummary"](
+        Column("run", lambda row, now: row.run, right=True),
+        Column("name" if has_flows else "task", lambda row, now: row.name, shrinks=True),
+        Column("kind", lambda row, now: (has_flows and _kind(row)) or "", "dim"),
+        Column(
+            "queue",
+            lambda row, now: "-" if row.queue is None else row.queue,
+            lambda row: "dim" if row.queue is None else "",
+            shrinks=True,
+        ),
+        Column(
+            "state", lambda row, now: row.state, lambda row: output.STATE_STYLES.get(row.state, "")
+        ),
+        Column(
+            "attempt",
+            lambda row, now: row.attempt,
+            lambda row: "" if row.attempt > 1 else "dim",
+            right=True,
+        ),
+        Column("age", lambda row, now: output.format_age(row.created, now), right=True),
+        Column("key", lambda row, now: row.key, shrinks=True),
+        Column("detail", _detail, shrinks=True),
+    ).print(found, now)
 
 
-def _detail(row: RunRow, now: datetime) -> str:
+def _kind(row: RunSummary) -> str:
+    return "flow" if row.is_flow else "task"
+
+
+def _detail(row: RunSummary, now: datetime) -> str:
     words = wait_summary(row, now)
     return f"{words}: {output.single_line(row.note)}" if words and row.note else words
 
@@ -141,7 +119,7 @@ def _detail(row: RunRow, now: datetime) -> str:
 @run_filter_options
 @click.option("--yes", is_flag=True, help="With --all: do not ask for confirmation.")
 def cancel(
-    target: Target, runs: tuple[int, ...], select_all: bool, run_filter: RunFilter, yes: bool
+    target: Target, runs: tuple[int, ...], select_all: bool, run_filter: RunFilterQuery, yes: bool
 ) -> None:
     """Cancel RUN. If it is running, its worker is asked to stop it.
 
@@ -153,20 +131,17 @@ def cancel(
         apply_to_all(target, "cancel", run_filter, yes=yes)
         return
 
-    async def cancel_run(app: Rota, run: int) -> None:
-        name = await describe_run(app, run)
-        answer = await app.run(run).cancel(by=owner.current_operator())
-        match answer:
-            case "cancelled":
-                click.echo(f"{name} is cancelled")
-            case "requested":
-                click.echo(f"{name} is running; its worker has been asked to stop it")
-            case "skipped":
-                raise CommandError(f"{name} was skipped already", NOT_FOUND)
-            case _:
-                raise CommandError(f"{name} has {answer} already", NOT_FOUND)
+    async def cancel_one(context: OperationContext, run: int) -> None:
+        from rota.operations.runs import cancel_run, describe_run
 
-    for_each_run(target, runs, cancel_run)
+        status = (await cancel_run.perform(context, run=run)).status
+        name = await describe_run(context, run)
+        if status == "cancelled":
+            click.echo(f"{name} is cancelled")
+        else:
+            click.echo(f"{name} is running; its worker has been asked to stop it")
+
+    for_each_run(target, runs, cancel_one)
 
 
 @click.command()
@@ -181,7 +156,7 @@ def cancel(
 @run_filter_options
 @click.option("--yes", is_flag=True, help="With --all: do not ask for confirmation.")
 def retry(
-    target: Target, runs: tuple[int, ...], select_all: bool, run_filter: RunFilter, yes: bool
+    target: Target, runs: tuple[int, ...], select_all: bool, run_filter: RunFilterQuery, yes: bool
 ) -> None:
     """Retry RUN after it failed, expired or was cancelled.
 
@@ -192,11 +167,13 @@ def retry(
         apply_to_all(target, "retry", run_filter, yes=yes)
         return
 
-    async def retry_run(app: Rota, run: int) -> None:
-        await app.run(run).retry(by=owner.current_operator())
+    async def retry_one(context: OperationContext, run: int) -> None:
+        from rota.operations.runs import retry_run
+
+        await retry_run.perform(context, run=run)
         click.echo(f"run {run} is queued for a retry")
 
-    for_each_run(target, runs, retry_run)
+    for_each_run(target, runs, retry_one)
 
 
 @click.command()
@@ -228,17 +205,17 @@ def fork(
     if document is not None and step is None:
         raise click.UsageError("--input needs --from-step; a fork of a flow keeps its input")
 
+    from rota.operations.run_documents import ForkRunRequest
+    from rota.operations.runs import fork_run
+
     input = None if document is None else read_object(document, "--input")
-
-    async def fork_run(app: Rota) -> int:
-        if step is None:
-            return (await app.fork(run, from_=str(task), by=owner.current_operator())).id
-        return (await app.fork(run, from_step=step, input=input, by=owner.current_operator())).id
-
-    click.echo(target.run(fork_run))
+    started, _ = target.perform(fork_run, run=run, body=ForkRunRequest(task, step, input))
+    click.echo(started.run)
 
 
-def _selects_all(runs: tuple[int, ...], select_all: bool, run_filter: RunFilter, yes: bool) -> bool:
+def _selects_all(
+    runs: tuple[int, ...], select_all: bool, run_filter: RunFilterQuery, yes: bool
+) -> bool:
     if select_all == bool(runs):
         raise click.UsageError("no run is given: pass RUN..., or --all with filters, but not both")
     if not select_all and (has_criteria(run_filter) or yes):
@@ -246,18 +223,10 @@ def _selects_all(runs: tuple[int, ...], select_all: bool, run_filter: RunFilter,
     return select_all
 
 
-async def describe_run(app: Rota, id: int) -> str:
-    """Return "run 1", or "job 2 of run 1"."""
-    from rota.store.read import runs as read_runs
-
-    found = await (await app.open()).database.fetch_one(read_runs.run(id))
-    if found is None or found.run == id:
-        return f"run {id}"
-    return f"job {id} of run {found.run}"
-
-
 def for_each_run(
-    target: Target, runs: tuple[int, ...], action: Callable[[Rota, int], Awaitable[None]]
+    target: Target,
+    runs: tuple[int, ...],
+    action: Callable[[OperationContext, int], Awaitable[None]],
 ) -> None:
     """Apply an action to every run.
 
@@ -265,10 +234,10 @@ def for_each_run(
     """
 
     async def apply(app: Rota) -> int:
-        code = OK
+        code, context = OK, operator_context(app)
         for run in runs:
             try:
-                await action(app, run)
+                await action(context, run)
             except RotaError as error:
                 print_error(str(error))
                 code = exit_code_of(error)

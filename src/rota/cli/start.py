@@ -19,7 +19,7 @@ import rich_click as click
 from rota.cli import output
 from rota.cli.exit_codes import FAILED, USAGE_ERROR, CommandError, exit_with, print_note
 from rota.cli.show.flow import results_by_name
-from rota.cli.target import Target, with_target
+from rota.cli.target import Target, operator_context, with_target
 from rota.model.text import suggest_name
 
 if TYPE_CHECKING:
@@ -210,25 +210,25 @@ async def _start_unchecked(
         delay=options["delay"],
     )
     client = await app.open()
-    await _refuse_flow(client.database, job.task, job.queue)
+    await _refuse_flow(app, job.task, job.queue)
     started = await client.start(job)
     return Run(app, started.run, created=started.created)
 
 
-async def _refuse_flow(database: Database, name: str, queue: str) -> None:
+async def _refuse_flow(app: Rota, name: str, queue: str) -> None:
     """Raise CommandError if the database knows the name only as a flow.
 
     It does if no worker knows such a task and the last run of the name was a flow's.
     """
-    from rota.app.run_search import find_runs
-    from rota.cli.options.run_filter import pipeline_fetch
+    from rota.operations.run_search import find_runs
     from rota.store.read import runs as read_runs
     from rota.store.read.run_list import RunFilter
 
+    database = (await app.open()).database
     [eligible_workers] = await database.run(read_runs.count_eligible_workers(queue, name))
     if eligible_workers:
         return
-    last = await find_runs(pipeline_fetch(database), RunFilter(name=name), 1)
+    last = await find_runs(operator_context(app).read, RunFilter(name=name), 1)
     if last.positions and last.positions[0].is_flow:
         raise CommandError(
             f"{name!r} is a flow, and its jobs are defined in code; name its app with -a MODULE:APP",

@@ -18,10 +18,16 @@ from rota.cli.app_loader import load_app
 from rota.cli.exit_codes import USAGE_ERROR, CommandError, translate_database_errors
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from rota import Rota
+    from rota.operations.declare import Operation, OperationContext
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+SEARCH_SECONDS = 5.0
+"""Time limit of a search for runs; the rest is searched by the next command."""
 
 DATABASE_NOT_SET = (
     "no database is set: use --dsn postgresql://user:password@host/name (or --dsn local for the "
@@ -65,6 +71,19 @@ class Target:
 
         return self.run_unchecked(main)
 
+    def perform(self, operation: Operation[T], **arguments: Any) -> tuple[T, datetime]:
+        """Perform an operation as this account. Return its document and the database's time."""
+
+        async def action(app: Rota) -> tuple[T, datetime]:
+            from rota.store.read.runs import database_time
+
+            context = operator_context(app)
+            document = await operation.perform(context, **arguments)
+            [[now]] = await context.read(database_time())
+            return document, now
+
+        return self.run(action)
+
     def run_unchecked(self, action: Callable[[Rota], Awaitable[T]]) -> T:
         app = self.resolve_app()  # outside the loop: some modules cannot be imported inside one
 
@@ -74,6 +93,15 @@ class Target:
 
         with translate_database_errors():
             return asyncio.run(main())
+
+
+def operator_context(app: Rota) -> OperationContext:
+    """Return the context of a command: its caller is the account, which reaches the database directly."""
+    from rota.cli.format.owner import current_operator
+    from rota.model.access import Caller, Role
+    from rota.operations.declare import OperationContext
+
+    return OperationContext(app, Caller(current_operator(), Role.ADMIN), SEARCH_SECONDS)
 
 
 def _environment_dsn() -> str:

@@ -12,16 +12,14 @@ import rich_click as click
 
 from rota.cli import output
 from rota.cli.exit_codes import FAILED, OK, exit_code_of, exit_with, print_error, print_note
-from rota.cli.format import owner
-from rota.cli.target import Target, with_target
+from rota.cli.table import WIDE, Column, Table, json_option, list_command
+from rota.cli.target import Target, operator_context, with_target
 from rota.errors import WorkerNotFound
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from rota import Rota
-    from rota.store.database import Database
-    from rota.store.read.runs import WorkerDetailRow, WorkerRow
+    from rota.operations.declare import OperationContext
+    from rota.operations.workers import WorkerDetail, WorkerDocument, WorkerList
 
 STATE_STYLES = {
     "active": "green",
@@ -33,9 +31,6 @@ STATE_STYLES = {
 
 MIN_SHOWN_LAG_SECONDS = 0.1
 """Event-loop lag from which the column is shown."""
-
-WIDE_TERMINAL_COLUMNS = 100
-"""Terminal width from which all columns fit."""
 
 POLL_SECONDS = 0.2
 
@@ -55,145 +50,95 @@ WORKER_ID = WorkerIdParameter(1, 2**63 - 1)
     is_flag=True,
     help="Also list workers that stopped or died within a day.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@json_option
 def workers(target: Target, include_ended: bool, as_json: bool) -> None:
     """List the workers: queues, load and last heartbeat.
 
     A silent worker is late with its heartbeat. If it stays silent, another worker declares it dead and
     takes back its jobs.
     """
-    from rota.store.read import runs
+    from rota.operations.workers import WorkerListQuery, list_workers
 
-    async def query(app: Rota) -> tuple[list[WorkerDetailRow], int, datetime, float]:
-        database = (await app.open()).database
-        found = await database.run(runs.workers(include_ended=include_ended))
-        ended_count = (
-            0
-            if found or include_ended
-            else len(await database.run(runs.workers(include_ended=True)))
-        )
-        [now] = await database.run(runs.database_time())
-        return found, ended_count, now, app.settings.dead_after
-
-    found, ended_count, now, dead_after = target.run(query)
-    silent = {each.worker for each in found if _is_silent(each, now, dead_after)}
-    if as_json:
-        documents = [output.fields(each, stored=("metadata",)) for each in found]
-        output.print_json([{**each, "silent": each["worker"] in silent} for each in documents])
-    elif found:
-        _print_workers(found, silent, now)
-        _print_silent(found, silent, now)
-    else:
-        hint = (
-            f" ({ended_count} stopped or died within a day; list them with --all)"
-            if ended_count
-            else ""
-        )
+    def show(document: WorkerList, now: datetime) -> None:
+        if document.workers:
+            WORKERS.print(document.workers, now)
+            _print_silent(document.workers, now)
+            return
+        ended = 0
+        if not include_ended:
+            ended = len(target.perform(list_workers, query=WorkerListQuery(True))[0].workers)
+        hint = f" ({ended} stopped or died within a day; list them with --all)" if ended else ""
         click.echo(f"no worker is running{hint}; start one with `rota worker MODULE:APP`")
 
-
-def _is_silent(worker: WorkerDetailRow, now: datetime, dead_after: float) -> bool:
-    return worker.ended is None and (now - worker.last_beat).total_seconds() > dead_after
+    list_command(target, list_workers, show, as_json=as_json, query=WorkerListQuery(include_ended))
 
 
-def _print_workers(found: list[WorkerDetailRow], silent: set[int], now: datetime) -> None:
-    """Print a table without empty columns, and without some more on a narrow terminal."""
-    any_ended = any(each.ended for each in found)
-    columns = {
-        "worker": [output.cell(each.worker, _ended_style(each)) for each in found],
-        "state": [_state(each, silent, now) for each in found],
-        "host": [output.cell(each.host, _ended_style(each)) for each in found],
-        "process": [output.cell(each.pid, _ended_style(each)) for each in found],
-        "version": [output.cell(each.version, _ended_style(each)) for each in found],
-        "queues": [output.cell(", ".join(each.queues), _ended_style(each)) for each in found],
-        "running": [_running(each) for each in found],
-        "heartbeat": [_heartbeat_cell(each, silent, now) for each in found],
-        "lag": [_lag(each) for each in found],
-        "up": [
-            output.cell(output.format_age(each.started, each.ended or now), _ended_style(each))
-            for each in found
-        ],
-        "charged": [_charged_jobs(each) for each in found],
-        "metadata": [output.cell(_metadata(each.metadata), _ended_style(each)) for each in found],
-    }
-    shown = {name: cells for name, cells in columns.items() if any(cell.plain for cell in cells)}
-    hidden = []
-    is_narrow = output.console().width < WIDE_TERMINAL_COLUMNS
-    if is_narrow:
-        hidden = [
-            name
-            for name in (("process", "metadata") if any_ended else ("metadata",))
-            if name in shown
-        ]
-        shown = {name: cells for name, cells in shown.items() if name not in hidden}
-    grid = output.new_table(
-        *shown,
-        right=("worker", "process", "running", "heartbeat", "lag", "up", "charged"),
-        free=("host", "version", "queues", "metadata"),
-    )
-    if is_narrow:
-        grid.padding = (0, 1, 0, 0)
-    for cells in zip(*shown.values(), strict=True):
-        grid.add_row(*cells)
-    output.print_renderable(grid)
-    if hidden:
-        output.hint(f"{' and '.join(hidden)}: in a wider terminal, or with --json")
-
-
-def _ended_style(worker: WorkerDetailRow) -> str:
+def _ended_style(worker: WorkerDocument) -> str:
     return "dim" if worker.ended else ""
 
 
-def _state(worker: WorkerDetailRow, silent: set[int], now: datetime) -> Text:
-    state = worker.state
-    if worker.worker in silent:
-        state = "silent"
-    elif state == "active" and worker.drain_requested is not None:
-        state = "draining"  # the worker receives the request with its next heartbeat
+def _state(worker: WorkerDocument, now: datetime) -> str:
     ago = "" if worker.ended is None else f" {output.format_age(worker.ended, now)} ago"
-    return output.cell(f"{state}{ago}", STATE_STYLES.get(state, ""))
+    return f"{worker.state}{ago}"
 
 
-def _running(worker: WorkerDetailRow) -> Text:
-    return output.cell("" if worker.ended else f"{worker.running}/{worker.capacity}")
+def _heartbeat(worker: WorkerDocument, now: datetime) -> str:
+    return "" if worker.ended else output.format_age(worker.last_beat, now)
 
 
-def _heartbeat_cell(worker: WorkerDetailRow, silent: set[int], now: datetime) -> Text:
-    if worker.ended is not None:
-        return output.cell("")
-    return output.cell(
-        output.format_age(worker.last_beat, now), "yellow" if worker.worker in silent else ""
-    )
-
-
-def _lag(worker: WorkerDetailRow) -> Text:
+def _lag(worker: WorkerDocument, now: datetime) -> str:
     is_late = worker.lag >= MIN_SHOWN_LAG_SECONDS and worker.ended is None
-    return output.cell(output.format_duration(worker.lag) if is_late else "", "yellow")
+    return output.format_duration(worker.lag) if is_late else ""
 
 
-def _charged_jobs(worker: WorkerDetailRow) -> Text:
-    """Return the number of jobs that may have killed the worker."""
-    return output.cell(
-        _format_jobs(len(worker.charged_jobs)) if worker.charged_jobs else "", "magenta"
-    )
-
-
-def _metadata(document: bytes) -> str:
+def _metadata(worker: WorkerDocument, now: datetime) -> str:
     return " ".join(
         f"{name}={value if isinstance(value, str) else json.dumps(value)}"
-        for name, value in json.loads(document).items()
+        for name, value in json.loads(bytes(worker.metadata)).items()
     )
 
 
-def _print_silent(found: list[WorkerDetailRow], silent: set[int], now: datetime) -> None:
-    any_alive = any(each.ended is None and each.worker not in silent for each in found)
-    if any_alive:
+WORKERS = Table["WorkerDocument"](
+    Column("worker", lambda row, now: row.worker, _ended_style, right=True),
+    Column("state", _state, lambda row: STATE_STYLES.get(row.state, "")),
+    Column("host", lambda row, now: row.host, _ended_style, shrinks=True),
+    Column("process", lambda row, now: row.pid, _ended_style, right=True, from_width=WIDE),
+    Column("version", lambda row, now: row.version, _ended_style, shrinks=True),
+    Column("queues", lambda row, now: ", ".join(row.queues), _ended_style, shrinks=True),
+    Column(
+        "running",
+        lambda row, now: "" if row.ended else f"{row.running}/{row.capacity}",
+        right=True,
+    ),
+    Column(
+        "heartbeat", _heartbeat, lambda row: "yellow" if row.state == "silent" else "", right=True
+    ),
+    Column("lag", _lag, "yellow", right=True),
+    Column(
+        "up",
+        lambda row, now: output.format_age(row.started, row.ended or now),
+        _ended_style,
+        right=True,
+    ),
+    # Jobs that may have killed the worker.
+    Column(
+        "charged",
+        lambda row, now: _format_jobs(len(row.charged_jobs)) if row.charged_jobs else "",
+        "magenta",
+        right=True,
+    ),
+    Column("metadata", _metadata, _ended_style, shrinks=True, from_width=WIDE),
+)
+
+
+def _print_silent(found: list[WorkerDocument], now: datetime) -> None:
+    if any(each.ended is None and each.state != "silent" for each in found):
         consequence = "if it stays silent, another worker declares it dead and takes back its jobs"
     else:
         consequence = (
             "no other worker can take back its jobs; start one with `rota worker MODULE:APP`"
         )
-    for number, each in enumerate(each for each in found if each.worker in silent):
+    for number, each in enumerate(each for each in found if each.state == "silent"):
         if not number:
             click.echo()
         output.print_text(
@@ -221,30 +166,32 @@ def drain(target: Target, workers: tuple[int, ...], timeout: float | None) -> No
     """
 
     async def request_drain(app: Rota) -> int:
-        database = (await app.open()).database
+        from rota.operations.workers import drain_worker
+
+        context = operator_context(app)
         code, requested = OK, list[int]()
         for worker in dict.fromkeys(workers):
             try:
-                await app.drain(worker, by=owner.current_operator())
+                await drain_worker.perform(context, worker=worker)
             except WorkerNotFound as error:
                 print_error(str(error))
                 code = exit_code_of(error)
             else:
-                await _print_requested(database, worker, app.settings.dead_after)
+                await _print_requested(context, worker)
                 requested.append(worker)
         if timeout is None:
             return code
         results = await asyncio.gather(
-            *(_wait_stopped(database, each, timeout) for each in requested)
+            *(_wait_stopped(context, each, timeout) for each in requested)
         )
         return code if all(results) else FAILED
 
     exit_with(target.run(request_drain))
 
 
-async def _print_requested(database: Database, worker: int, dead_after: float) -> None:
-    found = await _read_worker(database, worker)
-    if found is None or found.has_ended:
+async def _print_requested(context: OperationContext, worker: int) -> None:
+    found = await _read_worker(context, worker)
+    if found is None or found.ended is not None:
         click.echo(f"worker {worker} has been asked to stop")
         return
     request = (
@@ -253,16 +200,16 @@ async def _print_requested(database: Database, worker: int, dead_after: float) -
         else "stop; it holds no job"
     )
     click.echo(f"worker {worker} ({found.host}, process {found.pid}) has been asked to {request}")
-    if found.silent_seconds > dead_after:
+    if found.state == "silent":
         silence = output.format_duration(found.silent_seconds)
         print_note(f"worker {worker} has been silent for {silence}; the request may not reach it")
 
 
-async def _wait_stopped(database: Database, worker: int, timeout: float) -> bool:
+async def _wait_stopped(context: OperationContext, worker: int, timeout: float) -> bool:
     """Wait until the worker has stopped, and print its progress. Return True if it stopped normally."""
     began, last_held = time.monotonic(), -1
     while True:
-        found = await _read_worker(database, worker)
+        found = await _read_worker(context, worker)
         if found is None or found.state == "stopped":
             click.echo(f"worker {worker} has stopped")
             return True
@@ -284,10 +231,13 @@ async def _wait_stopped(database: Database, worker: int, timeout: float) -> bool
         await asyncio.sleep(min(POLL_SECONDS, timeout - waited))
 
 
-async def _read_worker(database: Database, worker: int) -> WorkerRow | None:
-    from rota.store.read import runs
+async def _read_worker(context: OperationContext, worker: int) -> WorkerDetail | None:
+    from rota.operations.workers import show_worker
 
-    return await database.fetch_one(runs.worker(worker))
+    try:
+        return await show_worker.perform(context, worker=worker)
+    except WorkerNotFound:
+        return None  # its row has been deleted
 
 
 def _format_jobs(count: int) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from rota.operations.workers import worker_state
 from rota.store import metrics
 from rota.store.metrics import ServiceInstanceRow
 from rota.store.read import coordination, runs
@@ -85,16 +86,11 @@ def merge(
     found: dict[tuple[str, int], InstanceDocument] = {}
     for each in workers:
         silent_seconds = (now - each.last_beat).total_seconds()
-        drain_requested = each.state == "active" and each.drain_requested is not None
         found[each.host, each.pid] = InstanceDocument(
             host=each.host,
             pid=each.pid,
             is_self=(each.host, each.pid) == own_process,
-            state="silent"
-            if silent_seconds > dead_after
-            else "draining"
-            if drain_requested
-            else each.state,
+            state=worker_state(each, now, dead_after),
             version=each.version,
             rota_version=each.rota_version,
             worker=each.worker,

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from rota import errors
-from rota.errors import RotaError
+from rota.errors import DatabaseUnavailable, RotaError
+from rota.operations.refusals import refusal_of
 
 log = logging.getLogger("rota")
 
@@ -61,25 +61,9 @@ def log_failure(method: str, path: str, error: Exception) -> None:
 
 def http_error_for(error: RotaError) -> HttpError:
     """Map an error of Rota to its HTTP error. A status of 503 comes with Retry-After."""
-    for kind, status, code in _STATUSES:
-        if isinstance(error, kind):
-            headers = {"Retry-After": "1"} if status == 503 else {}
-            # The original message may contain connection details; do not disclose them to clients.
-            is_unavailable = isinstance(error, errors.DatabaseUnavailable)
-            message = (
-                "the database did not answer in time; try again" if is_unavailable else str(error)
-            )
-            return HttpError(status, code, message, headers)
-    return HttpError(409, "conflict", str(error))
-
-
-_STATUSES: tuple[tuple[type[RotaError], int, str], ...] = (
-    (errors.PayloadTooLarge, 413, "too_large"),
-    (errors.ArgumentError, 422, "invalid"),
-    (errors.DefinitionError, 422, "invalid"),
-    (errors.RunNotFound, 404, "not_found"),
-    (errors.WorkerNotFound, 404, "not_found"),
-    (errors.ScheduleNotFound, 404, "not_found"),
-    (errors.TokenNotFound, 404, "not_found"),
-    (errors.DatabaseError, 503, "database"),
-)
+    refusal = refusal_of(error)
+    headers = {"Retry-After": "1"} if refusal.status == 503 else {}
+    # The original message may contain connection details; do not disclose them to clients.
+    is_unavailable = isinstance(error, DatabaseUnavailable)
+    message = "the database did not answer in time; try again" if is_unavailable else str(error)
+    return HttpError(refusal.status, refusal.code, message, headers)

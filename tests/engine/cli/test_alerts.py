@@ -48,7 +48,7 @@ def table(printed: str) -> list[list[str]]:
 def test_alerts_command_no_alert_prints_hint(empty_rota: Rota) -> None:
     assert empty_rota("alerts").out == "no alert is open; list closed alerts with --all\n"
     assert empty_rota("alerts", "--all").out == "no alerts yet\n"
-    assert empty_rota("alerts", "--json").json() == []
+    assert empty_rota("alerts", "--json").json()["alerts"] == []
     assert empty_rota("alerts", "--check").code == 0
 
 
@@ -70,7 +70,7 @@ def test_alerts_command_open_alert_is_listed_and_fails_check(
     assert empty_rota("alerts", "--all", "--limit", "1", "--check").code == FAILED, (
         "what is open is first"
     )
-    [document] = empty_rota("alerts", "--json").json()
+    [document] = empty_rota("alerts", "--json").json()["alerts"]
     assert (document["kind"], document["subject"]) == ("lock held too long", "invoices")
     assert document["cleared"] is None
 
@@ -95,7 +95,7 @@ async def test_alerts_command_lists_the_message_of_the_raised_event(
         async with harness.app.lock("invoices", max_held=0.1):
             raised = await harness.wait_for_event(AlertRaised)
             for _ in range(100):
-                listed = (await asyncio.to_thread(empty_rota, "alerts", "--json")).json()
+                listed = (await asyncio.to_thread(empty_rota, "alerts", "--json")).json()["alerts"]
                 if listed:
                     break
                 await asyncio.sleep(0.01)
@@ -126,7 +126,7 @@ def test_alerts_ack_passes_check_until_acknowledgement_expires(
     assert (done.code, done.out) == (0, "acknowledged for 1 h: lock held too long: invoices\n")
 
     assert empty_rota("alerts", "--check").code == 0
-    [line] = empty_rota("alerts", "--json").json()
+    [line] = empty_rota("alerts", "--json").json()["alerts"]
     assert line["cleared"] is None
     assert "@" in line["acknowledged_by"]
     assert "handled by" in empty_rota("alerts").out
@@ -141,9 +141,9 @@ def test_alerts_close_records_the_operator_in_audit(
     done = empty_rota("alerts", "close", "lock held too long")
     assert (done.code, done.out) == (0, "closed: lock held too long: invoices\n")
     assert empty_rota("alerts", "--check").code == 0
-    [line] = empty_rota("alerts", "--all", "--json").json()
+    [line] = empty_rota("alerts", "--all", "--json").json()["alerts"]
     assert "@" in line["closed_by"]
-    [entry] = empty_rota("audit", "--json").json()
+    [entry] = empty_rota("audit", "--json").json()["entries"]
     assert (entry["action"], entry["subject"]) == ("close alert", "lock held too long: invoices")
     asked = (
         "--operator",
@@ -153,7 +153,7 @@ def test_alerts_close_records_the_operator_in_audit(
         "--subject",
         entry["subject"],
     )
-    assert empty_rota("audit", *asked, "--json").json() == [entry]
+    assert empty_rota("audit", *asked, "--json").json()["entries"] == [entry]
     assert empty_rota("audit", "--operator", "nobody").out.startswith("no operator action matches")
 
     again = empty_rota("alerts", "close", "lock held too long", "invoices")

@@ -51,11 +51,13 @@ def test_autoscale_command_prints_a_line_per_queue(
     assert heading.split()[:3] == ["queue", "desired", "workers"]
     assert default.split()[:3] == ["default", "1", "1"]
     assert idle.split()[:3] == ["idle", "0", "1"]
-    told = json.loads(empty_rota("autoscale", "--json", "-q", "default").out)
+    told = json.loads(empty_rota("autoscale", "--json", "-q", "default").out)["queues"]
     assert [(each["queue"], each["desired"], each["backlog"]) for each in told] == [
         ("default", 1, 3)
     ]
-    [least] = json.loads(empty_rota("autoscale", "--json", "-q", "idle", "--min", "2").out)
+    [least] = json.loads(empty_rota("autoscale", "--json", "-q", "idle", "--min", "2").out)[
+        "queues"
+    ]
     assert least["desired"] == 2
 
 

@@ -35,7 +35,9 @@ def test_quarantine_command_changed_code_names_the_mismatch(durable: Rota, tmp_p
         for each in durable("quarantine", "--limit", "1000").out.splitlines()
         if each.split()[0] == run
     ]
-    [listed] = [each for each in durable("quarantine", "--json").json() if str(each["job"]) == run]
+    [listed] = [
+        each for each in durable("quarantine", "--json").json()["jobs"] if str(each["job"]) == run
+    ]
 
     assert line.endswith(WHY)
     assert (listed["crashes"], listed["error"]["type"]) == (0, "rota.errors.ReplayMismatch")

@@ -230,7 +230,7 @@ def test_runs_command_lists_flows_beside_tasks(empty_rota: Rota) -> None:
     assert first.split()[:5] == [task, "half", "task", "default", "queued"]
     assert second.split()[:5] == [flow, "lonely", "flow", "-", "running"]
     for option in ("--flow", "--task"):
-        [line] = empty_rota("runs", option, "lonely", "--json").json()
+        [line] = empty_rota("runs", option, "lonely", "--json").json()["runs"]
         assert (line["name"], line["is_flow"], line["queue"]) == ("lonely", True, None)
     assert empty_rota("runs", "--queue", "nobody").out == "no run matches\n"
 

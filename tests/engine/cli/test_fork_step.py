@@ -100,7 +100,7 @@ def test_fork_from_step_mistake_prints_one_line_and_forks_nothing(
 
     assert (done.code, done.out) == (USAGE_ERROR, "")
     assert expected in done.complaint
-    assert str(durable("runs", "--limit", "1", "--json").json()[0]["run"]) == run
+    assert str(durable("runs", "--limit", "1", "--json").json()["runs"][0]["run"]) == run
 
 
 def test_fork_from_step_missing_run_is_not_found(durable: Rota) -> None:

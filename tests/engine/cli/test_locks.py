@@ -65,7 +65,7 @@ def test_locks_command_no_held_lock_prints_hint(
         'no lock is held; acquire one with `async with app.lock("name")`, or list free locks with --all\n'
     )
     assert empty_rota("locks", "--all").out.startswith("no locks yet; acquire one with ")
-    assert empty_rota("locks", "--json").json() == []
+    assert empty_rota("locks", "--json").json()["locks"] == []
 
     insert_lock(sql, "invoices", free=True)
 
@@ -75,10 +75,10 @@ def test_locks_command_no_held_lock_prints_hint(
 
 async def test_locks_command_lists_the_holder(empty_rota: Rota, empty_dsn: str) -> None:
     async with App(empty_dsn) as app, app.lock("invoices", label="nightly") as lock:
-        [listed] = (await asyncio.to_thread(empty_rota, "locks", "--json")).json()
+        [listed] = (await asyncio.to_thread(empty_rota, "locks", "--json")).json()["locks"]
 
     assert (listed["name"], listed["label"], listed["held"]) == ("invoices", "nightly", True)
-    assert (listed["token"], listed["pid"]) == (lock.token, os.getpid())
+    assert (listed["token"], listed["pid"]) == (str(lock.token), os.getpid())
 
 
 def test_locks_command_prints_all_columns(empty_rota: Rota, sql: psycopg.Connection[Any]) -> None:
@@ -107,7 +107,7 @@ def test_locks_command_prints_all_columns(empty_rota: Rota, sql: psycopg.Connect
         ["mail", "1", "web-1:4242", "web-1", "4242", "1 min", "in 2 min", "18", "0"],
         ["rollup", "web-1:4242", "web-1", "4242", "20 min ago", "20"],
     ]
-    whole = empty_rota("locks", "--all", "--json").json()
+    whole = empty_rota("locks", "--all", "--json").json()["locks"]
     assert [(each["name"], each["permit"], each["held"]) for each in whole] == [
         ("invoices", 0, True),
         ("mail", 1, True),
@@ -132,7 +132,8 @@ def test_locks_command_narrow_terminal_cuts_no_name(
     letters = re.sub(r"\s", "", "".join(line[:20] for line in printed.splitlines()))
     assert "reports/2026/weekly" in letters
     assert str(2**40) in printed
-    assert ("renewals" in printed) is (columns == 120)
+    assert ("renewals" in printed.splitlines()[0]) is (columns == 120)
+    assert ("renewals: in a wider terminal" in printed) is (columns == 80)
 
 
 # Release by force
@@ -169,7 +170,7 @@ async def test_locks_release_with_yes_fences_holder_and_writes_audit(
             await lock.release()
         async with app.lock("invoices", wait=0) as after:
             assert after.token > lock.token + 1, "the forced release issued a token"
-    [entry] = (await asyncio.to_thread(empty_rota, "audit", "--json")).json()
+    [entry] = (await asyncio.to_thread(empty_rota, "audit", "--json")).json()["entries"]
     printed = (await asyncio.to_thread(empty_rota, "audit")).out
 
     assert (done.code, done.err) == (0, "")
@@ -212,7 +213,7 @@ def test_locks_release_semaphore_needs_permit_option(
     assert done.out.startswith("released permit 3 of 'mail': it was held by ")
     held = sql.execute("select slot from rota.locks where instance is not null").fetchall()
     assert held == [(1,)]
-    assert empty_rota("audit", "--json").json()[0]["subject"] == "mail permit 3"
+    assert empty_rota("audit", "--json").json()["entries"][0]["subject"] == "mail permit 3"
 
 
 def test_locks_release_unheld_lock_is_not_found(
@@ -312,7 +313,7 @@ def test_locks_advisory_lists_the_owner_of_each_lock(
             (advisory_locks.LEADER, advisory_locks.MIGRATION, one),
         )
         pid = str(holder.info.backend_pid)
-        listed = empty_rota("locks", "advisory", "--json").json()
+        listed = empty_rota("locks", "advisory", "--json").json()["advisory_locks"]
         _, *lines = table(empty_rota("locks", "advisory").out)
 
     assert sorted(each[:3] for each in lines) == [
@@ -327,11 +328,11 @@ def test_locks_advisory_lists_the_owner_of_each_lock(
     assert {each["application"] for each in listed} == {"shop"}
     assert {each["state"] for each in listed} == {"idle"}
     assert {(each["namespace"], each["key"]) for each in listed} == {
-        ("leader", -77),
-        ("migration", 5),
-        (None, 5),
-        (None, -6),
-        (None, one),
+        ("leader", "-77"),
+        ("migration", "5"),
+        (None, "5"),
+        (None, "-6"),
+        (None, str(one)),
     }
 
 

@@ -61,14 +61,14 @@ def test_quarantine_command_filters_and_pages(
     ids.append(start(empty_rota, *SHOP, "resize", "path=a"))
     move_to_quarantine(sql, *ids)
 
-    first = empty_rota("quarantine", "--limit", "2", "--json").json()
-    second = empty_rota("quarantine", "--after", str(first[-1]["job"]), "--json").json()
+    first = empty_rota("quarantine", "--limit", "2", "--json").json()["jobs"]
+    second = empty_rota("quarantine", "--after", str(first[-1]["job"]), "--json").json()["jobs"]
 
     assert [str(each["job"]) for each in first + second] == ids
     for words in (("--task", "resize"), ("--queue", "images")):
-        assert [each["task"] for each in empty_rota("quarantine", *words, "--json").json()] == [
-            "resize"
-        ]
+        assert [
+            each["task"] for each in empty_rota("quarantine", *words, "--json").json()["jobs"]
+        ] == ["resize"]
     assert empty_rota("quarantine", "--task", "x").out == "no job in quarantine matches\n"
     assert first[0]["crashes"] == 3
     assert (
@@ -85,14 +85,14 @@ def test_runs_and_queues_commands_list_quarantined_jobs(
     start(empty_rota, *SHOP, "echo", "value=2")
     move_to_quarantine(sql, *aside)
 
-    listed = empty_rota("runs", "--state", "quarantined", "--json").json()
+    listed = empty_rota("runs", "--state", "quarantined", "--json").json()["runs"]
     queues = empty_rota("queues").out
 
     assert [str(each["run"]) for each in listed] == aside[::-1]
     assert queues.splitlines()[0].endswith("workers  quarantined")
     assert re.match(r"default  echo +1 .* none +2$", queues.splitlines()[1])
     assert "2 in quarantine, not retried until they are released; see `rota quarantine`" in queues
-    assert empty_rota("queues", "--json").json()[0]["quarantined"] == 2
+    assert empty_rota("queues", "--json").json()["queues"][0]["quarantined"] == 2
 
 
 def test_queues_command_quarantined_jobs_give_no_worker_warning(
@@ -105,7 +105,8 @@ def test_queues_command_quarantined_jobs_give_no_worker_warning(
     assert done.out.startswith("no queue has queued jobs\n")
     assert "no worker serves" not in done.out
     assert [
-        (each["queued"], each["quarantined"]) for each in empty_rota("queues", "--json").json()
+        (each["queued"], each["quarantined"])
+        for each in empty_rota("queues", "--json").json()["queues"]
     ] == [(0, 1)]
 
 
@@ -124,7 +125,7 @@ def test_show_flow_with_quarantined_job_prints_remedies(
     assert shown.endswith(
         f"1 job is in quarantine: `rota release {run}` retries it, `rota cancel {job}` ends it\n"
     )
-    [listed] = empty_rota("quarantine", "--json").json()
+    [listed] = empty_rota("quarantine", "--json").json()["jobs"]
     assert (str(listed["job"]), str(listed["run"])) == (job, run)
 
 

@@ -85,7 +85,7 @@ def test_services_command_no_service_prints_hint(empty_rota: Rota) -> None:
     assert empty_rota("services").out.startswith(
         'no services yet; declare one with `@app.service("name", every=60)`'
     )
-    assert empty_rota("services", "--json").json() == []
+    assert empty_rota("services", "--json").json()["services"] == []
 
 
 def test_services_command_lists_instance_and_standbys(
@@ -94,7 +94,7 @@ def test_services_command_lists_instance_and_standbys(
     insert_monitored_service(fleet)
 
     heading, line, *rest = table(empty_rota("services").out)
-    [listed, _] = empty_rota("services", "--json").json()
+    [listed, _] = empty_rota("services", "--json").json()["services"]
 
     assert heading == [
         "service",
@@ -121,7 +121,7 @@ def test_services_command_lists_instance_and_standbys(
         ["no instance runs service 'watch': a standby instance takes it within seconds"],
     ]
     assert listed["standing_by"] == ["web-1:78", "web-1:79"]
-    assert (listed["host"], listed["pid"], listed["iteration"]) == ("web-1", 77, 412)
+    assert (listed["host"], listed["pid"], listed["iteration"]) == ("web-1", 77, "412")
 
 
 def test_services_command_ended_term_has_no_instance(empty_rota: Rota, fleet: ServiceFleet) -> None:
@@ -132,7 +132,10 @@ def test_services_command_ended_term_has_no_instance(empty_rota: Rota, fleet: Se
 
     printed = empty_rota("services").out
 
-    assert [each["host"] for each in empty_rota("services", "--json").json()] == [None, None]
+    assert [each["host"] for each in empty_rota("services", "--json").json()["services"]] == [
+        None,
+        None,
+    ]
     assert "no instance runs service 'late': none of the running instances has it" in printed
 
 
@@ -193,7 +196,7 @@ def test_services_show_lists_last_iterations(empty_rota: Rota, fleet: ServiceFle
     assert (last[0], last[-1]) == ("412", "succeeded")
     assert (before[0], before[-2:]) == ("411", ["failed", "OSError: no space left"])
     assert [each[0] for each in rest] == [str(each) for each in range(410, 392, -1)]
-    assert [each["number"] for each in document["iterations"]] == [412, 411]
+    assert [each["number"] for each in document["iterations"]] == ["412", "411"]
     assert document["iterations"][1]["error"]["message"] == "no space left"
 
 

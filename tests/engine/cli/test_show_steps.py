@@ -243,7 +243,7 @@ def test_runs_command_shows_awaited_signal_and_progress(durable: Rota, onboardin
     assert lines[waits].endswith("  waits for signal 'approved'")
     [listed] = [
         each
-        for each in durable("runs", "--limit", "1000", "--json").json()
+        for each in durable("runs", "--limit", "1000", "--json").json()["runs"]
         if str(each["run"]) == onboarding
     ]
     assert (listed["done"], listed["total"], listed["awaits"]) == (2.0, 4.0, None)

@@ -35,7 +35,7 @@ def test_workers_command_no_worker_prints_hint(
     assert empty_rota("workers").out == (
         "no worker is running; start one with `rota worker MODULE:APP`\n"
     )
-    assert empty_rota("workers", "--json").json() == []
+    assert empty_rota("workers", "--json").json() == {"workers": []}
 
     insert_worker(registry, "stopped", ended=5)
 
@@ -47,7 +47,9 @@ def test_workers_command_no_worker_prints_hint(
 
 def test_workers_command_lists_queues_tasks_and_capacity(rota: Rota, worker: Program) -> None:
     line = next(each for each in cells(rota("workers").out) if str(worker.pid) in each)
-    document = next(each for each in rota("workers", "--json").json() if each["pid"] == worker.pid)
+    document = next(
+        each for each in rota("workers", "--json").json()["workers"] if each["pid"] == worker.pid
+    )
 
     assert line[1] == "active"
     assert "default, images" in line
@@ -55,7 +57,7 @@ def test_workers_command_lists_queues_tasks_and_capacity(rota: Rota, worker: Pro
     assert document["queues"] == ["default", "images"]
     assert "echo" in document["tasks"]
     assert document["rota_version"]
-    assert (document["silent"], document["ended"], document["charged_jobs"]) == (False, None, [])
+    assert (document["state"], document["ended"], document["charged_jobs"]) == ("active", None, [])
 
 
 def test_workers_command_all_option_adds_ended_workers(
@@ -79,12 +81,8 @@ def test_workers_command_all_option_adds_ended_workers(
     ]
     assert "charged" in whole.splitlines()[0]
     assert whole.splitlines()[4].endswith("2 jobs")
-    assert [each["charged_jobs"] for each in empty_rota("workers", "--all", "--json").json()] == [
-        [],
-        [],
-        [],
-        [7, 8],
-    ]
+    documents = empty_rota("workers", "--all", "--json").json()["workers"]
+    assert [each["charged_jobs"] for each in documents] == [[], [], [], ["7", "8"]]
 
 
 def test_workers_command_drain_request_is_shown_as_draining(
@@ -110,7 +108,8 @@ def test_workers_command_missing_heartbeat_is_shown_as_silent(
     ]
     told = rf"worker {silent} has been silent for \d\d s: if it stays silent, another"
     assert re.search(told, done.out)
-    assert [each["silent"] for each in empty_rota("workers", "--json").json()] == [False, True]
+    documents = empty_rota("workers", "--json").json()["workers"]
+    assert [each["state"] for each in documents] == ["active", "silent"]
     registry.execute("delete from rota.workers where id = %s", [late])
     assert "no other worker can take back its jobs; start one" in empty_rota("workers").out
 
@@ -174,7 +173,7 @@ def test_drain_wait_returns_when_the_worker_has_stopped(
     worker, number = busy
     with terminal.program("drain", number, "--wait", "60") as drain:
         drain.said(f"worker {number} is draining: 1 job left")
-        assert terminal.run("workers", "--json").json()[0]["state"] == "draining"
+        assert terminal.run("workers", "--json").json()["workers"][0]["state"] == "draining"
 
         (tmp_path / "go").touch()
 

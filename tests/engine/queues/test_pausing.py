@@ -194,8 +194,8 @@ def test_queues_command_pauses_and_resumes(
     assert "smtp is down; resume it with `rota queues resume mail`" in said
     assert "no worker serves" not in said
     assert main.run(["queues", "--json"]) == OK
-    [line] = json.loads(capfd.readouterr().out)
-    assert line["paused"] is not None
+    [paused] = json.loads(capfd.readouterr().out)["paused"]
+    assert (paused["queue"], paused["reason"]) == ("mail", "smtp is down")
 
     assert main.run(["explain", str(row[0])]) == FAILED
     said = capfd.readouterr().out
@@ -207,4 +207,4 @@ def test_queues_command_pauses_and_resumes(
     assert main.run(["queues", "resume", "mail"]) == OK
     assert main.run(["queues", "resume", "mail"]) == NOT_FOUND
     assert main.run(["queues", "--json"]) == OK
-    assert json.loads(capfd.readouterr().out.split("goes on\n")[-1])[0]["paused"] is None
+    assert json.loads(capfd.readouterr().out.split("goes on\n")[-1])["paused"] == []

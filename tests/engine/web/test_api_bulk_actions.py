@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.app import bulk_actions, run_search
+from rota.operations import bulk_actions, run_search
 from rota.store.read import run_list as store
 from support.site_client import SiteClient
 

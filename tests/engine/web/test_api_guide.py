@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from rota import Rota
+from rota.operations.refusals import REFUSALS
 from rota.web.api import openapi, routes
 from rota.web.auth import route_roles
-from rota.web.responses import _STATUSES
 from support.places import ROOT
 
 PAGE = ROOT / "docs" / "guides" / "http-api.md"
@@ -26,9 +26,9 @@ def test_api_guide_lists_every_route_with_its_role() -> None:
 
 def test_api_guide_lists_every_error_code() -> None:
     text = PAGE.read_text("utf-8")
-    for _, status, code in _STATUSES:
-        assert f"`{code}`" in text
-        assert str(status) in text
+    for each in REFUSALS:
+        assert f"`{each.code}`" in text
+        assert str(each.status) in text
 
 
 def test_openapi_document_covers_every_route() -> None:

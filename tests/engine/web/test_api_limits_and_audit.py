@@ -11,9 +11,10 @@ from uuid import uuid4
 import pytest
 
 from rota import LockLost, Rota
+from rota.operations import declare
+from rota.operations.declare import OperationContext
 from rota.store import audit, workers
 from rota.web.api import router
-from rota.web.api.router import RequestContext
 from rota.web.tokens_auth import LocalAccess
 from support.site_client import SECRET, SiteClient
 
@@ -113,7 +114,7 @@ async def test_request_unfinished_body_times_out(
 async def test_runs_list_slow_query_times_out(
     site_client: SiteClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(router, "READ_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(declare, "READ_TIMEOUT_SECONDS", 0.05)
     async with (await site_client.app.open()).database.transaction() as connection:
         await connection.execute("lock table rota.runs in access exclusive mode")
         answer = await site_client.ask("GET", RUNS)
@@ -171,7 +172,7 @@ async def test_api_logs_contain_no_payload_and_no_token(
     await site_client.ask("POST", RUNS, json={"name": "greet", "input": {"name": [SECRET]}})
     await site_client.ask("POST", RUNS, headers={"Authorization": f"Bearer {SECRET}"}, json=body)
 
-    async def broken(context: RequestContext, **more: Any) -> Any:
+    async def broken(context: OperationContext, **more: Any) -> Any:
         raise RuntimeError(f"could not read {SECRET}")
 
     site_client.site = _site_with_handler(site_client.app, "start_run", broken)
@@ -189,17 +190,15 @@ def _site_with_handler(app: Rota, name: str, handler: Any) -> Any:
     """Return the site with one of its routes served by `handler`."""
     from dataclasses import replace
 
-    from rota.web import api
+    from rota.operations.table import OPERATIONS
     from rota.web.site import site
 
-    kept = list(api.OPERATIONS)
-    api.OPERATIONS[:] = [
-        replace(each, handler=handler) if each.name == name else each for each in kept
-    ]
+    kept = list(OPERATIONS)
+    OPERATIONS[:] = [replace(each, handler=handler) if each.name == name else each for each in kept]
     try:
         return site(app)
     finally:
-        api.OPERATIONS[:] = kept
+        OPERATIONS[:] = kept
 
 
 # Audit

@@ -52,8 +52,11 @@ for each in (
         "/schedules",
         "/workers",
         "/queues",
+        "/autoscale",
+        "/overview",
         "/quarantine",
         "/locks",
+        "/advisory-locks",
         "/leaders",
         "/services",
         "/once-calls",
@@ -66,6 +69,7 @@ for each in ("/health/instances", "/metrics", "/autoscale"):
     add_plain_example("GET", each)
 for each in ("/health/live", "/livez", "/healthz", "/health/ready", "/readyz"):
     add_plain_example("GET", each)
+add_plain_example("POST", f"{V1}/quarantine/release", json={"queue": "no such queue"})
 add_plain_example("POST", f"{V1}/runs", json={"name": "greet", "input": {"name": "Ada"}})
 
 
@@ -175,6 +179,11 @@ async def register_worker(visitors: SiteClient) -> int:
     return worker
 
 
+@example("GET", f"{V1}/workers/{{worker}}")
+async def show_worker(visitors: SiteClient) -> Example:
+    return f"{V1}/workers/{await register_worker(visitors)}", {}
+
+
 @example("POST", f"{V1}/workers/{{worker}}/drain")
 async def drain(visitors: SiteClient) -> Example:
     return f"{V1}/workers/{await register_worker(visitors)}/drain", {}
@@ -194,6 +203,13 @@ async def release_lock(visitors: SiteClient) -> Example:
         name,
     )
     return f"{V1}/locks/{name}/release", {}
+
+
+@example("GET", f"{V1}/services/{{name:path}}")
+async def show_service(visitors: SiteClient) -> Example:
+    name = f"service/{uuid4()}"
+    await visitors.sql("insert into rota.services (name, every) values (%s, 60)", name)
+    return f"{V1}/services/{name}", {}
 
 
 def add_alert_example(word: str) -> None:

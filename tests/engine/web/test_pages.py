@@ -15,8 +15,8 @@ from rota import Rota
 from rota.app.tokens import revoke_access_token
 from rota.errors import DatabaseUnavailable, SettingsError
 from rota.model.access import Caller
+from rota.operations.declare import OperationContext
 from rota.web import dashboard
-from rota.web.api.router import RequestContext
 from rota.web.dashboard import live as lively
 from rota.web.dashboard import overview
 from rota.web.dashboard.router import Page, PageView
@@ -170,7 +170,7 @@ def renderings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Replace the overview with a page that records every rendering, at most one in 0.1 s."""
     made: list[str] = []
 
-    async def overview(context: RequestContext) -> PageView:
+    async def overview(context: OperationContext) -> PageView:
         made.append(context.caller.role.text)
         return PageView("refused.html", error=None)
 
@@ -251,10 +251,10 @@ async def test_live_stream_ends_when_instance_drains(
 async def test_live_stream_without_database_sends_refused_events(
     page_client: SiteClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(self: RequestContext, *queries: Any) -> list[Any]:
+    async def away(self: OperationContext, *queries: Any) -> list[Any]:
         raise DatabaseUnavailable("nobody answers")
 
-    monkeypatch.setattr(RequestContext, "read", away)
+    monkeypatch.setattr(OperationContext, "read", away)
     monkeypatch.setattr(lively, "ERROR_PAUSE_SECONDS", 0.05)
     async with stream(page_client.site, "/", page_client.passes["viewer"]) as seen:
         kinds: list[str] = []

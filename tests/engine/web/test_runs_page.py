@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rota import Rota
-from rota.app import run_search
+from rota.operations import run_search
 from rota.store.read import run_list as store
 from rota.web.site import ALL_PARTS
 from support.site_client import SiteClient

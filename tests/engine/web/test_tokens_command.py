@@ -59,7 +59,7 @@ def audited(sql: psycopg.Connection[Any]) -> list[tuple[str, str]]:
 def test_tokens_command_without_tokens_prints_hint(rota: Run) -> None:
     assert "create one with `rota tokens create NAME`" in rota("tokens").out
     assert "no tokens yet" in rota("tokens", "list", "--all").out
-    assert rota("tokens", "--json").json() == []
+    assert rota("tokens", "--json").json()["tokens"] == []
 
 
 def test_tokens_create_prints_token_once_and_alone_on_stdout(
@@ -74,7 +74,7 @@ def test_tokens_create_prints_token_once_and_alone_on_stdout(
 
     listed = rota("tokens")
     assert (token.id in listed.out, "grafana" in listed.out) == (True, True)
-    [line] = rota("tokens", "list", "--json").json()
+    [line] = rota("tokens", "list", "--json").json()["tokens"]
     assert (line["name"], line["role"], line["state"]) == ("grafana", "viewer", "active")
     assert token.text not in listed.out + str(line)
     [[digest, days]] = sql.execute(
@@ -98,8 +98,8 @@ def test_tokens_list_revoked_token_needs_all_option(
     id = rota("tokens", "create", "ann", "--role", "admin", "--json").json()["id"]
     done = rota("tokens", "revoke", id)
     assert (done.code, f"token {id} of ann (admin)" in done.out) == (0, True)
-    assert rota("tokens", "--json").json() == []
-    [line] = rota("tokens", "--all", "--json").json()
+    assert rota("tokens", "--json").json()["tokens"] == []
+    [line] = rota("tokens", "--all", "--json").json()["tokens"]
     assert line["state"] == "revoked"
     again = rota("tokens", "revoke", id)
     assert (again.code, "was revoked already" in again.err) == (NOT_FOUND, True)
@@ -112,8 +112,10 @@ def test_tokens_list_expired_token_needs_all_option(
 ) -> None:
     rota("tokens", "create", "ann", "--expires", "1h")
     sql.execute("update rota.access_tokens set expires = now() - interval '1 s'")
-    assert rota("tokens", "--json").json() == []
-    assert [each["state"] for each in rota("tokens", "--all", "--json").json()] == ["expired"]
+    assert rota("tokens", "--json").json()["tokens"] == []
+    assert [each["state"] for each in rota("tokens", "--all", "--json").json()["tokens"]] == [
+        "expired"
+    ]
     assert "expired" in rota("tokens", "--all").out
 
 
@@ -148,4 +150,4 @@ def test_audit_actions_of_commands_are_recorded_with_operator(
     ]
     [[who]] = sql.execute("select distinct operator from rota.audit").fetchall()
     assert "@" in who
-    assert rota("audit", "--json").json()[0]["action"] == "retry run"
+    assert rota("audit", "--json").json()["entries"][0]["action"] == "retry run"

@@ -105,7 +105,7 @@ def test_worker_command_version_and_meta_are_listed(terminal: Terminal) -> None:
     with terminal.program("worker", "shop:app", *words, ROTA_VERSION="v7") as parent:
         workers(parent, 2)
 
-        listed = terminal.run("workers", "--json").json()
+        listed = terminal.run("workers", "--json").json()["workers"]
 
     for each in listed:
         assert (each["version"], each["metadata"]) == ("v7", {"zone": "eu-1", "rank": 3})

@@ -30,17 +30,17 @@ def test_quarantine_job_that_kills_its_worker_is_listed_and_released(
         parent.said(f"job {run} (perilous) is in quarantine")
         [dead] = [
             each
-            for each in empty_rota("workers", "--all", "--json").json()
+            for each in empty_rota("workers", "--all", "--json").json()["workers"]
             if each["state"] == "dead"
         ]
         victim = f"worker {dead['worker']} ({dead['host']})"
 
-        [listed] = empty_rota("quarantine", "--json").json()
+        [listed] = empty_rota("quarantine", "--json").json()["jobs"]
         table = empty_rota("quarantine").out
         shown = empty_rota("show", run).out
 
-        assert (listed["job"], listed["run"], listed["crashes"]) == (int(run), int(run), 1)
-        assert dead["charged_jobs"] == [int(run)]
+        assert (listed["job"], listed["run"], listed["crashes"]) == (run, run, 1)
+        assert dead["charged_jobs"] == [run]
         assert re.search(
             rf"{run}  perilous  default +2 +1 +\d+ s  lost with {re.escape(victim)}", table
         )

@@ -11,7 +11,8 @@ def test_guide_names_every_schedule_option() -> None:
     import inspect
 
     from rota import Rota
-    from rota.app.schedules import ScheduleChanges, Schedules
+    from rota.app.schedules import Schedules
+    from rota.model.schedule_options import ScheduleChanges
 
     for name in (*inspect.signature(Rota.schedule).parameters, *ScheduleChanges.__annotations__):
         assert name == "self" or f"`{name}" in PAGE or f"{name}=" in PAGE or name in PAGE, name

@@ -6,58 +6,48 @@ import getpass
 import os
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from rota.cli import output
+from rota.cli.table import WIDE, Column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.text import Text
+    from rota.operations.coordination import LeaderDocument, LockDocument
 
-    from rota.store.read.coordination import LeaderRow, LockRow
-
-WIDE_TERMINAL_COLUMNS = 100
-"""Terminal width from which all columns fit."""
+Owned = TypeVar("Owned", "LockDocument", "LeaderDocument")
 
 
 def is_narrow() -> bool:
-    return output.console().width < WIDE_TERMINAL_COLUMNS
+    return output.console().width < WIDE
 
 
-def columns(title: str, rows: Sequence[LockRow | LeaderRow]) -> dict[str, list[Text]]:
+def columns(title: str, rows: Sequence[Owned]) -> list[Column[Owned]]:
     """Return columns for the owner of each row: separate ones if there are labels and enough width."""
+
+    def style(row: Owned) -> str:
+        return "" if row.instance else "dim"
+
     if is_narrow() or not any(each.label for each in rows if each.instance):
-        return {title: [_compact_cell(each) for each in rows]}
-    return {
-        title: [_label_cell(each) for each in rows],
-        "host": [output.wrapped_cell(each.host if each.instance else "") for each in rows],
-        "process": [output.cell(each.pid if each.instance else "") for each in rows],
-    }
+        return [Column(title, lambda row, now: _compact(row), style, wraps=True)]
+    return [
+        Column(title, lambda row, now: _label(row), style, wraps=True),
+        Column("host", lambda row, now: row.host if row.instance else "", wraps=True),
+        Column("process", lambda row, now: row.pid if row.instance else "", right=True),
+    ]
 
 
-def _label_cell(row: LockRow | LeaderRow) -> Text:
+def _label(row: LockDocument | LeaderDocument) -> str:
     if row.instance is None:
-        return output.cell("none", "dim")
-    return output.wrapped_cell(row.label or format_process(row.host, row.pid))
+        return "none"
+    return row.label or format_process(row.host, row.pid)
 
 
-def _compact_cell(row: LockRow | LeaderRow) -> Text:
+def _compact(row: LockDocument | LeaderDocument) -> str:
     if row.instance is None:
-        return output.cell("none", "dim")
-    label = f"{row.label} " if row.label else ""
-    return output.wrapped_cell(f"{label}{format_process(row.host, row.pid)}")
-
-
-def print_table(
-    columns: dict[str, list[Text]], *, right: Sequence[str], free: Sequence[str]
-) -> None:
-    """Print a table without empty columns."""
-    shown = {name: cells for name, cells in columns.items() if any(cell.plain for cell in cells)}
-    grid = output.new_table(*shown, right=right, free=free)
-    for cells in zip(*shown.values(), strict=True):
-        grid.add_row(*cells)
-    output.print_renderable(grid)
+        return "none"
+    return f"{row.label or ''} {format_process(row.host, row.pid)}".lstrip()
 
 
 def format_process(host: str | None, pid: int | None) -> str:

@@ -6,21 +6,20 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import msgspec
 import rich_click as click
 
 from rota.cli import output
 from rota.cli.exit_codes import NOT_FOUND, CommandError
-from rota.cli.format import owner
 from rota.cli.schedules import TimeParameter
+from rota.cli.target import Target, operator_context
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.app.bulk_actions import BulkAction, BulkResult, RunCount
-    from rota.cli.target import Target
-    from rota.store.database import Database
-    from rota.store.read.run_list import RunFilter
+    from rota.operations.bulk import RunCountDocument
+    from rota.operations.filters import RunFilterQuery
 
 T = TypeVar("T")
 
@@ -45,17 +44,16 @@ def run_filter_options(command: Callable[..., T]) -> Callable[..., T]:
         find: str | None,
         **arguments: Any,
     ) -> T:
-        from rota.store.read.run_list import RunFilter
+        from rota.operations.filters import RunFilterQuery
 
-        run_filter = RunFilter(
+        run_filter = RunFilterQuery(
             name=name,
             queue=queue,
-            states=None if state is None else (state,),
+            state=state,  # type: ignore[arg-type]
             key=key,
             since=_as_utc(since),
             until=_as_utc(until),
-            text=find or None,
-            search_values=True,
+            find=find or None,
         )
         return command(*args, run_filter=run_filter, **arguments)
 
@@ -84,36 +82,20 @@ def run_filter_options(command: Callable[..., T]) -> Callable[..., T]:
     return wrapped
 
 
-def has_criteria(run_filter: RunFilter) -> bool:
+def has_criteria(run_filter: RunFilterQuery) -> bool:
     """True if a criterion was given."""
-    criteria = (
-        *(run_filter.name, run_filter.queue, run_filter.states, run_filter.key),
-        run_filter.text,
-    )
-    return any(each is not None for each in (*criteria, run_filter.since, run_filter.until))
+    return any(each is not None for each in msgspec.structs.astuple(run_filter))
 
 
-def pipeline_fetch(database: Database) -> Callable[..., Any]:
-    """Return a function that runs several queries in one transaction."""
-
-    async def fetch(*queries: Any) -> list[Any]:
-        [rows] = await database.pipeline([queries])
-        return rows
-
-    return fetch
-
-
-def apply_to_all(target: Target, action: BulkAction, run_filter: RunFilter, *, yes: bool) -> None:
+def apply_to_all(
+    target: Target, action: Literal["cancel", "retry"], run_filter: RunFilterQuery, *, yes: bool
+) -> None:
     """Cancel or retry all matching runs, after confirmation of their number."""
-    from rota.app import bulk_actions
+    from rota.operations import bulk
 
-    async def count_runs(app: Rota) -> RunCount:
-        return await bulk_actions.count_runs(
-            app, pipeline_fetch((await app.open()).database), action, run_filter
-        )
-
-    count = target.run(count_runs)
-    if count.count == 0 and count.is_exact:
+    criteria = msgspec.structs.asdict(run_filter)
+    count, _ = target.perform(bulk.count_runs, query=bulk.RunCountQuery(**criteria, action=action))
+    if count.count == 0 and count.exact:
         click.echo(
             "no run matches that could be " + ("retried" if action == "retry" else "cancelled")
         )
@@ -127,27 +109,17 @@ def apply_to_all(target: Target, action: BulkAction, run_filter: RunFilter, *, y
         click.confirm(f"{action} {_format_run_count(count)}?", abort=True)
 
     async def apply(app: Rota) -> tuple[int, int]:
-        fetch = pipeline_fetch((await app.open()).database)
+        operation = bulk.cancel_runs if action == "cancel" else bulk.retry_runs
+        context = operator_context(app)
         done = skipped = 0
-        before: int | None = None
+        cursor: str | None = None
         with output.console().status(f"0 of {_format_run_count(count)}") as status:
             while True:
-                result: BulkResult = await bulk_actions.apply_batch(
-                    app,
-                    fetch,
-                    action,
-                    run_filter,
-                    last_id=count.last_id,
-                    before=before,
-                    by=owner.current_operator(),
-                )
-                done, skipped, before = (
-                    done + result.done,
-                    skipped + result.skipped,
-                    result.next_id,
-                )
+                body = bulk.BulkRequest(**criteria, upto=count.upto, cursor=cursor)
+                batch = await operation.perform(context, body=body)
+                done, skipped, cursor = done + batch.done, skipped + batch.skipped, batch.next
                 status.update(f"{output.format_count(done)} of {_format_run_count(count)}")
-                if before is None:
+                if cursor is None:
                     return done, skipped
 
     done, skipped = target.run(apply)
@@ -156,8 +128,8 @@ def apply_to_all(target: Target, action: BulkAction, run_filter: RunFilter, *, y
         output.hint(f"{_format_runs(skipped)} had changed state by then and were left alone")
 
 
-def _format_run_count(count: RunCount) -> str:
-    return ("" if count.is_exact else "at least ") + _format_runs(count.count)
+def _format_run_count(count: RunCountDocument) -> str:
+    return ("" if count.exact else "at least ") + _format_runs(count.count)
 
 
 def _format_runs(count: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from rota.app import run_search
+from rota.operations import run_search
 from rota.store import metrics
 from rota.store.database import Database
 from rota.store.metrics import FleetTotals

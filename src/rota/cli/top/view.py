@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rota.cli import output
 from rota.cli.top.snapshot import QueueSnapshot, TopSnapshot
+from rota.operations.workers import worker_state
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -186,8 +187,7 @@ def _workers(workers: Sequence[WorkerDetailRow], snapshot: TopSnapshot, is_wide:
         free=("host", "version", "queues"),
     )
     for each in workers:
-        is_silent = (snapshot.at - each.last_beat).total_seconds() > snapshot.dead_after
-        state = "silent" if is_silent else each.state
+        state = worker_state(each, snapshot.at, snapshot.dead_after)
         style = {"active": "green", "draining": "cyan", "silent": "bold yellow"}.get(state, "")
         cells = {
             "worker": output.cell(each.worker),

@@ -44,7 +44,7 @@ FIRST_EVALUATION_SECONDS = 3.0
 """Seconds from a worker's start to its first check, before jitter."""
 
 STALE_SECONDS = 60.0
-"""Seconds without a round after which `rota alerts` runs one itself, because no worker does."""
+"""Seconds without a round after which a list of alerts runs one itself, because no worker does."""
 
 Process = tuple[str, int]
 

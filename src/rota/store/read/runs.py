@@ -245,9 +245,10 @@ def worker(worker: int) -> Query[WorkerRow]:
     return Query("view/worker", {"worker": worker}, WorkerRow)
 
 
-def workers(*, include_ended: bool = False) -> Query[WorkerDetailRow]:
-    """Return the registered workers; with `include_ended` also those that stopped or died."""
-    return Query("view/workers", {"include_ended": include_ended}, WorkerDetailRow)
+def workers(worker: int | None = None, *, include_ended: bool = False) -> Query[WorkerDetailRow]:
+    """Return the registered workers, or one; with `include_ended` also those that stopped or died."""
+    params = {"worker": worker, "include_ended": include_ended}
+    return Query("view/workers", params, WorkerDetailRow)
 
 
 def ended_workers(limit: int = 50) -> Query[WorkerDetailRow]:

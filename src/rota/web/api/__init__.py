@@ -1,4 +1,4 @@
-"""The JSON API under `/api/v1`: the operations of the command line, over HTTP."""
+"""The JSON API under `/api/v1`: the operations over HTTP."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from rota.model.access import Role
-from rota.web.api import access, bulk, coordination, explain, runs, schedules, workers
+from rota.operations.table import OPERATIONS
 from rota.web.api.openapi import build_document
-from rota.web.api.router import PREFIX, Operation
+from rota.web.api.router import PREFIX, route
 from rota.web.auth import require_role
 from rota.web.in_flight import mount_path
 from rota.web.responses import json_response
@@ -20,17 +20,10 @@ from rota.web.responses import json_response
 if TYPE_CHECKING:
     from rota.app import Rota
 
-OPERATIONS: list[Operation] = [
-    operation
-    # The order matters: /runs/count must match before /runs/{run}.
-    for module in (bulk, runs, explain, schedules, workers, coordination, access)
-    for operation in module.router.operations
-]
-
 
 def routes(app: Rota) -> list[Route]:
     """Return the routes of the API, each with its required role."""
-    found = [each.route(app) for each in OPERATIONS]
+    found = [route(each, app) for each in OPERATIONS]
     return [*found, Route(f"{PREFIX}/openapi.json", show_openapi, methods=["GET"])]
 
 

@@ -1,4 +1,4 @@
-"""OpenAPI document, generated from the route table so that it always matches the routes."""
+"""OpenAPI document, generated from the operations so that it always matches the routes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from rota.web.api.router import PREFIX, Operation
+from rota.operations.declare import Operation
+from rota.web.api.router import PREFIX
 from rota.web.responses import ErrorDocument
 
 COMMON_ERRORS = {
@@ -28,7 +29,7 @@ EXTRA_ERRORS = {
 REF_TEMPLATE = "#/components/schemas/{name}"
 
 
-def build_document(operations: Sequence[Operation], version: str) -> dict[str, Any]:
+def build_document(operations: Sequence[Operation[Any]], version: str) -> dict[str, Any]:
     types: list[Any] = [ErrorDocument]
     for each in operations:
         types += [kind for kind in (each.body, each.response) if _is_struct(kind)]
@@ -67,7 +68,7 @@ def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
-def _operation(operation: Operation) -> dict[str, Any]:
+def _operation(operation: Operation[Any]) -> dict[str, Any]:
     document: dict[str, Any] = {
         "operationId": operation.name,
         "tags": [operation.tag],
@@ -86,14 +87,14 @@ def _operation(operation: Operation) -> dict[str, Any]:
     return document
 
 
-def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
+def _path_parameters(operation: Operation[Any]) -> list[dict[str, Any]]:
     return [
         {"name": name, "in": "path", "required": True, "schema": msgspec.json.schema(kind)}
         for name, kind in operation.params.items()
     ]
 
 
-def _query_parameters(operation: Operation) -> list[dict[str, Any]]:
+def _query_parameters(operation: Operation[Any]) -> list[dict[str, Any]]:
     if operation.query is None:
         return []
     schema = msgspec.json.schema(operation.query)
@@ -113,7 +114,7 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in found.items() if key != "default" or value is not None}
 
 
-def _responses(operation: Operation) -> dict[str, Any]:
+def _responses(operation: Operation[Any]) -> dict[str, Any]:
     success: dict[str, Any] = {"description": "Done."}
     if _is_struct(operation.response):
         success["content"] = {"application/json": {"schema": _ref(operation.response)}}

@@ -1,17 +1,10 @@
-"""Route table of the API.
-
-An operation is a function whose annotations define its path parameters, its query (`query`), its body
-(`body`) and its response. The route, the validation and the OpenAPI document are all derived from them, so
-they agree.
-"""
+"""HTTP routes of the operations: parameters are decoded and checked by the operation's declaration."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -20,22 +13,14 @@ from starlette.routing import Route
 
 from rota.errors import DatabaseUnavailable
 from rota.model import codec
-from rota.model.access import Caller, Role
-from rota.store import pg_errors
-from rota.store.query import Query
-from rota.store.read import runs
+from rota.operations.declare import Operation, OperationContext
 from rota.web.auth import caller, require_role
 from rota.web.responses import HttpError, json_response
 
 if TYPE_CHECKING:
     from rota.app import Rota
 
-Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
-
 PREFIX = "/api/v1"
-
-READ_TIMEOUT_SECONDS = 5.0
-"""Statement timeout of a read."""
 
 REQUEST_TIMEOUT_SECONDS = 40.0
 """Timeout of a whole request, including reconnects while the database is unavailable."""
@@ -47,131 +32,30 @@ BODY_OVERHEAD_BYTES = 1024 * 1024
 """Bytes that a body may have in addition to the payload limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestContext:
-    """The app and the caller of one operation."""
-
-    app: Rota
-    caller: Caller
-
-    @property
-    def may_see_payloads(self) -> bool:
-        """True if the caller may see inputs and results of runs."""
-        return self.caller.has_role(Role.OPERATOR)
-
-    async def read(self, *queries: Query[Any]) -> list[Any]:
-        """Return the rows of each query, read in one transaction with a statement timeout."""
-        database = (await self.app.open()).database
+def route(operation: Operation[Any], app: Rota) -> Route:
+    async def endpoint(request: Request) -> Response:
+        arguments = decode_path(operation.params, request)
+        if operation.query is not None:
+            arguments["query"] = decode_query(operation.query, request.query_params.multi_items())
+        elif request.query_params:
+            raise _invalid(f"there is no parameter {next(iter(request.query_params))!r:.60}")
+        if operation.body is not None:
+            arguments["body"] = await _decode_body(operation.body, request, app)
         try:
-            [[_, *rows]] = await database.pipeline(
-                [[runs.set_timeout(READ_TIMEOUT_SECONDS), *queries]]
-            )
-        except Exception as error:
-            if pg_errors.sqlstate(error) != "57014":
-                raise
-            raise HttpError(
-                503,
-                "too_slow",
-                f"the database did not find it within {READ_TIMEOUT_SECONDS:g} s; ask for less",
-            ) from None
-        return rows
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
+                context = OperationContext(app, caller(request))
+                document = await operation.perform(context, **arguments)
+        except TimeoutError:
+            raise DatabaseUnavailable("the request was not completed before the timeout") from None
+        if operation.status == 204:
+            return Response(status_code=204)
+        existed = getattr(document, "created", None) is False
+        status = operation.success_statuses[-1] if existed else operation.status
+        return json_response(document, status)
 
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    method: str
-    path: str
-    role: Role
-    status: int
-    tag: str
-    error_statuses: tuple[int, ...]
-    handler: Callable[..., Awaitable[Any]]
-    summary: str
-    params: dict[str, Any] = field(default_factory=dict)
-    """Path parameters and their types."""
-    query: type[msgspec.Struct] | None = None
-    body: type[msgspec.Struct] | None = None
-    response: Any = None
-
-    @property
-    def name(self) -> str:
-        return self.handler.__name__
-
-    @property
-    def success_statuses(self) -> tuple[int, ...]:
-        """Statuses of a successful response; includes 200 if the body has a `key`, for a run that already
-        exists.
-        """
-        found_by_key = self.body is not None and "key" in self.body.__struct_fields__
-        return (self.status, 200) if found_by_key else (self.status,)
-
-    def route(self, app: Rota) -> Route:
-        async def endpoint(request: Request) -> Response:
-            arguments = decode_path(self.params, request)
-            if self.query is not None:
-                arguments["query"] = decode_query(self.query, request.query_params.multi_items())
-            elif request.query_params:
-                raise _invalid(f"there is no parameter {next(iter(request.query_params))!r:.60}")
-            if self.body is not None:
-                arguments["body"] = await _decode_body(self.body, request, app)
-            try:
-                async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
-                    document = await self.handler(RequestContext(app, caller(request)), **arguments)
-            except TimeoutError:
-                raise DatabaseUnavailable(
-                    "the request was not completed before the timeout"
-                ) from None
-            if self.status == 204:
-                return Response(status_code=204)
-            existed = getattr(document, "created", None) is False
-            return json_response(document, self.success_statuses[-1] if existed else self.status)
-
-        endpoint.__name__ = endpoint.__qualname__ = self.name
-        guarded = require_role(self.role)(endpoint)
-        return Route(PREFIX + self.path, guarded, methods=[self.method], name=self.name)
-
-
-class Router:
-    """Operations in matching order."""
-
-    def __init__(self, tag: str) -> None:
-        self._tag = tag
-        self.operations: list[Operation] = []
-
-    def add(
-        self,
-        method: str,
-        path: str,
-        role: Role,
-        *,
-        status: int = 200,
-        error_statuses: Sequence[int] = (),
-    ) -> Callable[[Handler], Handler]:
-        """Register an operation; `error_statuses` are those it returns in addition to the common ones."""
-
-        def decorate(handler: Handler) -> Handler:
-            hints = get_type_hints(handler, include_extras=True)
-            response = hints.pop("return")
-            hints = {name: hints[name] for name in inspect.signature(handler).parameters}
-            hints.pop("context")
-            operation = Operation(
-                method,
-                path,
-                role,
-                status,
-                self._tag,
-                tuple(error_statuses),
-                handler,
-                " ".join((handler.__doc__ or "").split()),
-                query=hints.pop("query", None),
-                body=hints.pop("body", None),
-                params=hints,
-                response=response,
-            )
-            self.operations.append(operation)
-            return handler
-
-        return decorate
+    endpoint.__name__ = endpoint.__qualname__ = operation.name
+    guarded = require_role(operation.role)(endpoint)
+    return Route(PREFIX + operation.path, guarded, methods=[operation.method], name=operation.name)
 
 
 def decode_path(params: Mapping[str, Any], request: Request) -> dict[str, Any]:

@@ -8,10 +8,11 @@ import msgspec
 from msgspec import Meta
 
 from rota.model import alert_rules
+from rota.operations.alerts import evaluate_if_stale
+from rota.operations.declare import OperationContext
+from rota.operations.documents import MAX_INT64
 from rota.store.read import coordination
 from rota.store.read.coordination import AlertRow
-from rota.web.api.router import RequestContext
-from rota.web.api.schema_types import MAX_INT64
 from rota.web.dashboard.router import Pages, PageView
 from rota.web.dashboard.template_helpers import segment
 
@@ -34,7 +35,8 @@ class AlertsPageQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @pages.page("/alerts", title="Alerts")
-async def alerts(context: RequestContext, query: AlertsPageQuery) -> PageView:
+async def alerts(context: OperationContext, query: AlertsPageQuery) -> PageView:
+    await evaluate_if_stale(context)
     found, past = await context.read(
         coordination.alerts(limit=MAX_OPEN_ALERTS + 1),
         coordination.closed_alerts(query.before, PAST_PAGE_SIZE + 1),

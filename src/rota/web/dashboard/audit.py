@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Meta
 
 from rota.model.access import Role
+from rota.operations.declare import OperationContext
+from rota.operations.documents import MAX_INT64
 from rota.store import audit as rows
 from rota.store import ticks
-from rota.web.api.router import RequestContext
-from rota.web.api.schema_types import MAX_INT64
 from rota.web.dashboard.router import Pages, PageView
 from rota.web.dashboard.template_helpers import format_time, segment
 
@@ -31,7 +31,7 @@ class AuditPageQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @pages.page("/audit", title="Audit", role=Role.ADMIN)
-async def audit(context: RequestContext, query: AuditPageQuery) -> PageView:
+async def audit(context: OperationContext, query: AuditPageQuery) -> PageView:
     entries_query = rows.entries(
         PAGE_SIZE + 1,
         query.before,

@@ -10,10 +10,10 @@ from typing import Literal
 from markupsafe import Markup
 
 from rota.drawing.charts import ChartBuckets, ChartSeries, bar_chart, line_chart, sparkline
+from rota.operations.declare import OperationContext
 from rota.store.query import Query
 from rota.store.read import metrics
 from rota.store.read.metrics import BucketRow, JobCounts
-from rota.web.api.router import RequestContext
 from rota.web.dashboard.template_helpers import format_count, format_duration
 
 MAX_EXACT_COUNT = 20_000
@@ -49,7 +49,7 @@ CHART_RANGES: dict[RangeName, ChartRange] = {
 
 
 async def choose_range(
-    context: RequestContext, name: RangeName | None, default: RangeName = "1h"
+    context: OperationContext, name: RangeName | None, default: RangeName = "1h"
 ) -> ChartRange:
     """Return the requested range, or by default a range that fits the age of the data.
 

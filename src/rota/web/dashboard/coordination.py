@@ -9,10 +9,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from rota.operations.declare import OperationContext
+from rota.operations.documents import error_detail
 from rota.store.read import coordination as read_coordination
 from rota.store.read.coordination import LockRow
-from rota.web.api.router import RequestContext
-from rota.web.api.schema_types import error_detail
 from rota.web.dashboard.router import Pages, PageView
 
 pages = Pages()
@@ -46,7 +46,7 @@ class SemaphoreView(msgspec.Struct, frozen=True):
 
 
 @pages.page("/coordination", title="Coordination")
-async def coordination(context: RequestContext, query: CoordinationPageQuery) -> PageView:
+async def coordination(context: OperationContext, query: CoordinationPageQuery) -> PageView:
     locks, leaders, services, rate_limits, once_calls, iterations = await context.read(
         read_coordination.locks(
             prefix=query.lock, after=(query.lock_after, query.permit_after), limit=MAX_LOCKS + 1

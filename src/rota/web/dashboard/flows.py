@@ -23,9 +23,9 @@ from rota.drawing.svg import svg
 from rota.errors import DefinitionError
 from rota.model.flow import FlowDefinition, FlowPlan
 from rota.model.task import TaskDefinition
+from rota.operations.declare import OperationContext
 from rota.store.read import metrics
 from rota.store.read.metrics import FlowHistoryRow, FlowTaskHistoryRow, TaskCounts
-from rota.web.api.router import RequestContext
 from rota.web.dashboard import charts
 from rota.web.dashboard.charts import CHART_RANGES, RangeName
 from rota.web.dashboard.router import Pages, PageView
@@ -74,7 +74,7 @@ class FlowTaskSummary:
 
 
 @pages.page("/flows", title="Flows")
-async def flows(context: RequestContext, query: FlowsPageQuery) -> PageView:
+async def flows(context: OperationContext, query: FlowsPageQuery) -> PageView:
     chart_range = await charts.choose_range(context, query.range, "24h")
     registry = context.app.registry
     recorded, counts = await context.read(
@@ -107,7 +107,7 @@ async def flows(context: RequestContext, query: FlowsPageQuery) -> PageView:
 
 
 @pages.page("/flows/{name:path}", title="Flow")
-async def flow(context: RequestContext, name: Name, query: FlowPageQuery) -> PageView:
+async def flow(context: OperationContext, name: Name, query: FlowPageQuery) -> PageView:
     registry = context.app.registry
     found = registry.flows.get(name)
     task = registry.tasks.get(name)
@@ -121,7 +121,9 @@ async def flow(context: RequestContext, name: Name, query: FlowPageQuery) -> Pag
     return await _flow_view(context, name, found)
 
 
-async def _flow_view(context: RequestContext, name: str, found: FlowDefinition | None) -> PageView:
+async def _flow_view(
+    context: OperationContext, name: str, found: FlowDefinition | None
+) -> PageView:
     size = len(found.nodes) if found is not None else 1
     histories, nodes, runs = await context.read(
         metrics.flow_history([name], MAX_STATS_RUNS),
@@ -152,7 +154,7 @@ async def _flow_view(context: RequestContext, name: str, found: FlowDefinition |
 
 
 async def _task_view(
-    context: RequestContext, name: str, task: TaskDefinition | None, range_name: RangeName | None
+    context: OperationContext, name: str, task: TaskDefinition | None, range_name: RangeName | None
 ) -> PageView:
     chart_range = await charts.choose_range(context, range_name)
     counts, runs = await context.read(
@@ -184,7 +186,7 @@ async def _task_view(
     )
 
 
-def _flow_of(context: RequestContext, task: str) -> str | None:
+def _flow_of(context: OperationContext, task: str) -> str | None:
     """Return the flow that a task is part of, or None."""
     name = task.rpartition(".")[0]
     return name if name in context.app.registry.flows else None

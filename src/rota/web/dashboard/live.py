@@ -23,7 +23,7 @@ from starlette.routing import Match, Route
 
 from rota.errors import RotaError
 from rota.model.access import Role
-from rota.web.api.router import RequestContext
+from rota.operations.declare import OperationContext
 from rota.web.auth import caller, require_role
 from rota.web.dashboard.router import Page, RedirectTo, layout_variables, viewer_of
 from rota.web.dashboard.template_helpers import PageViewer, template, viewed_by
@@ -190,7 +190,7 @@ class LiveStreams:
 
     async def _render(self, page: Page, page_request: Request, viewer: PageViewer) -> Parts:
         assert viewer.caller is not None
-        context = RequestContext(self._app, viewer.caller)
+        context = OperationContext(self._app, viewer.caller)
         try:
             view = await page.view(context, page_request)
             variables = {**view.variables, **await layout_variables(context), "title": view.title}

@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from rota.app import run_search
+from rota.operations import run_search
+from rota.operations.declare import OperationContext
 from rota.store import metrics as store_metrics
 from rota.store import queues as queue_store
 from rota.store.metrics import DesiredWorkersRow
 from rota.store.read import coordination, metrics, runs
 from rota.store.read.run_list import RunFilter
 from rota.store.read.runs import RunRow
-from rota.web.api.router import RequestContext
 from rota.web.dashboard import charts
 from rota.web.dashboard.charts import CHART_RANGES, RangeName
 from rota.web.dashboard.problems import MAX_LINES, list_problems
@@ -38,7 +38,7 @@ class OverviewPageQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @pages.page("/", title="Overview")
-async def overview(context: RequestContext, query: OverviewPageQuery) -> PageView:
+async def overview(context: OperationContext, query: OverviewPageQuery) -> PageView:
     chart_range = await charts.choose_range(context, query.range)
     settings = context.app.settings
     [now], [fleet], queues, counts, depths, *problem_rows = await context.read(
@@ -86,7 +86,7 @@ async def overview(context: RequestContext, query: OverviewPageQuery) -> PageVie
     )
 
 
-async def _latest_runs(context: RequestContext, state: str) -> tuple[list[RunRow], bool]:
+async def _latest_runs(context: OperationContext, state: str) -> tuple[list[RunRow], bool]:
     """Return the latest runs in this state, and True if the search may have missed further ones."""
     run_filter = RunFilter(states=(state,))
     found = await run_search.find_runs(context.read, run_filter, MAX_ROWS, seconds=SEARCH_SECONDS)

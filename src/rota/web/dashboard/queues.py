@@ -13,13 +13,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from rota.operations.declare import OperationContext
 from rota.store import queues as store
 from rota.store.metrics import DesiredWorkersRow
 from rota.store.queues import PauseRow
 from rota.store.read import metrics, runs
 from rota.store.read.metrics import QueueHistoryRow
 from rota.store.read.runs import WorkerDetailRow
-from rota.web.api.router import RequestContext
 from rota.web.dashboard import charts
 from rota.web.dashboard.charts import CHART_RANGES, RangeName
 from rota.web.dashboard.router import Pages, PageView
@@ -45,7 +45,7 @@ class QueuePageQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @pages.page("/queues", title="Queues")
-async def queues(context: RequestContext) -> PageView:
+async def queues(context: OperationContext) -> PageView:
     [now], rows, unserved, paused = await context.read(
         runs.database_time(),
         desired_workers(context.app),
@@ -103,7 +103,7 @@ def _queue_view(
 
 
 @pages.page("/queues/{queue:path}", title="Queue")
-async def queue(context: RequestContext, queue: Name, query: QueuePageQuery) -> PageView:
+async def queue(context: OperationContext, queue: Name, query: QueuePageQuery) -> PageView:
     chart_range = await charts.choose_range(context, query.range)
     [now], [row], counts, [past], unserved, workers, paused = await context.read(
         runs.database_time(),

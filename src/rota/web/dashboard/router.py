@@ -19,8 +19,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from rota.model.access import Role
+from rota.operations.declare import OperationContext
 from rota.store.read import runs
-from rota.web.api.router import RequestContext, decode_path, decode_query
+from rota.web.api.router import decode_path, decode_query
 from rota.web.auth import caller, guard, require_role
 from rota.web.dashboard.template_helpers import PageViewer, template, viewed_by
 from rota.web.in_flight import mount_path
@@ -73,7 +74,7 @@ class Page:
     params: dict[str, Any] = field(default_factory=dict)
     query: type[msgspec.Struct] | None = None
 
-    async def view(self, context: RequestContext, request: Request) -> PageView:
+    async def view(self, context: OperationContext, request: Request) -> PageView:
         """Call the page's function with the parameters of the request and return its view."""
         arguments = decode_path(self.params, request)
         if self.query is not None:
@@ -86,7 +87,7 @@ class Page:
 
     def route(self, app: Rota) -> Route:
         async def endpoint(request: Request) -> Response:
-            context = RequestContext(app, caller(request))
+            context = OperationContext(app, caller(request))
             try:
                 view = await self.view(context, request)
             except RedirectTo as found:
@@ -121,7 +122,7 @@ class Pages:
         return decorate
 
 
-async def layout_variables(context: RequestContext) -> dict[str, Any]:
+async def layout_variables(context: OperationContext) -> dict[str, Any]:
     """Return the variables of the layout that all pages share."""
     [[now], [open_alerts]] = await context.read(runs.database_time(), runs.count_open_alerts())
     return {"now": now, "open_alerts": open_alerts}

@@ -8,16 +8,16 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from rota.app import run_search
-from rota.app.bulk_actions import ACTION_STATES
-from rota.app.run_search import RunSearchResult
+from rota.operations import run_search
+from rota.operations.bulk_actions import ACTION_STATES
+from rota.operations.declare import OperationContext
+from rota.operations.documents import MAX_INT64, Name
+from rota.operations.filters import Key, RunFilterQuery, SearchText, build_run_filter
+from rota.operations.run_documents import State
+from rota.operations.run_search import RunSearchResult
 from rota.store.read import run_list as store
 from rota.store.read import runs as read_runs
 from rota.store.read.run_list import MAX_ID, RunFilter
-from rota.web.api.filters import Key, RunFilterQuery, SearchText, build_run_filter
-from rota.web.api.router import RequestContext
-from rota.web.api.run_schemas import State
-from rota.web.api.schema_types import MAX_INT64, Name
 from rota.web.dashboard.router import Pages, PageView, RedirectTo
 from rota.web.responses import HttpError
 
@@ -48,7 +48,7 @@ class RunsPageQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @pages.page("/runs", title="Runs")
-async def runs(context: RequestContext, query: RunsPageQuery) -> PageView:
+async def runs(context: OperationContext, query: RunsPageQuery) -> PageView:
     await _redirect_to_id(context, query)
     filter_query = RunFilterQuery(
         name=query.name,
@@ -95,7 +95,7 @@ async def runs(context: RequestContext, query: RunsPageQuery) -> PageView:
 
 
 async def _load_page(
-    context: RequestContext, run_filter: RunFilter, query: RunsPageQuery
+    context: OperationContext, run_filter: RunFilter, query: RunsPageQuery
 ) -> tuple[RunSearchResult, bool]:
     """Return the runs of the page, the latest first, and True if it is the first page."""
     if query.after is not None:
@@ -114,7 +114,7 @@ async def _load_page(
     return found, before == MAX_ID
 
 
-async def _redirect_to_id(context: RequestContext, query: RunsPageQuery) -> None:
+async def _redirect_to_id(context: OperationContext, query: RunsPageQuery) -> None:
     """Redirect to the page of the run or job if the search text is an id."""
     target_id = query.id
     if target_id is None and query.find and query.find.strip().lstrip("#").isdecimal():

@@ -11,10 +11,10 @@ from msgspec import Meta
 from rota.errors import ArgumentError
 from rota.model.schedule_view import Schedule
 from rota.model.timetable import Timetable, load_zone
+from rota.operations.declare import OperationContext
+from rota.operations.documents import Name
 from rota.store.read import runs
 from rota.store.read import schedules as read_schedules
-from rota.web.api.router import RequestContext
-from rota.web.api.schema_types import Name
 from rota.web.dashboard.router import Pages, PageView
 from rota.web.responses import HttpError
 
@@ -33,7 +33,7 @@ class SchedulesPageQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @pages.page("/schedules", title="Schedules")
-async def schedules(context: RequestContext, query: SchedulesPageQuery) -> PageView:
+async def schedules(context: OperationContext, query: SchedulesPageQuery) -> PageView:
     page_query = read_schedules.schedules(
         tenant=query.tenant,
         state=query.state,
@@ -54,7 +54,7 @@ async def schedules(context: RequestContext, query: SchedulesPageQuery) -> PageV
 
 
 @pages.page("/schedules/{name:path}", title="Schedule")
-async def schedule(context: RequestContext, name: Name) -> PageView:
+async def schedule(context: OperationContext, name: Name) -> PageView:
     found, ticks, [now] = await context.read(
         read_schedules.schedules(name, limit=1),
         read_schedules.ticks(name, MAX_TICKS),

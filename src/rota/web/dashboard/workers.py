@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from rota.operations.declare import OperationContext
 from rota.store import metrics
 from rota.store.read import coordination, runs
 from rota.store.services import leader_of
-from rota.web.api.router import RequestContext
 from rota.web.dashboard.router import Pages, PageView
 from rota.web.instances import InstanceDocument, merge
 
@@ -37,7 +37,7 @@ class WorkersPageQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @pages.page("/workers", title="Workers")
-async def workers(context: RequestContext, query: WorkersPageQuery) -> PageView:
+async def workers(context: OperationContext, query: WorkersPageQuery) -> PageView:
     found, standing_by, leaders, [now], departed = await context.read(
         runs.workers(),
         metrics.service_instances(),

@@ -9,9 +9,9 @@ from datetime import datetime
 
 import msgspec
 
+from rota.operations.documents import error_detail
 from rota.store.audit import AuditRow
 from rota.store.read.run_history import RunEventRow
-from rota.web.api.schema_types import error_detail
 from rota.web.dashboard.template_helpers import format_duration
 
 DEFAULT_EVENTS = 100

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
+from rota.operations.documents import ErrorDetail, error_detail
 from rota.store.query import Query
 from rota.store.read import job_detail, run_history, runs
-from rota.web.api.schema_types import ErrorDetail, error_detail
 
 MAX_STEPS = 200
 MAX_LOG_LINES = 200

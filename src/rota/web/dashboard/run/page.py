@@ -19,11 +19,11 @@ from rota.engine.diagnosis.explain import explain
 from rota.errors import RunNotFound
 from rota.model.access import Role
 from rota.model.explanation import Explanation
+from rota.operations.declare import OperationContext
+from rota.operations.documents import MAX_INT64, ErrorDetail, PathId, error_detail
 from rota.store import audit, runs
 from rota.store.read import job_detail, run_history
 from rota.store.read import runs as read_runs
-from rota.web.api.router import RequestContext
-from rota.web.api.schema_types import MAX_INT64, ErrorDetail, PathId, error_detail
 from rota.web.dashboard.router import Pages, PageView
 from rota.web.dashboard.run import job as run_job
 from rota.web.dashboard.run.events import DEFAULT_EVENTS, MAX_EVENTS, RunEventView, event_views
@@ -127,7 +127,7 @@ class FlowRunView:
 
 
 @pages.page("/runs/{run}", title="Run")
-async def run(context: RequestContext, run: PathId, query: RunPageQuery) -> PageView:
+async def run(context: OperationContext, run: PathId, query: RunPageQuery) -> PageView:
     flows, details, [now] = await context.read(
         read_runs.flow(run), read_runs.run(run), read_runs.database_time()
     )
@@ -162,7 +162,7 @@ class _FlowRows:
 
 
 async def _read_flow(
-    context: RequestContext, flow: read_runs.FlowDetailRow, query: RunPageQuery
+    context: OperationContext, flow: read_runs.FlowDetailRow, query: RunPageQuery
 ) -> _FlowRows:
     id = flow.run
     parent = [] if flow.parent is None else [read_runs.run(flow.parent)]
@@ -190,7 +190,7 @@ async def _read_flow(
 
 
 async def _flow_view(
-    context: RequestContext, flow: read_runs.FlowDetailRow, query: RunPageQuery, now: datetime
+    context: OperationContext, flow: read_runs.FlowDetailRow, query: RunPageQuery, now: datetime
 ) -> PageView:
     may_see_payloads, id = context.may_see_payloads, flow.run
     rows = await _read_flow(context, flow, query)
@@ -330,7 +330,7 @@ def _timeline(
 
 
 async def _job_page(
-    context: RequestContext,
+    context: OperationContext,
     id: int,
     job: read_runs.RunDetailRow,
     query: RunPageQuery,
@@ -388,7 +388,7 @@ async def _job_page(
     )
 
 
-def _audit_limit(context: RequestContext) -> int:
+def _audit_limit(context: OperationContext) -> int:
     """Return the number of audit entries to read: 0 unless the viewer may read the audit log."""
     return MAX_AUDIT_ENTRIES if context.caller.has_role(Role.ADMIN) else 0
 
@@ -400,7 +400,7 @@ def _event_variables(
     return {"events": shown, "more_events": more}
 
 
-async def _explanation(context: RequestContext, id: int, *, is_open: bool) -> Explanation | None:
+async def _explanation(context: OperationContext, id: int, *, is_open: bool) -> Explanation | None:
     if not is_open:
         return None
     found = await explain(context.read, id, context.app.settings)

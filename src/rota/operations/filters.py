@@ -8,12 +8,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from rota.app.run_search import with_kind
 from rota.model.access import Role
+from rota.operations.declare import OperationContext
+from rota.operations.documents import MAX_INT64, Cursor, Limit, Name
+from rota.operations.run_documents import State
+from rota.operations.run_search import with_kind
 from rota.store.read.run_list import RunFilter
-from rota.web.api.router import RequestContext
-from rota.web.api.run_schemas import State
-from rota.web.api.schema_types import MAX_INT64, Cursor, Limit, Name
 
 Key = Annotated[
     str,
@@ -52,7 +52,7 @@ class RunListQuery(RunFilterQuery):
 
 
 def build_run_filter(
-    context: RequestContext, query: RunFilterQuery, ids: list[str] | None = None
+    context: OperationContext, query: RunFilterQuery, ids: list[str] | None = None
 ) -> RunFilter:
     """Return the store's filter for a query. For viewers, the text search does not cover payloads."""
     return with_kind(

@@ -1,4 +1,4 @@
-"""API operations of coordination: locks and semaphores, leaders, services, once calls, rate limits."""
+"""Operations of coordination: locks and semaphores, leaders, services, once calls, rate limits."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from msgspec import UNSET, Meta
 
 from rota.errors import Busy
 from rota.model.access import Role
-from rota.store import audit, pg_errors
-from rota.store.read import coordination
-from rota.web.api.router import RequestContext, Router
-from rota.web.api.schema_types import (
+from rota.operations.declare import OperationContext, OperationGroup
+from rota.operations.documents import (
     MAX_INT64,
     Cursor,
     ErrorDetail,
@@ -29,9 +27,12 @@ from rota.web.api.schema_types import (
     stored_json,
     to_document,
 )
-from rota.web.responses import HttpError
+from rota.operations.refusals import Conflict, NotFound
+from rota.store import audit, pg_errors
+from rota.store.advisory_locks import NAMESPACE_NAMES
+from rota.store.read import coordination
 
-router = Router("coordination")
+group = OperationGroup("coordination")
 
 
 # Locks, leaders, services
@@ -49,6 +50,7 @@ class LockDocument(msgspec.Struct, frozen=True):
     acquired: datetime | None
     expires: datetime | None
     renewals: int
+    max_held: Annotated[float, Meta(description="Seconds after which an alert is raised.")] | None
     awaited_since: Annotated[datetime, Meta(description="Time since which a client waits.")] | None
 
 
@@ -92,6 +94,7 @@ class LeaderDocument(msgspec.Struct, frozen=True):
     )
     alive: bool
     elections: Annotated[int, Meta(description="Number of elections within the last hour.")]
+    or_more: Annotated[bool, Meta(description="True if `elections` is a lower bound.")]
 
 
 class LeaderList(msgspec.Struct, frozen=True):
@@ -118,8 +121,49 @@ class ServiceList(msgspec.Struct, frozen=True):
     services: list[ServiceDocument]
 
 
-@router.add("GET", "/locks", Role.VIEWER)
-async def list_locks(context: RequestContext, query: LockListQuery) -> LockList:
+class IterationDocument(msgspec.Struct, frozen=True):
+    number: Id
+    term: Id
+    host: str
+    pid: int
+    started: datetime
+    ended: datetime | None
+    outcome: Annotated[str, Meta(description="null if it runs, or its end is unknown.")] | None
+    error: ErrorDetail | None
+
+
+class IterationListQuery(msgspec.Struct, forbid_unknown_fields=True):
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Maximum number of iterations.")] = 20
+
+
+class ServiceDetail(ServiceDocument, frozen=True):
+    """A service with its latest iterations."""
+
+    iterations: Annotated[list[IterationDocument], Meta(description="Latest iterations first.")]
+
+
+class AdvisoryLockDocument(msgspec.Struct, frozen=True):
+    namespace: Annotated[str, Meta(description="Use of the lock by Rota; null if unknown.")] | None
+    class_id: Annotated[int, Meta(description="First key of a lock with two keys.")] | None
+    key: Annotated[str, Meta(description="Second key of two, or the only key, as text.")]
+    owner: Annotated[str, Meta(description="Leader name or worker of the lock.")] | None
+    exclusive: bool
+    granted: Annotated[bool, Meta(description="False if the session waits for the lock.")]
+    pid: int
+    application: str
+    user: str | None
+    address: str | None
+    state: str | None
+    state_seconds: float | None
+    connected_seconds: float | None
+
+
+class AdvisoryLockList(msgspec.Struct, frozen=True):
+    advisory_locks: list[AdvisoryLockDocument]
+
+
+@group.operation("GET /locks", Role.VIEWER)
+async def list_locks(context: OperationContext, query: LockListQuery) -> LockList:
     """List locks and permits by name: those that are held or have just expired."""
     [found] = await context.read(
         coordination.locks(query.name, include_free=query.include_free, limit=query.limit)
@@ -127,9 +171,14 @@ async def list_locks(context: RequestContext, query: LockListQuery) -> LockList:
     return LockList([to_document(LockDocument, each) for each in found])
 
 
-@router.add("POST", "/locks/{name:path}/release", Role.OPERATOR, error_statuses=(404, 409))
+@group.operation(
+    "POST /locks/{name:path}/release",
+    Role.OPERATOR,
+    audit="release lock",
+    refuses=(NotFound, Conflict),
+)
 async def release_lock(
-    context: RequestContext, name: Name, body: ReleaseLockRequest
+    context: OperationContext, name: Name, body: ReleaseLockRequest
 ) -> ReleasedLockDocument:
     """Release a lock or permit by force. The holder learns of it at its next renewal."""
     database = (await context.app.open()).database
@@ -145,35 +194,70 @@ async def release_lock(
             f"an open transaction asserts lock {name!r}; try again when it has ended"
         ) from None
     if released is None and body.token is not None:
-        raise HttpError(
-            409, "conflict", f"{name!r} is no longer held under token {body.token}; list it again"
-        )
+        raise Conflict(f"{name!r} is no longer held under token {body.token}; list it again")
     if released is None:
-        raise HttpError(404, "not_found", f"{name!r} is not held")
+        raise NotFound(f"{name!r} is not held")
     return to_document(ReleasedLockDocument, released)
 
 
-@router.add("GET", "/leaders", Role.VIEWER)
-async def list_leaders(context: RequestContext) -> LeaderList:
+@group.operation("GET /advisory-locks", Role.VIEWER)
+async def list_advisory_locks(context: OperationContext) -> AdvisoryLockList:
+    """List the advisory locks of the database with their sessions, those of other programs included."""
+    [found] = await context.read(coordination.advisory_locks())
+    return AdvisoryLockList([_advisory_lock_document(each) for each in found])
+
+
+def _advisory_lock_document(row: coordination.AdvisoryLockRow) -> AdvisoryLockDocument:
+    if row.is_pair:
+        namespace, class_id, key = NAMESPACE_NAMES.get(row.namespace), row.namespace, row.key
+    else:
+        namespace, class_id, key = None, None, row.namespace << 32 | row.key
+        key = key - 2**64 if key >= 2**63 else key
+    return to_document(
+        AdvisoryLockDocument, row, namespace=namespace, class_id=class_id, key=str(key)
+    )
+
+
+@group.operation("GET /leaders", Role.VIEWER)
+async def list_leaders(context: OperationContext) -> LeaderList:
     """List leaders and their terms."""
     [found] = await context.read(coordination.leaders())
     return LeaderList([to_document(LeaderDocument, each) for each in found])
 
 
-@router.add("GET", "/services", Role.VIEWER)
-async def list_services(context: RequestContext) -> ServiceList:
+@group.operation("GET /services", Role.VIEWER)
+async def list_services(context: OperationContext) -> ServiceList:
     """List services with the running instance, the standby instances and the last iteration."""
     [found] = await context.read(coordination.services())
     return ServiceList(
-        [
-            to_document(
-                ServiceDocument,
-                each,
-                error=error_detail(each.error, visible=context.may_see_payloads),
-            )
-            for each in found
-        ]
+        [to_document(ServiceDocument, each, **_error(context, each)) for each in found]
     )
+
+
+@group.operation("GET /services/{name:path}", Role.VIEWER, refuses=(NotFound,))
+async def show_service(
+    context: OperationContext, name: Name, query: IterationListQuery
+) -> ServiceDetail:
+    """Show a service with its latest iterations."""
+    found, iterations = await context.read(
+        coordination.services(name), coordination.iterations(name, query.limit)
+    )
+    if not found:
+        raise NotFound(f"there is no service {name!r}; list the services with `rota services`")
+    return to_document(
+        ServiceDetail,
+        found[0],
+        **_error(context, found[0]),
+        iterations=[
+            to_document(IterationDocument, each, **_error(context, each)) for each in iterations
+        ],
+    )
+
+
+def _error(
+    context: OperationContext, row: coordination.ServiceRow | coordination.IterationRow
+) -> dict[str, ErrorDetail | None]:
+    return {"error": error_detail(row.error, visible=context.may_see_payloads)}
 
 
 # Once calls, rate limits
@@ -225,8 +309,8 @@ class RateLimitList(msgspec.Struct, frozen=True):
     next: Next | None
 
 
-@router.add("GET", "/once-calls", Role.VIEWER)
-async def list_once_calls(context: RequestContext, query: OnceCallListQuery) -> OnceCallList:
+@group.operation("GET /once-calls", Role.VIEWER)
+async def list_once_calls(context: OperationContext, query: OnceCallListQuery) -> OnceCallList:
     """List `once` calls by key."""
     after = decode_cursor(query.cursor) or ""
     [found] = await context.read(coordination.once_calls(query.prefix, after, query.limit + 1))
@@ -241,8 +325,8 @@ async def list_once_calls(context: RequestContext, query: OnceCallListQuery) -> 
     return OnceCallList(page, encode_cursor(page[-1].key) if len(found) > query.limit else None)
 
 
-@router.add("GET", "/rate-limits", Role.VIEWER)
-async def list_rate_limits(context: RequestContext, query: RateLimitListQuery) -> RateLimitList:
+@group.operation("GET /rate-limits", Role.VIEWER)
+async def list_rate_limits(context: OperationContext, query: RateLimitListQuery) -> RateLimitList:
     """List rate limits by name, with their current use."""
     [found] = await context.read(
         coordination.rate_limits(decode_cursor(query.cursor) or "", query.limit + 1)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from rota.web.api.schema_types import Cursor, ErrorDetail, Id, Limit, Name, Next, StoredJson
+from rota.operations.documents import Cursor, ErrorDetail, Id, Limit, Name, Next, StoredJson
 
 State = Literal[
     "queued", "sleeping", "running", "quarantined", "succeeded", "failed", "cancelled", "expired"
@@ -44,6 +44,7 @@ class RunSummary(msgspec.Struct, frozen=True):
     awaits: list[str] | None
     done: float | None
     total: float | None
+    note: Annotated[str, Meta(description="Absent for viewers.")] | UnsetType | None = UNSET
 
 
 class RunPage(msgspec.Struct, frozen=True):
@@ -189,11 +190,18 @@ class SignalRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 class SentSignal(msgspec.Struct, frozen=True):
     run: Id
-    sent: Annotated[
-        bool,
+    sent: bool
+    status: Annotated[
+        Literal["sent", "known", "ended"],
         Meta(
-            description="False if the run already has a signal of this name, which is kept, or has ended."
+            description=(
+                "known: the run has a signal of this name, which is kept; ended: the run has ended."
+            )
         ),
+    ]
+    awaits: Annotated[
+        list[str],
+        Meta(description="Signals that the run waits for, if no job waits for this one."),
     ]
 
 

@@ -1,4 +1,4 @@
-"""API operations on many runs: count the runs that match, then cancel or retry them in batches."""
+"""Operations on many runs: count the runs that match, then cancel or retry them in batches."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from rota.app import bulk_actions
+from rota.errors import ArgumentError
 from rota.model.access import Role
-from rota.web.api.filters import RunFilterQuery, build_run_filter
-from rota.web.api.router import RequestContext, Router
-from rota.web.api.schema_types import MAX_INT64, Cursor, Id, Next, decode_id_cursor, encode_cursor
-from rota.web.responses import HttpError
+from rota.operations import bulk_actions
+from rota.operations.declare import OperationContext, OperationGroup
+from rota.operations.documents import MAX_INT64, Cursor, Id, Next, decode_id_cursor, encode_cursor
+from rota.operations.filters import RunFilterQuery, build_run_filter
 
-router = Router("runs")
+group = OperationGroup("runs")
 
 MAX_IDS = 500
 
@@ -50,8 +50,8 @@ class BulkDocument(msgspec.Struct, frozen=True):
     next: Annotated[Next, Meta(description="Cursor of the next batch; null after the last.")] | None
 
 
-@router.add("GET", "/runs/count", Role.VIEWER)
-async def count_runs(context: RequestContext, query: RunCountQuery) -> RunCountDocument:
+@group.operation("GET /runs/count", Role.VIEWER)
+async def count_runs(context: OperationContext, query: RunCountQuery) -> RunCountDocument:
     """Count the matching runs that `action` applies to. A large count is a lower bound."""
     found = await bulk_actions.count_runs(
         context.app, context.read, query.action, build_run_filter(context, query)
@@ -59,23 +59,23 @@ async def count_runs(context: RequestContext, query: RunCountQuery) -> RunCountD
     return RunCountDocument(found.count, found.is_exact, str(found.last_id))
 
 
-@router.add("POST", "/runs/cancel", Role.OPERATOR)
-async def cancel_runs(context: RequestContext, body: BulkRequest) -> BulkDocument:
+@group.operation("POST /runs/cancel", Role.OPERATOR, audit="cancel run")
+async def cancel_runs(context: OperationContext, body: BulkRequest) -> BulkDocument:
     """Cancel a batch of matching runs, the latest first. Repeat with `cursor` = `next` until it is null."""
     return await _run_bulk_action(context, "cancel", body)
 
 
-@router.add("POST", "/runs/retry", Role.OPERATOR)
-async def retry_runs(context: RequestContext, body: BulkRequest) -> BulkDocument:
+@group.operation("POST /runs/retry", Role.OPERATOR, audit="retry run")
+async def retry_runs(context: OperationContext, body: BulkRequest) -> BulkDocument:
     """Retry a batch of matching runs, the latest first. Repeat with `cursor` = `next` until it is null."""
     return await _run_bulk_action(context, "retry", body)
 
 
 async def _run_bulk_action(
-    context: RequestContext, action: bulk_actions.BulkAction, body: BulkRequest
+    context: OperationContext, action: bulk_actions.BulkAction, body: BulkRequest
 ) -> BulkDocument:
     if (body.upto is None) == (body.ids is None):
-        raise HttpError(422, "invalid", "pass `upto`, from GET /runs/count, or `ids`, but not both")
+        raise ArgumentError("pass `upto`, from GET /runs/count, or `ids`, but not both")
     # `apply_batch` adds 1 to the id.
     upto = MAX_INT64 - 1 if body.upto is None else min(int(body.upto), MAX_INT64 - 1)
     result = await bulk_actions.apply_batch(

@@ -1,4 +1,4 @@
-"""API operations on runs: start, list, show, cancel, retry, signal, release from quarantine, fork."""
+"""Operations on runs: start, list, show, cancel, retry, signal, release from quarantine, fork."""
 
 from __future__ import annotations
 
@@ -7,15 +7,23 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rota.app import Flow, Run, Task, run_search
-from rota.errors import ArgumentError, RunNotFound
+from rota.app import Flow, Run, Task
+from rota.app.run import send_signal
+from rota.errors import ArgumentError, KeyBusy, RunNotFound
 from rota.model.access import Role
-from rota.store import runs
-from rota.store.read import job_detail
-from rota.store.read import runs as read_runs
-from rota.web.api.filters import RunListQuery, build_run_filter
-from rota.web.api.router import RequestContext, Router
-from rota.web.api.run_schemas import (
+from rota.operations import run_search
+from rota.operations.declare import OperationContext, OperationGroup
+from rota.operations.documents import (
+    PathId,
+    decode_id_cursor,
+    encode_cursor,
+    error_detail,
+    stored_json,
+    to_document,
+)
+from rota.operations.filters import RunListQuery, build_run_filter
+from rota.operations.refusals import Conflict, NotFound
+from rota.operations.run_documents import (
     AttemptDocument,
     CancelledRun,
     ChildRunDocument,
@@ -36,17 +44,11 @@ from rota.web.api.run_schemas import (
     StartRunRequest,
     StepDocument,
 )
-from rota.web.api.schema_types import (
-    PathId,
-    decode_id_cursor,
-    encode_cursor,
-    error_detail,
-    stored_json,
-    to_document,
-)
-from rota.web.responses import HttpError
+from rota.store import runs
+from rota.store.read import job_detail
+from rota.store.read import runs as read_runs
 
-router = Router("runs")
+group = OperationGroup("runs")
 
 MAX_STEPS = 200
 """Number of latest steps and log lines shown for a job."""
@@ -55,8 +57,8 @@ MAX_JOBS = 200
 """Number of first jobs shown with a run."""
 
 
-@router.add("POST", "/runs", Role.OPERATOR, status=201, error_statuses=(404, 409))
-async def start_run(context: RequestContext, body: StartRunRequest) -> StartedRun:
+@group.operation("POST /runs", Role.OPERATOR, status=201, refuses=(NotFound, KeyBusy))
+async def start_run(context: OperationContext, body: StartRunRequest) -> StartedRun:
     """Start a task or a flow. The run is stored before the response is sent; with a key, repeating the
     request is safe.
     """
@@ -75,27 +77,32 @@ async def start_run(context: RequestContext, body: StartRunRequest) -> StartedRu
             await Task[Any, Any](app, task).options(queue=body.queue, **options).start(**body.input)
         )
     else:
-        raise HttpError(404, "not_found", f"this app has no task and no flow {body.name!r}")
+        raise NotFound(f"this app has no task and no flow {body.name!r}")
     return StartedRun(str(run.id), run.created)
 
 
-@router.add("GET", "/runs", Role.VIEWER)
-async def list_runs(context: RequestContext, query: RunListQuery) -> RunPage:
+@group.operation("GET /runs", Role.VIEWER)
+async def list_runs(context: OperationContext, query: RunListQuery) -> RunPage:
     """List runs, the latest first. A page that is not full can have a next page, because each search is
     limited.
     """
     run_filter = build_run_filter(context, query)
     before = decode_id_cursor(query.cursor, read_runs.MAX_ID)
-    found = await run_search.find_runs(context.read, run_filter, query.limit, before=before)
+    found = await run_search.find_runs(
+        context.read, run_filter, query.limit, before=before, seconds=context.search_seconds
+    )
     rows = await run_search.load_rows(context.read, run_filter, found.positions)
     return RunPage(
-        [to_document(RunSummary, each) for each in rows],
+        [
+            to_document(RunSummary, each, note=each.note if context.may_see_payloads else UNSET)
+            for each in rows
+        ],
         None if found.next_id is None else encode_cursor(str(found.next_id)),
     )
 
 
-@router.add("GET", "/runs/{run}", Role.VIEWER, error_statuses=(404,))
-async def show_run(context: RequestContext, run: PathId) -> RunDocument:
+@group.operation("GET /runs/{run}", Role.VIEWER, refuses=(RunNotFound,))
+async def show_run(context: OperationContext, run: PathId) -> RunDocument:
     """Show a run, or one job of a run: state, result, attempts, steps and jobs."""
     flows, details = await context.read(read_runs.flow(run), read_runs.run(run))
     if flows:
@@ -105,7 +112,7 @@ async def show_run(context: RequestContext, run: PathId) -> RunDocument:
     return await _job_document(context, run, details[0])
 
 
-async def _flow_document(context: RequestContext, flow: read_runs.FlowDetailRow) -> RunDocument:
+async def _flow_document(context: OperationContext, flow: read_runs.FlowDetailRow) -> RunDocument:
     visible, run = context.may_see_payloads, flow.run
     jobs, children, signals, results = await context.read(
         read_runs.jobs(run, with_values=visible, limit=MAX_JOBS),
@@ -150,7 +157,7 @@ async def _flow_document(context: RequestContext, flow: read_runs.FlowDetailRow)
 
 
 async def _job_document(
-    context: RequestContext, id: int, job: read_runs.RunDetailRow
+    context: OperationContext, id: int, job: read_runs.RunDetailRow
 ) -> RunDocument:
     visible = context.may_see_payloads
     attempts, children, steps, signals, logs = await context.read(
@@ -191,7 +198,7 @@ async def _job_document(
 
 
 def _attempt_document(
-    context: RequestContext, row: read_runs.AttemptRow | read_runs.JobAttemptRow
+    context: OperationContext, row: read_runs.AttemptRow | read_runs.JobAttemptRow
 ) -> AttemptDocument:
     return to_document(
         AttemptDocument, row, error=error_detail(row.error, visible=context.may_see_payloads)
@@ -199,7 +206,7 @@ def _attempt_document(
 
 
 def _signal_documents(
-    context: RequestContext, rows: list[job_detail.SignalRow]
+    context: OperationContext, rows: list[job_detail.SignalRow]
 ) -> list[SignalDocument]:
     return [
         to_document(
@@ -212,7 +219,7 @@ def _signal_documents(
 
 
 async def _job_documents(
-    context: RequestContext, run: int, rows: list[read_runs.JobRow]
+    context: OperationContext, run: int, rows: list[read_runs.JobRow]
 ) -> list[JobDocument]:
     [past_attempts] = (
         await context.read(read_runs.job_attempts(run, [each.job for each in rows]))
@@ -235,8 +242,8 @@ async def _job_documents(
     ]
 
 
-@router.add("GET", "/runs/{run}/jobs", Role.VIEWER, error_statuses=(404,))
-async def list_jobs(context: RequestContext, run: PathId, query: JobListQuery) -> JobPage:
+@group.operation("GET /runs/{run}/jobs", Role.VIEWER, refuses=(RunNotFound,))
+async def list_jobs(context: OperationContext, run: PathId, query: JobListQuery) -> JobPage:
     """List the jobs of a flow run in graph order."""
     after = min(decode_id_cursor(query.cursor, 0), read_runs.NO_LIMIT - query.limit)
     flows, rows = await context.read(
@@ -252,39 +259,67 @@ async def list_jobs(context: RequestContext, run: PathId, query: JobListQuery) -
     )
 
 
-@router.add("POST", "/runs/{run}/cancel", Role.OPERATOR, error_statuses=(404, 409))
-async def cancel_run(context: RequestContext, run: PathId) -> CancelledRun:
+async def describe_run(context: OperationContext, id: int) -> str:
+    """Return "run 1", or "job 2 of run 1"."""
+    [found] = await context.read(read_runs.run(id))
+    return f"job {id} of run {found[0].run}" if found and found[0].run != id else f"run {id}"
+
+
+@group.operation(
+    "POST /runs/{run}/cancel", Role.OPERATOR, audit="cancel run", refuses=(RunNotFound, Conflict)
+)
+async def cancel_run(context: OperationContext, run: PathId) -> CancelledRun:
     """Cancel a run with all its jobs. A worker that runs one of them is asked to stop it."""
     status = await context.app.run(run).cancel(by=context.caller.name)
     if status not in ("cancelled", "requested"):
-        raise HttpError(409, "conflict", f"run {run} is over: it is {status}")
+        has_ended = "was skipped" if status == "skipped" else f"has {status}"
+        raise Conflict(f"{await describe_run(context, run)} {has_ended} already")
     return CancelledRun(str(run), status)  # type: ignore[arg-type]
 
 
-@router.add("POST", "/runs/{run}/retry", Role.OPERATOR, error_statuses=(404, 409))
-async def retry_run(context: RequestContext, run: PathId) -> RetriedRun:
+@group.operation(
+    "POST /runs/{run}/retry", Role.OPERATOR, audit="retry run", refuses=(RunNotFound, Conflict)
+)
+async def retry_run(context: OperationContext, run: PathId) -> RetriedRun:
     """Retry a run that failed, expired or was cancelled."""
     await context.app.run(run).retry(by=context.caller.name)
     return RetriedRun(str(run))
 
 
-@router.add("POST", "/runs/{run}/signals", Role.OPERATOR, error_statuses=(404,))
-async def signal_run(context: RequestContext, run: PathId, body: SignalRequest) -> SentSignal:
+@group.operation(
+    "POST /runs/{run}/signals", Role.OPERATOR, audit="signal run", refuses=(RunNotFound,)
+)
+async def signal_run(context: OperationContext, run: PathId, body: SignalRequest) -> SentSignal:
     """Send a signal to a run; `ctx.wait_signal(name)` returns its payload. The first signal of a name is
     kept.
     """
-    sent = await context.app.run(run).signal(body.name, body.payload, by=context.caller.name)
-    return SentSignal(str(run), sent)
+    status = await send_signal(context.app, run, body.name, body.payload, by=context.caller.name)
+    details, waits, signals = await context.read(
+        read_runs.run(run), job_detail.open_waits(run), job_detail.signals(run)
+    )
+    awaited = {each.name for each in waits if each.kind == "wait"}
+    # A job that waited may have received it already.
+    received = {each.name for each in signals if each.waiting_jobs}
+    others = [] if body.name in awaited | received else sorted(awaited)
+    return SentSignal(str(details[0].run if details else run), status == "sent", status, others)
 
 
-@router.add("POST", "/runs/{run}/release", Role.OPERATOR, error_statuses=(404,))
-async def release_run(context: RequestContext, run: PathId) -> ReleasedJobs:
+@group.operation(
+    "POST /runs/{run}/release", Role.OPERATOR, audit="release run", refuses=(RunNotFound,)
+)
+async def release_run(context: OperationContext, run: PathId) -> ReleasedJobs:
     """Release a run or its jobs from quarantine."""
     return ReleasedJobs(str(run), await context.app.run(run).release(by=context.caller.name))
 
 
-@router.add("POST", "/runs/{run}/fork", Role.OPERATOR, status=201, error_statuses=(404, 409))
-async def fork_run(context: RequestContext, run: PathId, body: ForkRunRequest) -> StartedRun:
+@group.operation(
+    "POST /runs/{run}/fork",
+    Role.OPERATOR,
+    status=201,
+    audit="fork run",
+    refuses=(RunNotFound, Conflict),
+)
+async def fork_run(context: OperationContext, run: PathId, body: ForkRunRequest) -> StartedRun:
     """Start a new run from a task or step of this one."""
     forked = await context.app.fork(
         run, from_=body.task, from_step=body.step, input=body.input, by=context.caller.name

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from rota.web.responses import HttpError
+from rota.errors import ArgumentError
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -115,7 +115,7 @@ def encode_cursor(position: str) -> str:
 
 
 def decode_cursor(cursor: str | None) -> str | None:
-    """Return the position a page begins after, or None for the first page. Raise HttpError if it is
+    """Return the position a page begins after, or None for the first page. Raise ArgumentError if it is
     invalid.
     """
     if cursor is None:
@@ -141,5 +141,5 @@ def decode_id_cursor(cursor: str | None, default: int) -> int:
     return int(found)
 
 
-def _invalid_cursor() -> HttpError:
-    return HttpError(422, "invalid", "this cursor was not given by a page of this list")
+def _invalid_cursor() -> ArgumentError:
+    return ArgumentError("this cursor was not given by a page of this list")

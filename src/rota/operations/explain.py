@@ -1,4 +1,4 @@
-"""API operation that explains why a run or job does not run."""
+"""Operation that explains why a run or job does not run."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rota.engine.diagnosis.explain import explain
 from rota.errors import RunNotFound
 from rota.model import explanation
 from rota.model.access import Role
-from rota.web.api.router import RequestContext, Router
-from rota.web.api.schema_types import Id, PathId, to_document
+from rota.operations.declare import OperationContext, OperationGroup
+from rota.operations.documents import Id, PathId, to_document
 
-router = Router("runs")
+group = OperationGroup("runs")
 
 
 class ReasonDocument(msgspec.Struct, frozen=True):
@@ -52,8 +52,8 @@ class ExplanationDocument(msgspec.Struct, frozen=True):
     now: datetime
 
 
-@router.add("GET", "/runs/{run}/explain", Role.VIEWER, error_statuses=(404,))
-async def explain_run(context: RequestContext, run: PathId) -> ExplanationDocument:
+@group.operation("GET /runs/{run}/explain", Role.VIEWER, refuses=(RunNotFound,))
+async def explain_run(context: OperationContext, run: PathId) -> ExplanationDocument:
     """Explain why a run, or one of its jobs, does not run, and give the remedy."""
     found = await explain(context.read, run, context.app.settings)
     if found is None:

@@ -1,4 +1,4 @@
-"""API operations on schedules: list, show, create, update, pause, resume, trigger, backfill, delete."""
+"""Operations on schedules: list, show, create, update, pause, resume, trigger, backfill, delete."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from rota.errors import ArgumentError, ScheduleNotFound
 from rota.model import schedule_view as model
 from rota.model.access import Role
 from rota.model.schedule_options import CatchUp, Overlap
 from rota.model.timetable import load_zone
-from rota.store.read import runs as read_runs
-from rota.store.read import schedules as read_schedules
-from rota.web.api.router import RequestContext, Router
-from rota.web.api.run_schemas import StartedRun
-from rota.web.api.schema_types import (
+from rota.operations.declare import OperationContext, OperationGroup
+from rota.operations.documents import (
     Cursor,
     Id,
     Limit,
@@ -27,9 +25,11 @@ from rota.web.api.schema_types import (
     encode_cursor,
     to_document,
 )
-from rota.web.responses import HttpError
+from rota.operations.run_documents import StartedRun
+from rota.store.read import runs as read_runs
+from rota.store.read import schedules as read_schedules
 
-router = Router("schedules")
+group = OperationGroup("schedules")
 
 MAX_TICKS = 20
 """Number of latest ticks shown with a schedule."""
@@ -173,8 +173,8 @@ class PauseScheduleRequest(msgspec.Struct, forbid_unknown_fields=True):
     reason: Name = "by hand"
 
 
-@router.add("GET", "/schedules", Role.VIEWER)
-async def list_schedules(context: RequestContext, query: ScheduleListQuery) -> SchedulePage:
+@group.operation("GET /schedules", Role.VIEWER)
+async def list_schedules(context: OperationContext, query: ScheduleListQuery) -> SchedulePage:
     """List schedules by name."""
     after = decode_cursor(query.cursor)
     [found] = await context.read(
@@ -186,22 +186,29 @@ async def list_schedules(context: RequestContext, query: ScheduleListQuery) -> S
     return SchedulePage(page, encode_cursor(page[-1].name) if len(found) > query.limit else None)
 
 
-@router.add("POST", "/schedules", Role.OPERATOR, status=201)
-async def create_schedule(context: RequestContext, body: CreateScheduleRequest) -> ScheduleDocument:
+@group.operation("POST /schedules", Role.OPERATOR, status=201, audit="create schedule")
+async def create_schedule(
+    context: OperationContext, body: CreateScheduleRequest
+) -> ScheduleDocument:
     """Create a schedule of a task or a flow of this app, or of an action."""
     await context.app.schedules.create(**msgspec.structs.asdict(body), by=context.caller.name)
     return await _read_schedule(context, body.name)
 
 
-@router.add("GET", "/schedules/{name:path}", Role.VIEWER, error_statuses=(404,))
-async def show_schedule(context: RequestContext, name: Name) -> ScheduleDocument:
+@group.operation("GET /schedules/{name:path}", Role.VIEWER, refuses=(ScheduleNotFound,))
+async def show_schedule(context: OperationContext, name: Name) -> ScheduleDocument:
     """Show a schedule with its latest ticks."""
     return await _read_schedule(context, name)
 
 
-@router.add("PATCH", "/schedules/{name:path}", Role.OPERATOR, error_statuses=(404,))
+@group.operation(
+    "PATCH /schedules/{name:path}",
+    Role.OPERATOR,
+    audit="update schedule",
+    refuses=(ScheduleNotFound,),
+)
 async def update_schedule(
-    context: RequestContext, name: Name, body: UpdateScheduleRequest
+    context: OperationContext, name: Name, body: UpdateScheduleRequest
 ) -> ScheduleDocument:
     """Update a schedule that was created at run time."""
     fields = msgspec.structs.asdict(body)
@@ -210,44 +217,68 @@ async def update_schedule(
     return await _read_schedule(context, name)
 
 
-@router.add("DELETE", "/schedules/{name:path}", Role.ADMIN, status=204, error_statuses=(404,))
-async def delete_schedule(context: RequestContext, name: Name) -> None:
+@group.operation(
+    "DELETE /schedules/{name:path}",
+    Role.ADMIN,
+    status=204,
+    audit="delete schedule",
+    refuses=(ScheduleNotFound,),
+)
+async def delete_schedule(context: OperationContext, name: Name) -> None:
     """Delete a schedule and its ticks. A schedule declared in code must be removed there first, or be
     paused.
     """
     await context.app.schedules.delete(name, by=context.caller.name)
 
 
-@router.add("POST", "/schedules/{name:path}/pause", Role.OPERATOR, error_statuses=(404,))
+@group.operation(
+    "POST /schedules/{name:path}/pause",
+    Role.OPERATOR,
+    audit="pause schedule",
+    refuses=(ScheduleNotFound,),
+)
 async def pause_schedule(
-    context: RequestContext, name: Name, body: PauseScheduleRequest
+    context: OperationContext, name: Name, body: PauseScheduleRequest
 ) -> ScheduleDocument:
     """Pause a schedule until it is resumed. A deploy does not resume it."""
     await context.app.schedules.pause(name, body.reason, by=context.caller.name)
     return await _read_schedule(context, name)
 
 
-@router.add("POST", "/schedules/{name:path}/resume", Role.OPERATOR, error_statuses=(404,))
-async def resume_schedule(context: RequestContext, name: Name) -> ScheduleDocument:
+@group.operation(
+    "POST /schedules/{name:path}/resume",
+    Role.OPERATOR,
+    audit="resume schedule",
+    refuses=(ScheduleNotFound,),
+)
+async def resume_schedule(context: OperationContext, name: Name) -> ScheduleDocument:
     """Resume a schedule with its next tick."""
     await context.app.schedules.resume(name, by=context.caller.name)
     return await _read_schedule(context, name)
 
 
-@router.add(
-    "POST", "/schedules/{name:path}/trigger", Role.OPERATOR, status=201, error_statuses=(404,)
+@group.operation(
+    "POST /schedules/{name:path}/trigger",
+    Role.OPERATOR,
+    status=201,
+    audit="trigger schedule",
+    refuses=(ScheduleNotFound,),
 )
-async def trigger_schedule(context: RequestContext, name: Name) -> StartedRun:
+async def trigger_schedule(context: OperationContext, name: Name) -> StartedRun:
     """Start a run of a schedule now, in addition to its ticks."""
     run = await context.app.schedules.trigger(name, by=context.caller.name)
     return StartedRun(str(run.id), True)
 
 
-@router.add(
-    "POST", "/schedules/{name:path}/backfill", Role.OPERATOR, status=201, error_statuses=(404,)
+@group.operation(
+    "POST /schedules/{name:path}/backfill",
+    Role.OPERATOR,
+    status=201,
+    audit="backfill schedule",
+    refuses=(ScheduleNotFound,),
 )
 async def backfill_schedule(
-    context: RequestContext, name: Name, body: BackfillRequest
+    context: OperationContext, name: Name, body: BackfillRequest
 ) -> BackfillResult:
     """Start runs for past ticks that have none. Repeating it is safe: a tick gets at most one run."""
     schedule, [now] = await context.read(
@@ -267,12 +298,12 @@ def _parse_time(tz: str, text: str) -> datetime:
         # OverflowError: the time is outside the calendar in UTC.
         return (found if found.tzinfo else found.replace(tzinfo=load_zone(tz))).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise HttpError(
-            422, "invalid", f"{text!r:.80} is no time; 2026-03-01T07:30 and 2026-03-01T07:30Z are"
+        raise ArgumentError(
+            f"{text!r:.80} is no time; 2026-03-01T07:30 and 2026-03-01T07:30Z are"
         ) from None
 
 
-async def _read_schedule(context: RequestContext, name: Name) -> ScheduleDocument:
+async def _read_schedule(context: OperationContext, name: Name) -> ScheduleDocument:
     found, ticks = await context.read(
         read_schedules.schedules(name, limit=1), read_schedules.ticks(name, MAX_TICKS)
     )
@@ -285,7 +316,7 @@ async def _read_schedule(context: RequestContext, name: Name) -> ScheduleDocumen
 
 
 def _schedule_document(
-    context: RequestContext, row: model.Schedule, **extra: Any
+    context: OperationContext, row: model.Schedule, **extra: Any
 ) -> ScheduleDocument:
     last = None if row.last is None else _tick_document(context, row.last)
     input = msgspec.Raw(msgspec.json.encode(row.input)) if context.may_see_payloads else UNSET
@@ -293,6 +324,6 @@ def _schedule_document(
     return to_document(ScheduleDocument, row, last=last, input=input, reason=reason, **extra)
 
 
-def _tick_document(context: RequestContext, row: model.Tick) -> TickDocument:
+def _tick_document(context: OperationContext, row: model.Tick) -> TickDocument:
     """Return a tick as a document; viewers do not see the reason, which may quote the input."""
     return to_document(TickDocument, row, reason=row.reason if context.may_see_payloads else None)

@@ -1,4 +1,4 @@
-"""API operations of access: the caller, access tokens, the audit log and the catalog of startable names."""
+"""Operations of access: the caller, access tokens, the audit log and the catalog of startable names."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import msgspec
 from msgspec import Meta
 
 from rota.app.tokens import create_access_token, revoke_access_token
+from rota.errors import TokenNotFound
 from rota.model.access import Role
 from rota.model.schedule_view import ACTION_PREFIX
-from rota.store import audit, ticks, tokens
-from rota.web.api.router import RequestContext, Router
-from rota.web.api.schema_types import (
+from rota.operations.declare import OperationContext, OperationGroup
+from rota.operations.documents import (
     Cursor,
     Id,
     Limit,
@@ -23,9 +23,10 @@ from rota.web.api.schema_types import (
     encode_cursor,
     to_document,
 )
-from rota.web.responses import HttpError
+from rota.operations.refusals import Forbidden
+from rota.store import audit, ticks, tokens
 
-router = Router("people")
+group = OperationGroup("people")
 
 RoleName = Literal["viewer", "operator", "admin"]
 DAY_SECONDS = 86400
@@ -37,8 +38,8 @@ class CallerDocument(msgspec.Struct, frozen=True):
     role: RoleName
 
 
-@router.add("GET", "/me", Role.VIEWER)
-async def whoami(context: RequestContext) -> CallerDocument:
+@group.operation("GET /me", Role.VIEWER)
+async def whoami(context: OperationContext) -> CallerDocument:
     """Return the caller and their role."""
     return CallerDocument(context.caller.name, context.caller.role.text)  # type: ignore[arg-type]
 
@@ -56,8 +57,8 @@ class Catalog(msgspec.Struct, frozen=True):
     startable: list[StartableDocument]
 
 
-@router.add("GET", "/catalog", Role.VIEWER)
-async def list_catalog(context: RequestContext) -> Catalog:
+@group.operation("GET /catalog", Role.VIEWER)
+async def list_catalog(context: OperationContext) -> Catalog:
     """List the tasks, flows and actions that can be started in this app."""
     registry = context.app.registry
     flow_tasks = {
@@ -112,8 +113,8 @@ class CreatedToken(msgspec.Struct, frozen=True):
     expires: datetime | None
 
 
-@router.add("GET", "/tokens", Role.ADMIN)
-async def list_tokens(context: RequestContext, query: TokenListQuery) -> TokenList:
+@group.operation("GET /tokens", Role.ADMIN)
+async def list_tokens(context: OperationContext, query: TokenListQuery) -> TokenList:
     """List tokens, the newest first. Secrets are not included."""
     [found] = await context.read(
         tokens.list_tokens(include_inactive=query.include_inactive, limit=query.limit)
@@ -121,13 +122,11 @@ async def list_tokens(context: RequestContext, query: TokenListQuery) -> TokenLi
     return TokenList([to_document(TokenDocument, each) for each in found])
 
 
-@router.add("POST", "/tokens", Role.ADMIN, status=201)
-async def create_token(context: RequestContext, body: CreateTokenRequest) -> CreatedToken:
+@group.operation("POST /tokens", Role.ADMIN, status=201, audit="create token")
+async def create_token(context: OperationContext, body: CreateTokenRequest) -> CreatedToken:
     """Create a token. Its secret is shown only in this response and is not stored."""
     if context.caller.is_local:
-        raise HttpError(
-            403,
-            "forbidden",
+        raise Forbidden(
             "a token cannot be created with the key of a local server, which it would outlive; run "
             "`rota tokens create NAME` on a machine that reaches the database",
         )
@@ -138,8 +137,10 @@ async def create_token(context: RequestContext, body: CreateTokenRequest) -> Cre
     return CreatedToken(token.id, token.text, row.expires)
 
 
-@router.add("DELETE", "/tokens/{id}", Role.ADMIN, status=204, error_statuses=(404,))
-async def revoke_token(context: RequestContext, id: TokenId) -> None:
+@group.operation(
+    "DELETE /tokens/{id}", Role.ADMIN, status=204, audit="revoke token", refuses=(TokenNotFound,)
+)
+async def revoke_token(context: OperationContext, id: TokenId) -> None:
     """Revoke a token; it is refused from now on."""
     await revoke_access_token(context.app, id, context.caller.name)
 
@@ -171,8 +172,8 @@ class AuditPage(msgspec.Struct, frozen=True):
     next: Next | None
 
 
-@router.add("GET", "/audit", Role.ADMIN)
-async def list_audit(context: RequestContext, query: AuditListQuery) -> AuditPage:
+@group.operation("GET /audit", Role.ADMIN)
+async def list_audit(context: OperationContext, query: AuditListQuery) -> AuditPage:
     """List the actions of operators, the latest first."""
     before = decode_id_cursor(query.cursor, audit.MAX_ID)
     entries_query = audit.entries(

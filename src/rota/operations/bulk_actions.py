@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from rota.app.run_search import FetchRows, find_runs, with_kind
 from rota.errors import ArgumentError, RotaError, RunNotFound
+from rota.operations.run_search import FetchRows, find_runs, with_kind
 from rota.store.read import run_list
 from rota.store.read.run_list import RunFilter
 

@@ -1,0 +1,119 @@
+"""Operations on workers: list, drain."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from rota.errors import WorkerNotFound
+from rota.model.access import Role
+from rota.operations.declare import OperationContext, OperationGroup
+from rota.operations.documents import (
+    Id,
+    PathId,
+    to_document,
+)
+from rota.store.read import runs
+
+group = OperationGroup("fleet")
+
+
+class WorkerDocument(msgspec.Struct, frozen=True):
+    worker: Id
+    state: Annotated[str, Meta(description="active, draining, silent, stopped or dead.")]
+    host: str
+    pid: int
+    version: str
+    rota_version: str
+    queues: list[str]
+    tasks: list[str]
+    capacity: int
+    running: int
+    lag: float
+    started: datetime
+    last_beat: datetime
+    drain_requested: (
+        Annotated[datetime, Meta(description="Time at which it was asked to drain.")] | None
+    )
+    ended: datetime | None
+    charged_jobs: Annotated[list[Id], Meta(description="Jobs that caused its death.")]
+    metadata: msgspec.Raw
+
+
+class WorkerListQuery(msgspec.Struct, forbid_unknown_fields=True):
+    include_ended: Annotated[bool, Meta(description="Also list workers that stopped or died.")] = (
+        False
+    )
+
+
+class WorkerList(msgspec.Struct, frozen=True):
+    workers: list[WorkerDocument]
+
+
+class DrainingWorker(msgspec.Struct, frozen=True):
+    worker: Id
+
+
+@group.operation("GET /workers", Role.VIEWER)
+async def list_workers(context: OperationContext, query: WorkerListQuery) -> WorkerList:
+    """List workers."""
+    found, [now] = await context.read(
+        runs.workers(include_ended=query.include_ended), runs.database_time()
+    )
+    return WorkerList(
+        [to_document(WorkerDocument, each, **_derived(context, each, now)) for each in found]
+    )
+
+
+class WorkerDetail(WorkerDocument, frozen=True):
+    """A worker with the jobs it holds."""
+
+    silent_seconds: Annotated[float, Meta(description="Seconds since the last heartbeat.")]
+    held_jobs: Annotated[int, Meta(description="Jobs that it has claimed and not completed.")]
+
+
+@group.operation("GET /workers/{worker}", Role.VIEWER, refuses=(WorkerNotFound,))
+async def show_worker(context: OperationContext, worker: PathId) -> WorkerDetail:
+    """Show a worker with its state and the number of jobs it holds."""
+    found, details, [now] = await context.read(
+        runs.worker(worker), runs.workers(worker, include_ended=True), runs.database_time()
+    )
+    if not found or not details:
+        raise WorkerNotFound(f"there is no worker {worker}; `rota workers --all` lists them")
+    return to_document(
+        WorkerDetail,
+        details[0],
+        **_derived(context, details[0], now),
+        silent_seconds=found[0].silent_seconds,
+        held_jobs=found[0].held_jobs,
+    )
+
+
+@group.operation(
+    "POST /workers/{worker}/drain",
+    Role.OPERATOR,
+    status=202,
+    audit="drain worker",
+    refuses=(WorkerNotFound,),
+)
+async def drain_worker(context: OperationContext, worker: PathId) -> DrainingWorker:
+    """Drain a worker on any instance: it finishes its running jobs and stops."""
+    await context.app.drain(worker, by=context.caller.name)
+    return DrainingWorker(str(worker))
+
+
+def _derived(context: OperationContext, row: runs.WorkerDetailRow, now: datetime) -> dict[str, Any]:
+    state = worker_state(row, now, context.app.settings.dead_after)
+    return {"state": state, "metadata": msgspec.Raw(row.metadata)}
+
+
+def worker_state(row: runs.WorkerDetailRow, now: datetime, dead_after: float) -> str:
+    """Return the state: silent if the heartbeat is late, draining as soon as it was requested."""
+    if row.ended is None and (now - row.last_beat).total_seconds() > dead_after:
+        return "silent"
+    if row.state == "active" and row.drain_requested is not None:
+        return "draining"  # the worker receives the request with its next heartbeat
+    return row.state
