@@ -17,6 +17,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
+from coord.owned_clock import ClockedRota
 from phases import ALONE, CROWD, PROOFS
 from pooler.pgbouncer import run_pgbouncer
 from rota.testing.server import DatabaseServer
@@ -81,6 +82,13 @@ async def db(direct_dsn: str) -> AsyncIterator[AsyncConnection[tuple[Any, ...]]]
     """Direct connection to the test's database, in autocommit, for inspecting and changing it."""
     async with await psycopg.AsyncConnection.connect(direct_dsn, autocommit=True) as connection:
         yield connection
+
+
+@pytest.fixture
+async def clocked_app(rota_dsn: str) -> AsyncIterator[ClockedRota]:
+    """App whose lease clock the test advances."""
+    async with ClockedRota(rota_dsn, poll_interval=0.1) as app:
+        yield app
 
 
 @pytest.hookimpl(wrapper=True)

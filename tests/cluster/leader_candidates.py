@@ -22,7 +22,7 @@ from cluster.leader_checks import Disruption, Effect, Notes
 from outage.replication import memory_directory
 from pooler.pgbouncer import run_pgbouncer
 from rota import Rota
-from rota.coord import lease_clock
+from rota.coord.lease_clock import LeaseClock
 from rota.localpg import LocalPostgres
 from rota.store import advisory_locks
 from rota.testing.proxy.proxy import Proxy
@@ -124,7 +124,7 @@ class LeaderCandidates:
 
     def _acting(self) -> CandidateProcess | None:
         """Return the process that acts now, if there is exactly one."""
-        now = lease_clock.now()
+        now = LeaseClock().now()
         acting = [each for each in self._subjects.values() if now - each.notes.last[1] < ACTS_NOW]
         return acting[0] if len(acting) == 1 else None
 
@@ -143,7 +143,7 @@ class LeaderCandidates:
         await asyncio.sleep(random.uniform(0.05, 0.4))
         subject = await self.reigning()
         term = self.term
-        at = lease_clock.now()
+        at = LeaseClock().now()
         change, mend = getattr(self, "_" + kind.replace(" ", "_"))(subject)
         await change()
         if kind in self.harmless:

@@ -18,7 +18,7 @@ from cluster.leader_checks import Notes
 from coord.leader_helpers import elected, session_lock_pids, until
 from pooler.pgbouncer import PgBouncer, run_pgbouncer
 from rota import Rota
-from rota.coord import lease_clock
+from rota.coord.lease_clock import LeaseClock
 from rota.testing.server import DatabaseServer
 
 NAME = "housekeeping"
@@ -71,7 +71,7 @@ def freeze(process: subprocess.Popen[bytes]) -> float:
     """Stop the process; return a time at which it had stopped."""
     process.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
-    return lease_clock.now()
+    return LeaseClock().now()
 
 
 def last_act(notes: Notes, term: int) -> float:

@@ -40,7 +40,7 @@ async def app(proxy: Proxy) -> AsyncIterator[Rota]:
 def notified_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiting call polls so seldom that only a notification ends the wait; through a pooler it polls."""
     if not POOLED:
-        for name in ("FIRST_POLL_SECONDS", "MAX_POLL_SECONDS", "NOTIFIED_POLL_SECONDS"):
+        for name in ("MAX_POLL_SECONDS", "NOTIFIED_POLL_SECONDS"):
             monkeypatch.setattr(acquire, name, 600.0)
 
 

@@ -71,7 +71,7 @@ def charger() -> Charger:
 def notified_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiting call polls so seldom that only a notification ends the wait; through a pooler it polls."""
     if not POOLED:
-        for name in ("FIRST_POLL_SECONDS", "MAX_POLL_SECONDS", "NOTIFIED_POLL_SECONDS"):
+        for name in ("MAX_POLL_SECONDS", "NOTIFIED_POLL_SECONDS"):
             monkeypatch.setattr(f"rota.coord.acquire.{name}", 600.0)
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coord.owned_clock import OwnedClock
 from coord.service_helpers import record_iterations, until
 from rota import Rota
 from rota.coord import service_runner
@@ -42,6 +43,7 @@ class Instance:
             lambda: self.running,
             lambda: [name for name in self.running if name not in self.passed_on],
             self.passed_on.append,
+            OwnedClock(),
         )
 
     @property

@@ -15,14 +15,14 @@ import asyncio
 import logging
 import math
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 from uuid import UUID
 
-from rota.coord import lease_clock
+from rota.clock import Timer
 from rota.coord.alert_sources import CoordinationAlerts
 from rota.coord.lease import EXPIRED, TAKEN_BY_OTHER, Lease
+from rota.coord.lease_clock import LeaseClock
 from rota.loop import Loop
 from rota.store import locks, once_calls, pg_errors
 from rota.store.database import Database, pipeline
@@ -49,7 +49,7 @@ ERROR_DELAY_SHARE = 0.4
 class RenewalTask(Protocol):
     """Task of a renewal thread.
 
-    Times are those of `lease_clock.now()`; `math.inf` means never. All methods are called in the thread.
+    Times are those of the lease clock; `math.inf` means never. All methods are called in the thread.
     """
 
     @property
@@ -82,10 +82,11 @@ class RenewalThread(Loop):
     Leases of a closed loop are not released; they expire.
     """
 
-    def __init__(self, database: Database, name: str) -> None:
+    def __init__(self, database: Database, name: str, clock: LeaseClock) -> None:
         super().__init__()
         self.name = name
         self._database = database
+        self._clock = clock
         self._owner_loop = asyncio.get_running_loop()
         self._tasks: list[RenewalTask] = []
         self._connection: PgConnection | None = None
@@ -93,7 +94,8 @@ class RenewalThread(Loop):
         self._thread_loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._start_lock = threading.Lock()
-        self._expiry_timer: asyncio.TimerHandle | None = None
+        self._turn_timer: Timer | None = None
+        self._expiry_timer: Timer | None = None
         self._closing: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -164,7 +166,7 @@ class RenewalThread(Loop):
         if self._owner_loop.is_closed():
             self.stop()
             return None
-        now = lease_clock.now()
+        now = self._clock.now()
         due = [task for task in self._tasks if task.due_at() <= now]
         try:
             if due:
@@ -174,12 +176,12 @@ class RenewalThread(Loop):
             self._set_expiry_timer()
         due_at = earliest(task.due_at() for task in self._tasks)
         if self._connection is not None and math.isinf(due_at):
-            pause = self._last_used + IDLE_CONNECTION_SECONDS - time.monotonic()
-            if pause <= 0:
+            due_at = self._last_used + IDLE_CONNECTION_SECONDS
+            if due_at <= self._clock.now():
                 await self._disconnect()
                 return None
-            return pause
-        return None if math.isinf(due_at) else max(due_at - lease_clock.now(), 0.001)
+        self._set_turn_timer(due_at)
+        return None
 
     async def _renew_all(self, tasks: list[RenewalTask]) -> None:
         # The minimum over all tasks: another task may become due before this turn ends.
@@ -194,7 +196,7 @@ class RenewalThread(Loop):
             for task in tasks:
                 async with asyncio.timeout(timeout):
                     await self._renew(task, connection)
-            self._last_used = time.monotonic()
+            self._last_used = self._clock.now()
         except BaseException:
             await self._disconnect()
             raise
@@ -210,7 +212,12 @@ class RenewalThread(Loop):
             log.debug("%s has to wait: %s", type(task).__name__.lower(), error)
         self._watch_socket(connection)
 
-    # Expiry by the clock
+    # Timers
+
+    def _set_turn_timer(self, due_at: float) -> None:
+        if self._turn_timer is not None:
+            self._turn_timer.cancel()
+        self._turn_timer = None if math.isinf(due_at) else self._clock.call_at(due_at, self.wake)
 
     def _reschedule(self) -> None:
         self._set_expiry_timer()
@@ -222,8 +229,7 @@ class RenewalThread(Loop):
             self._expiry_timer = None
         expires_at = earliest(task.next_expiry() for task in self._tasks)
         if not math.isinf(expires_at):
-            delay = max(expires_at - lease_clock.now(), 0.0)
-            self._expiry_timer = asyncio.get_running_loop().call_later(delay, self._expire)
+            self._expiry_timer = self._clock.call_at(expires_at, self._expire)
 
     def _expire(self) -> None:
         for task in self._tasks:
@@ -296,8 +302,11 @@ EARLY_RENEWAL_SHARE = 0.2
 
 
 class LockRenewals:
-    def __init__(self, instance: UUID, schema: str, alerts: CoordinationAlerts) -> None:
+    def __init__(
+        self, instance: UUID, schema: str, alerts: CoordinationAlerts, clock: LeaseClock
+    ) -> None:
         self._instance = instance
+        self._clock = clock
         self._schema = schema
         self._alerts = alerts
         self._leases: dict[int, Lease] = {}
@@ -321,7 +330,7 @@ class LockRenewals:
         return earliest(lease.trusted_until for lease in self._held_leases())
 
     async def renew(self, connection: PgConnection) -> None:
-        now = lease_clock.now()
+        now = self._clock.now()
         leases = {
             lease.token: lease
             for lease in self._held_leases()
@@ -352,7 +361,7 @@ class LockRenewals:
                 self._mark_lost(lease, TAKEN_BY_OTHER)
 
     def expire(self) -> None:
-        now = lease_clock.now()
+        now = self._clock.now()
         for lease in self._held_leases():
             if lease.trusted_until <= now:
                 self._mark_lost(lease, EXPIRED)
@@ -382,8 +391,9 @@ class OnceRenewals:
     After its lease is lost, a call may still store its result, unless another client has begun the call.
     """
 
-    def __init__(self, schema: str) -> None:
+    def __init__(self, schema: str, clock: LeaseClock) -> None:
         self._schema = schema
+        self._clock = clock
         self._leases: dict[int, Lease] = {}
 
     def add(self, lease: Lease) -> None:
@@ -403,7 +413,7 @@ class OnceRenewals:
         return earliest(lease.trusted_until for lease in self._held_leases())
 
     async def renew(self, connection: PgConnection) -> None:
-        now = lease_clock.now()
+        now = self._clock.now()
         leases = {
             lease.token: lease
             for lease in self._held_leases()
@@ -426,7 +436,7 @@ class OnceRenewals:
                 self._mark_lost(lease, TAKEN_BY_OTHER)
 
     def expire(self) -> None:
-        now = lease_clock.now()
+        now = self._clock.now()
         for lease in self._held_leases():
             if lease.trusted_until <= now:
                 self._mark_lost(lease, EXPIRED)
