@@ -66,6 +66,13 @@ class OwnedClock(LeaseClock):
             self._now = when
         self._fire_due_timers()
 
+    async def advance_until(self, condition: Callable[[], object], step: float = 1.0) -> None:
+        """Advance in steps until the condition holds. The code under test runs between two steps."""
+        async with asyncio.timeout(60):
+            while not condition():
+                self.advance(step)
+                await asyncio.sleep(0.005)
+
     def _fire_due_timers(self) -> None:
         with self._lock:
             due = [each for each in self._timers if each.when <= self._now]
