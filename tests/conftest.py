@@ -18,6 +18,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from rota.testing.server import DatabaseServer
+from support.owned_clock import ClockedRota
 from support.pgbouncer import run_pgbouncer
 
 KEPT = {
@@ -68,6 +69,13 @@ async def db(direct_dsn: str) -> AsyncIterator[AsyncConnection[tuple[Any, ...]]]
     """Direct connection to the test's database, in autocommit, for inspecting and changing it."""
     async with await psycopg.AsyncConnection.connect(direct_dsn, autocommit=True) as connection:
         yield connection
+
+
+@pytest.fixture
+async def clocked_app(rota_dsn: str) -> AsyncIterator[ClockedRota]:
+    """App whose lease clock the test advances."""
+    async with ClockedRota(rota_dsn, poll_interval=0.1) as app:
+        yield app
 
 
 @pytest.hookimpl(wrapper=True)

@@ -78,3 +78,8 @@ class Loop:
     def stop(self) -> None:
         self._stopped = True
         self._wake.set()
+
+
+def with_jitter(seconds: float, least: float = 0.75, most: float = 1.25) -> float:
+    """Vary a pause at random, so that workers do not act at the same time."""
+    return seconds * random.uniform(least, most)

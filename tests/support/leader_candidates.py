@@ -18,8 +18,8 @@ from typing import Any
 import psycopg
 
 from rota import Rota
-from rota.coord import lease_clock
 from rota.coord.candidate import TRUSTED_SHARE
+from rota.coord.lease_clock import LeaseClock
 from rota.localpg import LocalPostgres
 from rota.store import advisory_locks
 from rota.testing.proxy.proxy import Proxy
@@ -132,7 +132,7 @@ class LeaderCandidates:
 
     def _acting(self) -> CandidateProcess | None:
         """Return the process that acts now, if there is exactly one."""
-        now = lease_clock.now()
+        now = LeaseClock().now()
         acting = [each for each in self._subjects.values() if now - each.notes.last[1] < ACTS_NOW]
         return acting[0] if len(acting) == 1 else None
 
@@ -151,7 +151,7 @@ class LeaderCandidates:
         await asyncio.sleep(random.uniform(0.05, 0.4))
         subject = await self.reigning()
         term = self.term
-        at = lease_clock.now()
+        at = LeaseClock().now()
         change, mend = getattr(self, "_" + kind.replace(" ", "_"))(subject)
         await change()
         if kind in self.harmless:

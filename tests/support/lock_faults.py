@@ -1,8 +1,11 @@
-"""Ways to lose a lock."""
+"""Ways to lose a lock, and waiting until one was renewed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from psycopg import AsyncConnection
 
 from rota import Rota
 
@@ -21,3 +24,13 @@ async def release_by_operator(app: Rota, name: str = "invoices") -> None:
 def stop_renewal(company: Coordinator, lock: Lock) -> None:
     """Stop renewing the lock, as if this process were frozen."""
     company.lock_renewals.remove(lock._require_lease())
+
+
+RENEWALS = "select coalesce(min(renewals), 0) from rota.locks where name = any(%s)"
+
+
+async def wait_for_renewals(db: AsyncConnection[Any], count: int, *names: str) -> None:
+    """Wait until each of the locks was renewed `count` times."""
+    async with asyncio.timeout(60):
+        while (await (await db.execute(RENEWALS, (list(names),))).fetchall())[0][0] < count:
+            await asyncio.sleep(0.01)

@@ -68,14 +68,14 @@ def _believe() -> None:
 
 def _own_clock() -> None:
     """Use this machine's wall clock for expiry in statements and for trusting a lease."""
-    from rota.coord import lease_clock
+    from rota.coord.lease_clock import LeaseClock
     from rota.store import locks, query
 
     def timed(statement: str, params: Mapping[str, Any], row: Callable[..., Any]) -> Any:
         return query.Query(statement, {**params, "now": time.time()}, row)
 
     vars(locks)["Query"] = timed
-    lease_clock.now = time.time
+    LeaseClock.now = lambda self: time.time()  # type: ignore[method-assign]
 
 
 _OWN = (("rota.clock()", "to_timestamp(%(now)s::float8)"),)

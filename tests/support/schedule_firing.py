@@ -15,7 +15,6 @@ from rota.engine.scheduling.fire import FireResult, RunToStart, tick_options
 from rota.engine.scheduling.scheduler import Scheduler
 from rota.engine.telemetry.event_bus import EventBus
 from rota.errors import ArgumentError
-from rota.store import ticks
 from rota.store.jobs import StartJob
 from rota.store.schedules import ScheduleDefinition
 from support.stage import Connection, Stage
@@ -126,7 +125,7 @@ async def ended(stage: Stage, *states: str, name: str = "beat") -> list[int]:
     return ids
 
 
-def reject_input(due: ticks.ScheduleDefinition, *rest: Any) -> Any:
+def reject_input(due: ScheduleDefinition, *rest: Any) -> Any:
     """Refuse the input of schedule `beat`, as a task without that argument does."""
     if due.name == "beat":
         raise ArgumentError("there is no such argument")

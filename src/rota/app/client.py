@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from rota.coord.coordinator import CoordinationCounters, Coordinator
+from rota.coord.lease_clock import LeaseClock
 from rota.coord.services import ServiceGroup
 from rota.engine.execution.call import BoundFlow
 from rota.engine.notify.listener import Listener
@@ -59,6 +60,7 @@ class Client:
         direct: str | None = None,
         publish: Callable[[Event], None] = lambda event: None,
         app_tracing: Tracing | None = None,
+        lease_clock: LeaseClock | None = None,
     ) -> None:
         self.database = Database(dsn, settings, direct)
         self.notifier = Notifier(self.database)
@@ -70,6 +72,7 @@ class Client:
         self.worker: Worker | None = None
         """Worker of this event loop, if there is one."""
         self._tracing = app_tracing or Tracing()
+        self._lease_clock = lease_clock
         self.coordination_counters = CoordinationCounters()
         self.services: ServiceGroup | None = None
         """Services for which this instance is a candidate."""
@@ -85,7 +88,9 @@ class Client:
     def coordinator(self) -> Coordinator:
         """Coordinator of locks, leaders, rate limits and `once` calls."""
         if self._coordinator is None:
-            self._coordinator = Coordinator(self.database, self.listen, self._publish)
+            self._coordinator = Coordinator(
+                self.database, self.listen, self._publish, self._lease_clock
+            )
             self._coordinator.counters = self.coordination_counters
         return self._coordinator
 

@@ -9,7 +9,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    Unpack,
+    overload,
+)
 from weakref import WeakKeyDictionary
 
 from rota.app.coordination import CoordinationMethods
@@ -107,17 +117,21 @@ class Rota(CoordinationMethods, ScheduleMethods, WorkerEntry):
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
-            from rota.app.client import Client
             from rota.store.migrate import migrate
 
             dsn, direct = await asyncio.to_thread(self._find_database)
-            client = Client(dsn, self.settings, direct, self.event_bus.publish, self.tracing)
+            client = self._create_client(dsn, direct)
             client.process_counters = self.process_counters
             if self._local is not None:
                 # The embedded database has no operator, so it is migrated here.
                 await migrate(client.database)
             client = self._clients.setdefault(loop, client)
         return client
+
+    def _create_client(self, dsn: str, direct: str | None) -> Client:
+        from rota.app.client import Client
+
+        return Client(dsn, self.settings, direct, self.event_bus.publish, self.tracing)
 
     def current_client(self) -> Client | None:
         """Return the client of this event loop if it is open, else None."""
@@ -181,7 +195,7 @@ class Rota(CoordinationMethods, ScheduleMethods, WorkerEntry):
         self.loop_thread.run(self.close())
         self.loop_thread.close()
 
-    async def __aenter__(self) -> Rota:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

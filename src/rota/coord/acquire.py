@@ -10,24 +10,22 @@ attempt passes the nonces of the earlier ones, and a client that gives up has to
 from __future__ import annotations
 
 import asyncio
-import random
-import time
+import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 from uuid import UUID, uuid4
 
-from rota.coord import lease_clock
 from rota.coord.coordinator import Coordinator
+from rota.coord.lease_clock import trusted_seconds
 from rota.errors import DatabaseUnavailable
+from rota.poll import PollPauses
 from rota.store import pg_errors
 from rota.store.database import run
 from rota.store.query import Query, in_schema
 
-FIRST_POLL_SECONDS = 0.02
 MAX_POLL_SECONDS = 0.5
 NOTIFIED_POLL_SECONDS = 1.0
-"""Seconds between polls: the first pause, the longest, and the pause of a client that will be notified."""
+"""Seconds between polls: the longest pause, and the pause of a client that will be notified."""
 
 EXPIRY_SLACK_SECONDS = 0.01
 """Seconds after the expiry of a lease at which the loop polls for it."""
@@ -101,7 +99,11 @@ class AcquireLoop(Generic[A]):
         self._payload = payload
         self._ttl = ttl
         self._build_query = build_query
-        self._freed = asyncio.Event()
+        self._clock = coordinator.clock
+        self._settings = coordinator.database.settings
+        self._outage_deadline = self._clock.now() + self._settings.outage_timeout
+        self._late_answers = self._lost_races = 0
+        self._unsubscribe: Callable[[], None] | None = None
         self.unconfirmed: list[UUID] = []
         """Nonces under which the lease was acquired, or may have been without an answer."""
         self.has_waited = False
@@ -110,64 +112,92 @@ class AcquireLoop(Generic[A]):
     async def acquire(self, wait: float | None) -> tuple[float, A]:
         """Try until the lease is acquired or `wait` seconds have passed.
 
-        Return the last answer, and the time at which its statement was sent, by `lease_clock.now()`. If
-        the answer is not `is_done`, the time is up.
+        Return the last answer, and the time at which its statement was sent, by the lease clock. If the
+        answer is not `is_done`, the time is up.
         """
-        unsubscribe: Callable[[], None] | None = None
-        settings, get_listener = self._coordinator.database.settings, self._coordinator.get_listener
-        deadline = None if wait is None else time.monotonic() + wait
-        outage_deadline = time.monotonic() + settings.outage_timeout
-        poll_seconds, lost_races, late_answers = FIRST_POLL_SECONDS, 0, 0
+        pauses = PollPauses(
+            self._clock,
+            wait,
+            max_seconds=MAX_POLL_SECONDS,
+            notified_seconds=NOTIFIED_POLL_SECONDS,
+            min_share=0.7,
+        )
         try:
             while True:
-                self._freed.clear()
-                answer, failure = None, None
-                try:
-                    sent_at, answer = await self._attempt(unsubscribe is not None)
-                    outage_deadline = time.monotonic() + settings.outage_timeout
-                except AnswerTooLate:
-                    if (late_answers := late_answers + 1) >= MAX_LATE_ANSWERS:
-                        raise
+                pauses.notified = False
+                outcome, answer = await self._attempt_or_error(), None
+                if isinstance(outcome, AnswerTooLate):
                     continue
-                except Exception as error:
-                    if not pg_errors.is_transient(error) or time.monotonic() > outage_deadline:
-                        raise
-                    failure = error
-                if answer is not None and answer.is_done:
-                    return sent_at, answer
-                lost_races = lost_races + 1 if answer is not None and answer.lost_race else 0
-                if 0 < lost_races <= MAX_LOST_RACES:
+                if not isinstance(outcome, Exception):
+                    answer = outcome[1]
+                    if answer.is_done:
+                        return outcome
+                if self._may_retry_at_once(answer):
                     continue
                 self.has_waited = True
-                now = time.monotonic()
-                if deadline is not None and now >= deadline:
-                    if failure is not None:
-                        raise failure
-                    assert answer is not None
-                    return sent_at, answer
-                if unsubscribe is None and settings.notify:
-                    unsubscribe = get_listener().subscribe(self._channel, self._on_notify)
-                    continue
-                is_listening = unsubscribe is not None and get_listener().is_listening(
-                    self._channel
-                )
-                poll_seconds = min(poll_seconds * 2, MAX_POLL_SECONDS)
-                pause_seconds = _pause_seconds(answer, poll_seconds, is_listening=is_listening)
-                if deadline is not None:
-                    pause_seconds = min(pause_seconds, max(deadline - now, 0.0))
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause_seconds):
-                        await self._freed.wait()
+                if pauses.is_over:
+                    if isinstance(outcome, Exception):
+                        raise outcome
+                    return outcome
+                if not self._subscribe(pauses):
+                    await self._pause(pauses, answer)
         finally:
-            if unsubscribe is not None:
-                unsubscribe()
+            if self._unsubscribe is not None:
+                self._unsubscribe()
+
+    async def _attempt_or_error(self) -> tuple[float, A] | Exception:
+        """Make an attempt. Return an error that a later attempt may not meet, and raise any other."""
+        try:
+            outcome = await self._attempt(self._unsubscribe is not None)
+        except AnswerTooLate as error:
+            self._late_answers += 1
+            if self._late_answers >= MAX_LATE_ANSWERS:
+                raise
+            return error
+        except Exception as error:
+            if not pg_errors.is_transient(error) or self._clock.now() > self._outage_deadline:
+                raise
+            return error
+        self._outage_deadline = self._clock.now() + self._settings.outage_timeout
+        return outcome
+
+    def _may_retry_at_once(self, answer: A | None) -> bool:
+        self._lost_races = self._lost_races + 1 if answer is not None and answer.lost_race else 0
+        return 0 < self._lost_races <= MAX_LOST_RACES
+
+    def _subscribe(self, pauses: PollPauses) -> bool:
+        """Subscribe to releases. Return False if that is done already, or there are no notifications."""
+        if self._unsubscribe is not None or not self._settings.notify:
+            return False
+
+        def on_notify(payload: str) -> None:
+            if payload == self._payload or payload.startswith("!"):
+                pauses.notify()
+
+        listener = self._coordinator.get_listener()
+        self._unsubscribe = listener.subscribe(self._channel, on_notify)
+        return True
+
+    async def _pause(self, pauses: PollPauses, answer: A | None) -> None:
+        """Wait for the next attempt. It is earlier if a lease expires before."""
+        if answer is None:
+            await pauses.pause(will_be_notified=False)
+            return
+        will_be_notified = (
+            answer.wait_flag_set
+            and self._unsubscribe is not None
+            and self._coordinator.get_listener().is_listening(self._channel)
+        )
+        expires_in = answer.expires_in
+        at_most = expires_in + EXPIRY_SLACK_SECONDS if expires_in and expires_in > 0 else math.inf
+        await pauses.pause(will_be_notified=will_be_notified, at_most=at_most)
 
     async def _attempt(self, set_wait_flag: bool) -> tuple[float, A]:
         database, nonce = self._coordinator.database, uuid4()
         query = self._build_query(nonce, tuple(self.unconfirmed), set_wait_flag)
         async with database.connection() as connection:
             self.unconfirmed.append(nonce)
-            sent_at = lease_clock.now()
+            sent_at = self._clock.now()
             try:
                 async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
                     [answer] = await run(connection, query, database.schema)
@@ -177,23 +207,8 @@ class AcquireLoop(Generic[A]):
                 ) from None
         if answer.token is None:
             self.unconfirmed.remove(nonce)
-        elif lease_clock.now() >= sent_at + lease_clock.trusted_seconds(self._ttl):
+        elif self._clock.now() >= sent_at + trusted_seconds(self._ttl):
             raise AnswerTooLate(
                 f"the database takes longer to answer than a ttl of {self._ttl:g} s lasts"
             )
         return sent_at, answer
-
-    def _on_notify(self, payload: str) -> None:
-        if payload == self._payload or payload.startswith("!"):
-            self._freed.set()
-
-
-def _pause_seconds(
-    answer: AcquireAnswer | None, poll_seconds: float, *, is_listening: bool
-) -> float:
-    """Return the seconds until the next attempt: shorter if the lease expires before."""
-    will_be_notified = is_listening and answer is not None and answer.wait_flag_set
-    pause = (NOTIFIED_POLL_SECONDS if will_be_notified else poll_seconds) * random.uniform(0.7, 1.0)
-    if answer is not None and answer.expires_in is not None and answer.expires_in > 0:
-        pause = min(pause, answer.expires_in + EXPIRY_SLACK_SECONDS)
-    return pause

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rota.coord import lease_clock
 from rota.coord.identity import InstanceIdentity
 from rota.coord.lease import Lease
+from rota.coord.lease_clock import LeaseClock
 from rota.model.alert_rules import FLAPPING, HELD_TOO_LONG, RENEWALS_FAIL, TOKEN_TWICE, AlertRules
 from rota.model.events import AlertCleared, AlertRaised, Event
 from rota.store import alerts
@@ -71,7 +71,9 @@ class CoordinationAlerts:
         publish: Callable[[Event], None],
         wake_thread: Callable[[], None],
         rules: AlertRules,
+        clock: LeaseClock,
     ) -> None:
+        self._clock = clock
         self._rules = rules
         self._identity = identity
         self._schema = schema
@@ -91,16 +93,16 @@ class CoordinationAlerts:
     def watch(self, lease: Lease) -> None:
         self._leases[lease.token] = lease
         if any(alert.subject == subject_of(lease) for alert in self._open_alerts()):
-            self._due_at = lease_clock.now()  # alerts on its previous holder are resolved
+            self._due_at = self._clock.now()  # alerts on its previous holder are resolved
 
     def unwatch(self, lease: Lease) -> None:
         """Stop watching a lease that is being released or is lost."""
         self._suppressed -= {(HELD_TOO_LONG, lease.token), (RENEWALS_FAIL, lease.token)}
         if (
             self._leases.pop(lease.token, None) is not None
-            and lease.trusted_until <= lease_clock.now()
+            and lease.trusted_until <= self._clock.now()
         ):
-            unrenewed_seconds = lease_clock.now() - lease.sent_at
+            unrenewed_seconds = self._clock.now() - lease.sent_at
             message = f"{_title(lease)} has run out: it could not be renewed for {unrenewed_seconds:.1f} s"
             self._raise(RENEWALS_FAIL, subject_of(lease), message, lease.token)
 
@@ -109,7 +111,7 @@ class CoordinationAlerts:
             self._make_due()
 
     def on_renewed(self, lease: Lease) -> None:
-        now = lease_clock.now()
+        now = self._clock.now()
         with self._lock:
             alert = self._open.get((RENEWALS_FAIL, subject_of(lease)))
             if alert is not None and alert.token == lease.token and lease.is_held():
@@ -157,7 +159,7 @@ class CoordinationAlerts:
         self._make_due()
 
     def _make_due(self) -> None:
-        self._due_at = lease_clock.now()
+        self._due_at = self._clock.now()
         self._wake_thread()
 
     # Methods of RenewalTask
@@ -170,7 +172,7 @@ class CoordinationAlerts:
         return min((at for _, _, at in self._upcoming()), default=math.inf)
 
     def expire(self) -> None:
-        now = lease_clock.now()
+        now = self._clock.now()
         for kind, lease, at in list(self._upcoming()):
             if at <= now:
                 self._raise(kind, subject_of(lease), _message(kind, lease, now), lease.token)
@@ -179,7 +181,7 @@ class CoordinationAlerts:
         """Do nothing: alerts are rows and do not depend on a connection."""
 
     async def renew(self, connection: PgConnection) -> None:
-        now = lease_clock.now()
+        now = self._clock.now()
         with self._lock:
             # Retry time, in case this write fails.
             self._due_at = retry_at = now + self._pause

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rota.coord import lease_clock
+from rota.coord.lease_clock import LeaseClock
 from rota.model import events
 from rota.store import leaders, listeners
 from rota.store.query import in_schema
@@ -50,6 +50,7 @@ class Candidate:
         session_lock: int,
         lease: float,
         label: str,
+        clock: LeaseClock,
         on_elected: Callable[[int], None],
         on_term_ended: Callable[[int, str], None],
         yield_delay: YieldDelay | None = None,
@@ -58,6 +59,7 @@ class Candidate:
         self.session_lock = session_lock
         self.lease = lease
         self.label = label
+        self._clock = clock
         self.yield_delay = yield_delay
         self.vacant_since: float | None = None
         self.due_at = 0.0
@@ -90,11 +92,11 @@ class Candidate:
         with self._lock:
             is_current = self._term is not None and term in (None, self._term)
             return (
-                is_current and lease_clock.now() < self._trusted_until and os.getpid() == self._pid
+                is_current and self._clock.now() < self._trusted_until and os.getpid() == self._pid
             )
 
     def is_abstaining(self) -> bool:
-        return lease_clock.now() < self._abstain_until
+        return self._clock.now() < self._abstain_until
 
     def make_due(self) -> None:
         """Seek election at once, because another instance has resigned. Do nothing while abstaining."""
@@ -136,7 +138,7 @@ class Candidate:
         """Trust the term for less, because the server's idle timeout became shorter, and probe at once."""
         with self._lock:
             self._trusted_until = min(
-                self._trusted_until, lease_clock.now() + TRUSTED_SHARE * lease
+                self._trusted_until, self._clock.now() + TRUSTED_SHARE * lease
             )
             self.due_at = 0.0
 
@@ -152,7 +154,7 @@ class Candidate:
                 return False
             self._term = None
             self._trusted_until = 0.0
-            self.due_at = self._abstain_until = lease_clock.now() + abstain_seconds
+            self.due_at = self._abstain_until = self._clock.now() + abstain_seconds
             self._on_term_ended(term, reason)
             return True
 
@@ -228,6 +230,7 @@ class CandidateSession:
             leaders.session_lock_key(name, self._schema),
             lease,
             label,
+            coordinator.clock,
             lambda number: coordinator.call_in_loop(lambda: self._on_elected(number)),
             lambda number, why: coordinator.call_in_loop(lambda: self._on_term_ended(number, why)),
             yield_delay,

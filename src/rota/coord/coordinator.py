@@ -15,6 +15,7 @@ from rota.coord.alert_sources import CoordinationAlerts
 from rota.coord.elector import Elector
 from rota.coord.identity import new_identity
 from rota.coord.lease import APP_CLOSED, Lease
+from rota.coord.lease_clock import LeaseClock
 from rota.coord.renewal_thread import LockRenewals, OnceRenewals, RenewalThread
 from rota.model.alert_rules import AlertRules
 from rota.model.events import Event, LeaderElected, LeadershipEnded, LockAcquired, LockForfeited
@@ -51,8 +52,10 @@ class Coordinator:
         database: Database,
         get_listener: Callable[[], ListenerProtocol],
         publish: Callable[[Event], None],
+        clock: LeaseClock | None = None,
     ) -> None:
         self.database = database
+        self.clock = clock or LeaseClock()
         self.get_listener = get_listener
         self.identity = new_identity()
         self.counters = CoordinationCounters()
@@ -60,20 +63,24 @@ class Coordinator:
         self._publish = publish
         self._unfinished: set[asyncio.Task[Any]] = set()
         self._closed = False
-        self.renewal_thread = RenewalThread(database, "renewals")
+        self.renewal_thread = RenewalThread(database, "renewals", self.clock)
         self.alerts = CoordinationAlerts(
             *(self.identity, database.schema, self.publish, self.renewal_thread.wake_threadsafe),
             AlertRules.parse(database.settings.alerts),
+            self.clock,
         )
-        self.lock_renewals = LockRenewals(self.identity.instance, database.schema, self.alerts)
-        self.once_renewals = OnceRenewals(database.schema)
+        self.lock_renewals = LockRenewals(
+            self.identity.instance, database.schema, self.alerts, self.clock
+        )
+        self.once_renewals = OnceRenewals(database.schema, self.clock)
         self.renewal_thread.add(self.lock_renewals)
         self.renewal_thread.add(self.once_renewals)
         self.renewal_thread.add(self.alerts)
         # Elections have a thread and connection of their own, so a slow lock renewal cannot cost a term.
-        self.election_thread = RenewalThread(database, "elections")
+        self.election_thread = RenewalThread(database, "elections", self.clock)
         self.elector = Elector(
-            self.identity, database.schema, self.alerts, notify=database.settings.notify
+            *(self.identity, database.schema, self.alerts, self.clock),
+            notify=database.settings.notify,
         )
         self.election_thread.add(self.elector)
 

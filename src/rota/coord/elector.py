@@ -30,10 +30,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rota.coord import lease_clock
 from rota.coord.alert_sources import CoordinationAlerts
 from rota.coord.candidate import PROBE_SHARE, TRUSTED_SHARE, Candidate
 from rota.coord.identity import InstanceIdentity
+from rota.coord.lease_clock import LeaseClock
 from rota.coord.renewal_thread import earliest
 from rota.store import leaders, listeners
 from rota.store.database import pipeline
@@ -87,8 +87,15 @@ class PendingResignation:
 
 class Elector:
     def __init__(
-        self, identity: InstanceIdentity, schema: str, alerts: CoordinationAlerts, *, notify: bool
+        self,
+        identity: InstanceIdentity,
+        schema: str,
+        alerts: CoordinationAlerts,
+        clock: LeaseClock,
+        *,
+        notify: bool,
     ) -> None:
+        self._clock = clock
         self._identity = identity
         self._schema = schema
         self._alerts = alerts
@@ -170,7 +177,7 @@ class Elector:
         has_session_lock = candidate.has_session_lock
         if not candidate.end_term(term, reason, abstain_seconds):
             return False
-        expires_at = lease_clock.now() + candidate.lease
+        expires_at = self._clock.now() + candidate.lease
         self._resignations.append(
             PendingResignation(candidate.name, term, has_session_lock, expires_at, on_resigned)
         )
@@ -200,7 +207,7 @@ class Elector:
         return earliest(each.trusted_until for each in self._leading())
 
     def expire(self) -> None:
-        now = lease_clock.now()
+        now = self._clock.now()
         for each in self._leading():
             if each.trusted_until <= now:
                 self._lose_term(each, each.term, NOT_CONFIRMED)
@@ -240,7 +247,7 @@ class Elector:
         self._idle_timeout = idle_timeout
 
     async def _confirm_terms(self, connection: PgConnection) -> None:
-        now = lease_clock.now()
+        now = self._clock.now()
         if not any(each.due_at <= now for each in self._leading()):
             return
         for has_session_lock in (True, False):
@@ -298,7 +305,7 @@ class Elector:
 
         Rows are written first, then locks released, then waiting instances notified.
         """
-        now = lease_clock.now()
+        now = self._clock.now()
         for each in list(self._resignations):
             if each.expires_at <= now:
                 self._finish_resignation(each)
@@ -329,7 +336,7 @@ class Elector:
         resignation.on_resigned()
 
     async def _seek_election(self, connection: PgConnection) -> None:
-        now = lease_clock.now()
+        now = self._clock.now()
         led_names = {each.name for each in self._leading()}
         due: dict[str, Candidate] = {}
         candidates = [
@@ -390,7 +397,7 @@ class Elector:
         may_yield = [each for each in due.values() if each.yield_delay is not None]
         if not may_yield:
             return due
-        now = lease_clock.now()
+        now = self._clock.now()
         vacant = [each.name for each in await self._find_vacant(connection, may_yield)]
         for each in may_yield:
             if each.name not in vacant:
@@ -415,7 +422,7 @@ class Elector:
             owner = self._identity.as_params(each.label)
             lease = None if has_session_lock else each.lease
             segments.append([leaders.elect(each.name, each.session_lock, owner, lease)])
-        sent_at = lease_clock.now()
+        sent_at = self._clock.now()
         answers = await pipeline(connection, segments, self._schema)
         for each, [rows] in zip(candidates, answers, strict=True):
             for result in rows:

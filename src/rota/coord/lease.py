@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from rota.coord import lease_clock
+from rota.coord.lease_clock import LeaseClock, trusted_seconds
 
 RENEWALS_PER_TTL = 3
 """Renewals that fit into one ttl: a lease is renewed after ttl / RENEWALS_PER_TTL."""
@@ -26,6 +26,7 @@ class Lease:
         token: int,
         ttl: float,
         sent_at: float,
+        clock: LeaseClock,
         on_lost: Callable[[str], None],
     ) -> None:
         self.name = name
@@ -35,7 +36,8 @@ class Lease:
         self.acquired_at = self.sent_at = sent_at
         self.renew_at = sent_at + ttl / RENEWALS_PER_TTL
         self.max_held: float | None = None
-        self._trusted_until = sent_at + lease_clock.trusted_seconds(ttl)
+        self._clock = clock
+        self._trusted_until = sent_at + trusted_seconds(ttl)
         self._on_lost = on_lost
         self._lost_reason: str | None = None
         self.is_ended = False
@@ -64,7 +66,7 @@ class Lease:
             is_valid = (
                 not self.is_ended
                 and self._lost_reason is None
-                and lease_clock.now() < self._trusted_until
+                and self._clock.now() < self._trusted_until
             )
         return is_valid and not self.is_inherited
 
@@ -82,7 +84,7 @@ class Lease:
             is_expired = (
                 self._lost_reason is None
                 and not self.is_ended
-                and lease_clock.now() >= self._trusted_until
+                and self._clock.now() >= self._trusted_until
             )
         if is_expired:
             self.mark_lost(EXPIRED)
@@ -93,10 +95,10 @@ class Lease:
             if (
                 self._lost_reason is None
                 and not self.is_ended
-                and lease_clock.now() < self._trusted_until
+                and self._clock.now() < self._trusted_until
             ):
                 self.sent_at = sent_at
-                self._trusted_until = sent_at + lease_clock.trusted_seconds(self.ttl)
+                self._trusted_until = sent_at + trusted_seconds(self.ttl)
                 self.renew_at = sent_at + self.ttl / RENEWALS_PER_TTL
 
     def mark_lost(self, reason: str) -> bool:

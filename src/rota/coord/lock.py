@@ -22,7 +22,6 @@ from types import TracebackType
 from typing import Any, Literal, TypeVar
 from uuid import UUID
 
-from rota.coord import lease_clock
 from rota.coord.acquire import AcquireLoop, QueryFactory
 from rota.coord.coordinator import Coordinator
 from rota.coord.lease import APP_CLOSED, TAKEN_BY_OTHER, Lease
@@ -131,7 +130,7 @@ class LockHandle:
         assert answer.token is not None
         self.lost.clear()
         lease = Lease(
-            *(self.name, answer.permit, answer.token, self._ttl, sent_at),
+            *(self.name, answer.permit, answer.token, self._ttl, sent_at, coordinator.clock),
             lambda why: self._report_lost(coordinator, lease, why),
         )
         lease.max_held = self._max_held
@@ -150,7 +149,7 @@ class LockHandle:
             self._ttl,
             self._query_factory(coordinator),
         )
-        began = lease_clock.now()
+        began = coordinator.clock.now()
         try:
             sent_at, answer = await acquire_loop.acquire(wait)
             if not answer.is_done:
@@ -163,7 +162,7 @@ class LockHandle:
             raise
         finally:
             if acquire_loop.has_waited and wait != 0:
-                coordinator.counters.wait_seconds.add(lease_clock.now() - began)
+                coordinator.counters.wait_seconds.add(coordinator.clock.now() - began)
         return sent_at, answer
 
     def _query_factory(self, coordinator: Coordinator) -> QueryFactory[LockAnswer]:
@@ -274,7 +273,8 @@ class LockHandle:
         While the database is unavailable this is unknown, and the lease expires by itself.
         """
         timeout = min(
-            max(lease.trusted_until - lease_clock.now(), MIN_RELEASE_SECONDS), MAX_RELEASE_SECONDS
+            max(lease.trusted_until - coordinator.clock.now(), MIN_RELEASE_SECONDS),
+            MAX_RELEASE_SECONDS,
         )
         try:
             async with asyncio.timeout(timeout):

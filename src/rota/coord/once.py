@@ -81,7 +81,9 @@ class OnceCall:
             return answer.result.decode()
         assert answer.token is not None
         self._nonces = acquire_loop.unconfirmed
-        self._lease = Lease(self.key, 0, answer.token, self._ttl, sent_at, lambda why: None)
+        self._lease = Lease(
+            *(self.key, 0, answer.token, self._ttl, sent_at, coordinator.clock), lambda why: None
+        )
         coordinator.once_renewals.add(self._lease)
         coordinator.renewal_thread.wake_threadsafe()
         return None

@@ -22,8 +22,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from rota.coord import lease_clock
 from rota.coord.identity import InstanceIdentity
+from rota.coord.lease_clock import LeaseClock
 from rota.store import pg_errors, services
 from rota.store.database import run
 from rota.store.services import InstanceRow
@@ -64,7 +64,9 @@ class ServiceBalancer:
         list_running: Callable[[], list[str]],
         list_staying: Callable[[], list[str]],
         hand_over: Callable[[str], None],
+        clock: LeaseClock,
     ) -> None:
+        self._clock = clock
         self._identity = identity
         self._schema = schema
         self._version = version
@@ -75,7 +77,7 @@ class ServiceBalancer:
         self._other_instances: dict[UUID, InstanceRow] = {}
         self._has_observed = False
         self._due_at = 0.0
-        self._changed_at = lease_clock.now()
+        self._changed_at = self._clock.now()
         self._hand_over_after = self._changed_at + HAND_OVER_PAUSE_SECONDS
         self._on_unregistered: Callable[[], None] | None = None
 
@@ -98,7 +100,7 @@ class ServiceBalancer:
             await run(connection, services.unregister(identity.instance), self._schema)
             self._on_unregistered()
             return
-        self._due_at = lease_clock.now() + BEAT_SECONDS * random.uniform(0.8, 1.2)
+        self._due_at = self._clock.now() + BEAT_SECONDS * random.uniform(0.8, 1.2)
         query = services.beat(
             identity.as_params(""),
             self._version,
@@ -122,7 +124,7 @@ class ServiceBalancer:
 
     def on_change(self) -> None:
         """Report at once: the services that run on this instance have changed."""
-        self._changed_at = lease_clock.now()
+        self._changed_at = self._clock.now()
         self._hand_over_after = self._changed_at + HAND_OVER_PAUSE_SECONDS
         if self._on_unregistered is None:
             self._due_at = 0.0
@@ -162,13 +164,13 @@ class ServiceBalancer:
         return blake2b(leader.encode(), key=self._identity.instance.bytes).digest()
 
     def _rebalance(self) -> None:
-        if lease_clock.now() < self._hand_over_after:
+        if self._clock.now() < self._hand_over_after:
             return
         staying = self._list_staying()
         handing_over = [name for name in self._list_running() if name not in staying]
         chosen = self.surplus(staying, handing_over, self._present_instances())
         if chosen:
-            self._hand_over_after = lease_clock.now() + HAND_OVER_PAUSE_SECONDS * random.uniform(
+            self._hand_over_after = self._clock.now() + HAND_OVER_PAUSE_SECONDS * random.uniform(
                 0.8, 1.2
             )
             log.info("handing over %s: other instances run fewer services", ", ".join(chosen))
@@ -177,7 +179,7 @@ class ServiceBalancer:
 
     def _present_instances(self) -> list[InstanceRow]:
         """Return the instances that may be given a service."""
-        max_silence = min(PRESENT_SECONDS, lease_clock.now() - self._changed_at)
+        max_silence = min(PRESENT_SECONDS, self._clock.now() - self._changed_at)
         running = set(self._list_running())
         return [
             each

@@ -35,6 +35,7 @@ class ServiceGroup:
             self.list_running,
             lambda: [name for name, post in self._runners.items() if post.is_staying],
             lambda name: coordinator.call_in_loop(self._runners[name].hand_over),
+            coordinator.clock,
         )
         self._runners = {
             each.name: ServiceRunner(

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import time
+from typing import Any
 
+import psycopg
 import pytest
+from psycopg import AsyncConnection
 
 from rota import Rota
 from rota.errors import ArgumentError, Busy, LockLost
 from rota.model.events import Event, LockAcquired, LockForfeited, LockReleased
-from support.lock_faults import release_by_operator, stop_renewal
+from support.lock_faults import RENEWALS, release_by_operator, stop_renewal, wait_for_renewals
+from support.owned_clock import ClockedRota
 
-SHORT = 0.6
+TTL = 30.0
+RENEWAL_SECONDS = TTL / 3
+"""Seconds after which a lock is renewed."""
+
+Db = AsyncConnection[tuple[Any, ...]]
 
 
 async def test_lock_with_ten_contenders_has_one_holder_and_rising_tokens(rota_app: Rota) -> None:
@@ -45,28 +52,31 @@ async def test_acquire_of_held_lock_raises_busy_that_names_the_holder(rota_app: 
     assert not lock.held
 
 
-async def test_lock_held_for_half_its_ttl_is_renewed_once(rota_app: Rota, rota_dsn: str) -> None:
-    lock = await rota_app.lock("invoices", ttl=SHORT).acquire()
+async def test_lock_held_for_half_its_ttl_is_renewed_once(clocked_app: ClockedRota, db: Db) -> None:
+    lock = await clocked_app.lock("invoices", ttl=TTL).acquire()
     await lock.release()
-    async with rota_app.lock("invoices", ttl=SHORT):
-        await asyncio.sleep(SHORT / 2)
-    client = await rota_app.open()
-    async with client.database.connection() as connection:
-        cursor = await connection.execute("select renewals, instance from rota.locks")
-        assert await cursor.fetchall() == [(1, None)]
+    async with clocked_app.lock("invoices", ttl=TTL):
+        clocked_app.lease_clock.advance(RENEWAL_SECONDS)
+        await wait_for_renewals(db, 1, "invoices")
+        clocked_app.lease_clock.advance(TTL / 2 - RENEWAL_SECONDS)
+    cursor = await db.execute("select renewals, instance from rota.locks")
+    assert await cursor.fetchall() == [(1, None)]
 
 
 # Loss
 
 
-async def test_lock_released_by_operator_sets_lost_and_publishes_forfeited(rota_app: Rota) -> None:
+async def test_lock_released_by_operator_sets_lost_and_publishes_forfeited(
+    clocked_app: ClockedRota,
+) -> None:
     heard: list[Event] = []
-    rota_app.subscribe(heard.append)
+    clocked_app.subscribe(heard.append)
     seen = []
 
     async def body() -> None:
-        async with rota_app.lock("invoices", ttl=SHORT) as lock:
-            await release_by_operator(rota_app)
+        async with clocked_app.lock("invoices", ttl=TTL) as lock:
+            await release_by_operator(clocked_app)
+            clocked_app.lease_clock.advance(RENEWAL_SECONDS)
             await asyncio.wait_for(lock.lost.wait(), 60)
             seen.append(lock.held)
 
@@ -74,7 +84,7 @@ async def test_lock_released_by_operator_sets_lost_and_publishes_forfeited(rota_
         await body()
     assert seen == [False]
     assert [type(each) for each in heard] == [LockAcquired, LockForfeited]
-    async with rota_app.lock("invoices", ttl=SHORT):
+    async with clocked_app.lock("invoices", ttl=TTL):
         pass
     await asyncio.sleep(0)
     assert isinstance(heard[-1], LockReleased)
@@ -91,10 +101,11 @@ async def test_block_ending_before_the_loss_is_noticed_raises_lock_lost(
         await body()
 
 
-async def test_block_error_after_loss_is_raised_with_a_note(rota_app: Rota) -> None:
+async def test_block_error_after_loss_is_raised_with_a_note(clocked_app: ClockedRota) -> None:
     async def body() -> None:
-        async with rota_app.lock("invoices", ttl=SHORT) as lock:
-            await release_by_operator(rota_app)
+        async with clocked_app.lock("invoices", ttl=TTL) as lock:
+            await release_by_operator(clocked_app)
+            clocked_app.lease_clock.advance(RENEWAL_SECONDS)
             await lock.lost.wait()
             raise KeyError("mine")
 
@@ -105,14 +116,15 @@ async def test_block_error_after_loss_is_raised_with_a_note(rota_app: Rota) -> N
     assert "was lost" in note
 
 
-async def test_lock_object_after_loss_can_be_acquired_again(rota_app: Rota) -> None:
-    lock = rota_app.lock("invoices", ttl=SHORT)
+async def test_lock_object_after_loss_can_be_acquired_again(clocked_app: ClockedRota) -> None:
+    lock = clocked_app.lock("invoices", ttl=TTL)
     tokens = []
     for _ in range(3):
         await lock.acquire()
         tokens.append(lock.token)
         assert not lock.lost.is_set()
-        await release_by_operator(rota_app)
+        await release_by_operator(clocked_app)
+        clocked_app.lease_clock.advance(RENEWAL_SECONDS)
         await asyncio.wait_for(lock.lost.wait(), 60)
         with pytest.raises(LockLost):
             await lock.release()
@@ -131,7 +143,9 @@ async def test_late_loss_callback_of_an_old_lease_keeps_the_new_lease(rota_app: 
 
     async with lock:
         lock._report_lost(company, old, "late")
-        await asyncio.sleep(0.05)
+        later = asyncio.Event()
+        company.call_in_loop(later.set)  # after the callback of the loss
+        await later.wait()
         assert not lock.lost.is_set()
         assert lock.held
 
@@ -139,10 +153,11 @@ async def test_late_loss_callback_of_an_old_lease_keeps_the_new_lease(rota_app: 
 # Cancellation of the block
 
 
-async def test_block_with_on_lost_cancel_is_cancelled_on_loss(rota_app: Rota) -> None:
+async def test_block_with_on_lost_cancel_is_cancelled_on_loss(clocked_app: ClockedRota) -> None:
     async def body() -> None:
-        async with rota_app.lock("invoices", ttl=SHORT, on_lost="cancel"):
-            await release_by_operator(rota_app)
+        async with clocked_app.lock("invoices", ttl=TTL, on_lost="cancel"):
+            await release_by_operator(clocked_app)
+            clocked_app.lease_clock.advance(RENEWAL_SECONDS)
             await asyncio.sleep(30)
 
     with pytest.raises(LockLost):
@@ -153,11 +168,12 @@ async def test_block_with_on_lost_cancel_is_cancelled_on_loss(rota_app: Rota) ->
 
 
 async def test_block_swallowing_cancellation_raises_lock_lost_at_its_end(
-    rota_app: Rota,
+    clocked_app: ClockedRota,
 ) -> None:
     async def body() -> None:
-        async with rota_app.lock("invoices", ttl=SHORT, on_lost="cancel"):
-            await release_by_operator(rota_app)
+        async with clocked_app.lock("invoices", ttl=TTL, on_lost="cancel"):
+            await release_by_operator(clocked_app)
+            clocked_app.lease_clock.advance(RENEWAL_SECONDS)
             try:
                 await asyncio.sleep(30)
             except asyncio.CancelledError:
@@ -170,10 +186,13 @@ async def test_block_swallowing_cancellation_raises_lock_lost_at_its_end(
     assert task.cancelling() == 0
 
 
-async def test_block_cancelled_by_loss_and_from_outside_stays_cancelled(rota_app: Rota) -> None:
+async def test_block_cancelled_by_loss_and_from_outside_stays_cancelled(
+    clocked_app: ClockedRota,
+) -> None:
     async def body() -> None:
-        async with rota_app.lock("invoices", ttl=SHORT, on_lost="cancel"):
-            await release_by_operator(rota_app)
+        async with clocked_app.lock("invoices", ttl=TTL, on_lost="cancel"):
+            await release_by_operator(clocked_app)
+            clocked_app.lease_clock.advance(RENEWAL_SECONDS)
             await asyncio.sleep(30)
 
     def cancel(event: Event) -> None:
@@ -181,7 +200,7 @@ async def test_block_cancelled_by_loss_and_from_outside_stays_cancelled(rota_app
             task.cancel()
 
     task = asyncio.create_task(body())
-    rota_app.subscribe(cancel)
+    clocked_app.subscribe(cancel)
     with pytest.raises(asyncio.CancelledError) as caught:
         await task
     assert task.cancelling() == 1, "his own is left, and ours is not"
@@ -190,20 +209,22 @@ async def test_block_cancelled_by_loss_and_from_outside_stays_cancelled(rota_app
 
 @pytest.mark.parametrize("where", ["around", "within"])
 async def test_block_timeout_raises_timeout_error_and_loss_raises_lock_lost(
-    rota_app: Rota, where: str
+    clocked_app: ClockedRota, where: str
 ) -> None:
     async def around(seconds: float) -> None:
         async with asyncio.timeout(seconds):
-            async with rota_app.lock("invoices", ttl=SHORT, on_lost="cancel"):
+            async with clocked_app.lock("invoices", ttl=TTL, on_lost="cancel"):
                 if seconds > 1:
-                    await release_by_operator(rota_app)
+                    await release_by_operator(clocked_app)
+                    clocked_app.lease_clock.advance(RENEWAL_SECONDS)
                 await asyncio.sleep(30)
 
     async def within(seconds: float) -> None:
-        async with rota_app.lock("invoices", ttl=SHORT, on_lost="cancel"):
+        async with clocked_app.lock("invoices", ttl=TTL, on_lost="cancel"):
             async with asyncio.timeout(seconds):
                 if seconds > 1:
-                    await release_by_operator(rota_app)
+                    await release_by_operator(clocked_app)
+                    clocked_app.lease_clock.advance(RENEWAL_SECONDS)
                 await asyncio.sleep(30)
 
     body = around if where == "around" else within
@@ -211,21 +232,23 @@ async def test_block_timeout_raises_timeout_error_and_loss_raises_lock_lost(
         await body(0.2)
     with pytest.raises(LockLost):
         await body(20)
-    assert await rota_app.try_lock("invoices") is not None
+    assert await clocked_app.try_lock("invoices") is not None
 
 
 # Assertion
 
 
-async def test_assert_held_blocks_acquirers_and_refuses_an_expired_holder(rota_app: Rota) -> None:
-    client = await rota_app.open()
-    lock = await rota_app.lock("invoices", ttl=SHORT).acquire()
+async def test_assert_held_blocks_acquirers_and_refuses_an_expired_holder(
+    clocked_app: ClockedRota,
+) -> None:
+    client = await clocked_app.open()
+    lock = await clocked_app.lock("invoices", ttl=TTL).acquire()
     stop_renewal(client.coordinator, lock)
     async with client.database.transaction() as connection:
         await lock.assert_held(connection)
-        await asyncio.sleep(2 * SHORT)
-        assert await rota_app.try_lock("invoices") is None, "the transaction relies on it"
-    taken = await rota_app.try_lock("invoices")
+        await clocked_app.advance(2 * TTL)
+        assert await clocked_app.try_lock("invoices") is None, "the transaction relies on it"
+    taken = await clocked_app.try_lock("invoices")
     assert taken is not None
 
     async def write() -> None:
@@ -273,7 +296,7 @@ async def test_lock_object_in_use_raises_runtime_error(rota_app: Rota) -> None:
         assert lock.held
     async with rota_app.lock("invoices"):
         taking = asyncio.create_task(lock.acquire())
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)
         with pytest.raises(RuntimeError, match="lock 'invoices' is already being acquired"):
             await lock.acquire()
     assert (await taking).held
@@ -291,11 +314,17 @@ async def test_lock_with_invalid_option_raises_argument_error(
         rota_app.lock(**{"name": "invoices", **wrong})  # type: ignore[arg-type]
 
 
-def test_sync_lock_held_beyond_its_ttl_is_renewed(rota_dsn: str) -> None:
-    app = Rota(rota_dsn)
+def test_sync_lock_held_beyond_its_ttl_is_renewed(rota_dsn: str, direct_dsn: str) -> None:
+    app = ClockedRota(rota_dsn)
     try:
-        with app.lock("invoices", ttl=SHORT).sync as lock:
-            time.sleep(2 * SHORT)
+        with (
+            app.lock("invoices", ttl=TTL).sync as lock,
+            psycopg.connect(direct_dsn, autocommit=True) as connection,
+        ):
+            for renewal in range(1, 5):
+                app.lease_clock.advance(RENEWAL_SECONDS)
+                while connection.execute(RENEWALS, (["invoices"],)).fetchone() != (renewal,):
+                    assert lock.held
             assert lock.held
     finally:
         app.close_sync()

@@ -7,19 +7,30 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import psycopg
 import pytest
+from psycopg import AsyncConnection
 
 from rota import Rota
 from rota.errors import ArgumentError, Busy, LockLost
+from support.lock_faults import RENEWALS, wait_for_renewals
+from support.owned_clock import ClockedRota
 
-SHORT = 0.6
+TTL = 30.0
 
 
 @pytest.fixture
 def app(rota_dsn: str) -> Iterator[Rota]:
     app = Rota(rota_dsn)
+    yield app
+    app.close_sync()
+
+
+@pytest.fixture
+def clocked_app(rota_dsn: str) -> Iterator[ClockedRota]:
+    app = ClockedRota(rota_dsn)
     yield app
     app.close_sync()
 
@@ -43,15 +54,19 @@ def test_sync_lock_in_threads_has_one_holder_and_rising_tokens(app: Rota) -> Non
     assert tokens == sorted(set(tokens))
 
 
-async def test_sync_lock_in_running_event_loop_is_renewed(app: Rota) -> None:
+async def test_sync_lock_in_running_event_loop_is_renewed(
+    clocked_app: ClockedRota, db: AsyncConnection[Any]
+) -> None:
     """The sync form blocks this loop, but it is renewed from a separate loop."""
-    with app.lock("invoices", ttl=SHORT).sync as lock:
-        await asyncio.sleep(SHORT)
+    with clocked_app.lock("invoices", ttl=TTL).sync as lock:
+        for renewal in range(1, 5):
+            clocked_app.lease_clock.advance(TTL / 3)
+            await wait_for_renewals(db, renewal, "invoices")
         assert lock.held
-        assert app.lock("invoices").sync.try_acquire() is False
+        assert clocked_app.lock("invoices").sync.try_acquire() is False
         with pytest.raises(Busy):
-            app.lock("invoices", wait=0.1).sync.acquire()
-    await app.close()
+            clocked_app.lock("invoices", wait=0).sync.acquire()
+    await clocked_app.close()
 
 
 def test_sync_lock_acquired_before_entry_is_entered_once(app: Rota) -> None:
@@ -71,7 +86,7 @@ def test_lock_in_two_event_loops_has_one_holder(app: Rota) -> None:
     async def often() -> None:
         nonlocal inside, most
         for _ in range(8):
-            async with app.lock("invoices", ttl=SHORT, wait=20) as lock:
+            async with app.lock("invoices", wait=20) as lock:
                 with guard:
                     inside += 1
                     most = max(most, inside)
@@ -79,15 +94,37 @@ def test_lock_in_two_event_loops_has_one_holder(app: Rota) -> None:
                 assert lock.held
                 with guard:
                     inside -= 1
-        async with app.lock(f"own {threading.get_ident()}", ttl=SHORT) as lock:
-            await asyncio.sleep(1.5 * SHORT)
-            assert lock.held
         await app.close()
 
     with ThreadPoolExecutor(2) as pool:
         for each in [pool.submit(asyncio.run, often()) for _ in range(2)]:
             each.result()
     assert most == 1
+
+
+def test_locks_of_two_event_loops_are_both_renewed(
+    clocked_app: ClockedRota, direct_dsn: str
+) -> None:
+    acquired, over = threading.Barrier(3), threading.Event()
+
+    async def hold(name: str) -> None:
+        async with clocked_app, clocked_app.lock(name, ttl=TTL) as lock:
+            await asyncio.to_thread(acquired.wait, 60)
+            await asyncio.to_thread(over.wait, 60)
+            assert lock.held
+
+    names = ["one", "two"]
+    with ThreadPoolExecutor(2) as pool:
+        holders = [pool.submit(asyncio.run, hold(name)) for name in names]
+        acquired.wait(60)
+        with psycopg.connect(direct_dsn, autocommit=True) as connection:
+            for renewal in range(1, 5):
+                clocked_app.lease_clock.advance(TTL / 3)
+                while connection.execute(RENEWALS, (names,)).fetchone() != (renewal,):
+                    time.sleep(0.01)
+        over.set()
+        for each in holders:
+            each.result()
 
 
 def test_lock_in_consecutive_event_loops_has_rising_tokens(app: Rota) -> None:
@@ -103,21 +140,20 @@ def test_lock_in_consecutive_event_loops_has_rising_tokens(app: Rota) -> None:
     assert tokens == sorted(set(tokens))
 
 
-def test_sync_lock_loss_raises_lock_lost(app: Rota, direct_dsn: str) -> None:
-    lock = app.lock("invoices", ttl=SHORT).sync.acquire()
+def test_sync_lock_loss_raises_lock_lost(clocked_app: ClockedRota, direct_dsn: str) -> None:
+    lock = clocked_app.lock("invoices", ttl=TTL).sync.acquire()
     with psycopg.connect(direct_dsn, autocommit=True) as connection:
         with connection.transaction():
             lock.assert_held(connection)
         connection.execute("select rota.release_lock('invoices', 0, 'me')")
-        began = time.monotonic()
+        clocked_app.lease_clock.advance(TTL / 3)
         while lock.held:
             time.sleep(0.01)
-            assert time.monotonic() - began < SHORT
         with pytest.raises(LockLost, match="no longer held under token"):
             lock.assert_held(connection)
 
     def leave(error: Exception | None) -> None:
-        with app.lock("invoices", ttl=SHORT).sync:
+        with clocked_app.lock("invoices", ttl=TTL).sync:
             with psycopg.connect(direct_dsn, autocommit=True) as connection:
                 connection.execute("select rota.release_lock('invoices', 0, 'me')")
             if error is not None:

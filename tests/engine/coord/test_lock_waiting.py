@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,13 +14,16 @@ from psycopg import AsyncConnection
 from rota import Rota
 from rota.coord import acquire
 from rota.errors import Busy, DatabaseUnavailable
+from rota.store import pg_errors
 from rota.store.database import run
 from rota.testing import Proxy
 from rota.testing.proxy.connection import CutPoint
 from support.lock_faults import release_by_operator, stop_renewal
+from support.owned_clock import ClockedRota
 
 POOLED = os.environ.get("ROTA_TEST_POOLER") == "1"
 Db = AsyncConnection[tuple[Any, ...]]
+TTL = 30.0
 
 
 @pytest.fixture
@@ -37,11 +40,30 @@ async def app(proxy: Proxy) -> AsyncIterator[Rota]:
 
 
 @pytest.fixture
-def notified_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A waiting call polls so seldom that only a notification ends the wait; through a pooler it polls."""
-    if not POOLED:
-        for name in ("FIRST_POLL_SECONDS", "MAX_POLL_SECONDS", "NOTIFIED_POLL_SECONDS"):
-            monkeypatch.setattr(acquire, name, 600.0)
+async def notified_app(rota_dsn: str) -> AsyncIterator[Rota]:
+    """App whose waiting calls never poll: its clock stands still. Through a pooler they poll."""
+    async with Rota(rota_dsn) if POOLED else ClockedRota(rota_dsn) as app:
+        yield app
+
+
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """The attempts to acquire a lock that have been answered: True if one acquired it."""
+    answered: list[bool] = []
+
+    async def noted(*given: Any) -> Any:
+        answers = await run(*given)
+        answered.append(answers[0].token is not None)
+        return answers
+
+    monkeypatch.setattr(acquire, "run", noted)
+    return answered
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.005)
 
 
 async def wait_until_awaited(db: Db) -> None:
@@ -77,53 +99,63 @@ async def test_acquire_of_held_lock_raises_busy_after_the_wait(rota_app: Rota, w
     assert await subscribers(rota_app) == 0
 
 
-@pytest.mark.usefixtures("notified_only")
-async def test_release_wakes_waiting_acquirer(rota_app: Rota, db: Db) -> None:
-    holder = await rota_app.lock("invoices").acquire()
+async def test_release_wakes_waiting_acquirer(notified_app: Rota, db: Db) -> None:
+    holder = await notified_app.lock("invoices").acquire()
     for _ in range(4):
-        waiting = asyncio.create_task(rota_app.lock("invoices").acquire())
+        waiting = asyncio.create_task(notified_app.lock("invoices").acquire())
         await wait_until_awaited(db)
         await holder.release()
         holder = await waiting
     await holder.release()
-    assert await subscribers(rota_app) == 0
+    assert await subscribers(notified_app) == 0
 
 
-@pytest.mark.parametrize("how", ["taken away", "closed", "run out", "transaction over"])
-async def test_waiting_acquirer_gets_lock_freed_without_release(
-    rota_app: Rota, rota_dsn: str, db: Db, how: str, request: pytest.FixtureRequest
+@pytest.mark.parametrize("how", ["taken away", "closed"])
+async def test_waiting_acquirer_is_notified_of_lock_freed_without_release(
+    notified_app: Rota, rota_dsn: str, db: Db, how: str
 ) -> None:
-    if how in ("taken away", "closed"):
-        request.getfixturevalue("notified_only")
-    other = Rota(rota_dsn)
-    ttl = 0.8 if how in ("run out", "transaction over") else 30
-    lock = await other.lock("invoices", ttl=ttl).acquire()
-    client = await other.open()
-    waiting = asyncio.create_task(rota_app.lock("invoices").acquire())
-    await wait_until_awaited(db)
-    match how:
-        case "taken away":
-            await release_by_operator(rota_app)
-        case "closed":
+    async with Rota(rota_dsn) as other:
+        await other.lock("invoices").acquire()
+        waiting = asyncio.create_task(notified_app.lock("invoices").acquire())
+        await wait_until_awaited(db)
+        if how == "taken away":
+            await release_by_operator(notified_app)
+        else:
             await other.close()
-        case "run out":
-            stop_renewal(client.coordinator, lock)
-        case "transaction over":
+        taken = await waiting
+        await taken.release()
+
+
+@pytest.mark.parametrize("how", ["run out", "transaction over"])
+async def test_waiting_acquirer_gets_expired_lock(
+    clocked_app: ClockedRota, rota_dsn: str, db: Db, how: str, attempts: list[bool]
+) -> None:
+    async with ClockedRota(rota_dsn, clocked_app.lease_clock) as other:
+        client = await other.open()
+        lock = await other.lock("invoices", ttl=TTL).acquire()
+        stop_renewal(client.coordinator, lock)
+        waiting = asyncio.create_task(clocked_app.lock("invoices").acquire())
+        await wait_until_awaited(db)
+        clock = clocked_app.lease_clock
+        if how == "run out":
+            await clocked_app.advance(TTL)
+        else:
             async with client.database.transaction() as connection:
                 await lock.assert_held(connection)
-                stop_renewal(client.coordinator, lock)
-                await asyncio.sleep(2 * ttl)
+                await clocked_app.advance(2 * TTL)
+                attempts.clear()
+                await clock.advance_until(lambda: len(attempts) > 2)
                 assert not waiting.done()
-    taken = await waiting
-    await taken.release()
-    await other.close()
+        await clock.advance_until(waiting.done)
+        taken = await waiting
+        await taken.release()
 
 
-async def test_acquire_without_notifications_polls(rota_dsn: str) -> None:
+async def test_acquire_without_notifications_polls(rota_dsn: str, attempts: list[bool]) -> None:
     async with Rota(rota_dsn, notify=False) as app:
         holder = await app.lock("invoices").acquire()
         waiting = asyncio.create_task(app.lock("invoices").acquire())
-        await asyncio.sleep(0.5)
+        await until(lambda: len(attempts) > 4)
         assert not waiting.done()
         await holder.release()
         lock = await waiting
@@ -271,27 +303,46 @@ async def test_acquire_without_answer_raises_and_frees_the_lock(
 
 
 async def test_acquire_answered_after_expiry_acquires_again(
-    app: Rota, proxy: Proxy, db: Db
+    proxy: Proxy, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lease has expired when the answer arrives, so the client acquires the lock again."""
-    await app.lock("warm").acquire()
-    proxy.hold()
-    taking = asyncio.create_task(app.lock("invoices", ttl=0.3).acquire())
-    await asyncio.sleep(0.5)
-    proxy.heal()
-    lock = await taking
-    assert lock.held
-    assert await (
-        await db.execute("select token from rota.locks where name = 'invoices'")
-    ).fetchall() == [(lock.token,)]
-    await lock.release()
+    sent = asyncio.Event()
+
+    async def noted(*given: Any) -> Any:
+        sent.set()
+        return await run(*given)
+
+    async with ClockedRota(proxy.dsn) as app:
+        await app.lock("warm").acquire()
+        monkeypatch.setattr(acquire, "run", noted)
+        proxy.hold()
+        taking = asyncio.create_task(app.lock("invoices", ttl=TTL).acquire())
+        await sent.wait()
+        app.lease_clock.advance(TTL)
+        proxy.heal()
+        lock = await taking
+        assert lock.held
+        assert await (
+            await db.execute("select token from rota.locks where name = 'invoices'")
+        ).fetchall() == [(lock.token,)]
+        await lock.release()
 
 
-async def test_acquire_during_outage_waits_for_the_database(app: Rota, proxy: Proxy) -> None:
+async def test_acquire_during_outage_waits_for_the_database(
+    app: Rota, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     proxy.refuse()
     proxy.reset()
-    taking = asyncio.create_task(app.lock("invoices", wait=10).acquire())
-    await asyncio.sleep(0.5)
+    failures: list[str] = []
+
+    def noted(error: BaseException) -> bool:
+        failures.append(str(error))
+        return is_transient(error)
+
+    is_transient = pg_errors.is_transient
+    monkeypatch.setattr(pg_errors, "is_transient", noted)
+    taking = asyncio.create_task(app.lock("invoices", wait=60).acquire())
+    await until(lambda: len(failures) > 2)
     assert not taking.done()
     proxy.heal()
     lock = await asyncio.wait_for(taking, 60)
@@ -300,7 +351,7 @@ async def test_acquire_during_outage_waits_for_the_database(app: Rota, proxy: Pr
 
 @pytest.mark.parametrize("slow", [1, 99])
 async def test_acquire_answered_too_late_is_retried_a_few_times(
-    rota_app: Rota, monkeypatch: pytest.MonkeyPatch, slow: int
+    clocked_app: ClockedRota, monkeypatch: pytest.MonkeyPatch, slow: int
 ) -> None:
     """A process that is stopped during the acquisition resumes with a lease that has expired."""
     asked = 0
@@ -310,11 +361,11 @@ async def test_acquire_answered_too_late_is_retried_a_few_times(
         asked += 1
         answer = await run(*given)
         if asked <= slow:
-            await asyncio.sleep(0.4)
+            clocked_app.lease_clock.advance(TTL)
         return answer
 
     monkeypatch.setattr(acquire, "run", late)
-    lock = rota_app.lock("invoices", ttl=0.3, wait=0.1)
+    lock = clocked_app.lock("invoices", ttl=TTL, wait=0.1)
     if slow == 1:
         async with lock:
             assert lock.held

@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg import AsyncConnection
 
 from rota import Rota
 from rota.errors import ArgumentError, Busy, DefinitionError, LockLost, PayloadTooLarge, ResultError
 from rota.store.database import run
+from support.owned_clock import ClockedRota, OwnedClock
 
 Db = AsyncConnection[tuple[Any, ...]]
-SHORT = 0.6
+TTL = 30.0
 POOLED = os.environ.get("ROTA_TEST_POOLER") == "1"
 
 
@@ -68,11 +70,19 @@ def charger() -> Charger:
 
 
 @pytest.fixture
-def notified_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A waiting call polls so seldom that only a notification ends the wait; through a pooler it polls."""
-    if not POOLED:
-        for name in ("FIRST_POLL_SECONDS", "MAX_POLL_SECONDS", "NOTIFIED_POLL_SECONDS"):
-            monkeypatch.setattr(f"rota.coord.acquire.{name}", 600.0)
+async def notified_apps(rota_dsn: str) -> AsyncIterator[list[Rota]]:
+    """Apps whose waiting calls never poll: their clock stands still. Through a pooler they poll."""
+    async with AsyncExitStack() as stack:
+        apps = [Rota(rota_dsn) if POOLED else ClockedRota(rota_dsn) for _ in range(2)]
+        yield [await stack.enter_async_context(app) for app in apps]
+
+
+@pytest.fixture
+async def clocked_apps(rota_dsn: str) -> AsyncIterator[list[ClockedRota]]:
+    """Apps that share a lease clock."""
+    clock = OwnedClock()
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(ClockedRota(rota_dsn, clock)) for _ in range(3)]
 
 
 async def wait_until_true(db: Db, question: str) -> None:
@@ -85,6 +95,7 @@ async def wait_until_true(db: Db, question: str) -> None:
             await asyncio.sleep(0.01)
 
 
+EXPIRES = "select expires from rota.once_calls"
 WAITED_FOR = "select awaited_since is not null from rota.once_calls"
 
 
@@ -195,25 +206,23 @@ async def test_once_concurrent_first_callers_raise_busy_naming_the_caller(
     assert {f"process {os.getpid()}" in each for each in refused} == {True}
 
 
-@pytest.mark.usefixtures("notified_only")
 async def test_once_waiting_caller_is_woken_with_the_result(
-    apps: list[Rota], charger: Charger, db: Db
+    notified_apps: list[Rota], charger: Charger, db: Db
 ) -> None:
-    making = asyncio.create_task(apps[0].once("k", charger.charge, 1))
+    making = asyncio.create_task(notified_apps[0].once("k", charger.charge, 1))
     await charger.busy.wait()
-    waiting = asyncio.create_task(apps[1].once("k", charger.charge, 1))
+    waiting = asyncio.create_task(notified_apps[1].once("k", charger.charge, 1))
     await wait_until_true(db, WAITED_FOR)
     charger.go_on.set()
     assert await waiting == await making
 
 
-@pytest.mark.usefixtures("notified_only")
 async def test_once_failed_call_is_made_by_the_next_waiter(
-    apps: list[Rota], charger: Charger, db: Db
+    notified_apps: list[Rota], charger: Charger, db: Db
 ) -> None:
-    failing = asyncio.create_task(apps[0].once("k", charger.charge, 1, fails=True))
+    failing = asyncio.create_task(notified_apps[0].once("k", charger.charge, 1, fails=True))
     await charger.busy.wait()
-    waiting = asyncio.create_task(apps[1].once("k", charger.charge, 1))
+    waiting = asyncio.create_task(notified_apps[1].once("k", charger.charge, 1))
     await wait_until_true(db, WAITED_FOR)
     charger.go_on.set()
 
@@ -223,48 +232,60 @@ async def test_once_failed_call_is_made_by_the_next_waiter(
     assert charger.most == 1
 
 
-async def test_once_blocked_event_loop_keeps_the_call(apps: list[Rota]) -> None:
+async def test_once_blocked_event_loop_keeps_the_call(
+    clocked_apps: list[ClockedRota], direct_dsn: str
+) -> None:
     seen = []
 
     async def asleep() -> str:
         await asyncio.to_thread(other)
-        time.sleep(3 * SHORT)  # noqa: ASYNC251 - a blocked loop is what this is about
+        with psycopg.connect(direct_dsn, autocommit=True) as connection:
+            for _ in range(4):
+                expires = connection.execute(EXPIRES).fetchone()
+                clocked_apps[0].lease_clock.advance(TTL / 3)
+                while connection.execute(EXPIRES).fetchone() == expires:
+                    time.sleep(0.01)  # noqa: ASYNC251 - a blocked loop is what this is about
         await asyncio.to_thread(other)
         return "mine"
 
     def other() -> None:
         with pytest.raises(Busy):
-            apps[1].sync.once("k", len, "", wait=0)
+            clocked_apps[1].sync.once("k", len, "", wait=0)
         seen.append(1)
 
     try:
-        assert await apps[0].once("k", asleep, ttl=SHORT) == "mine"
+        assert await clocked_apps[0].once("k", asleep, ttl=TTL) == "mine"
         assert seen == [1, 1]
-        assert await apps[2].once("k", str) == "mine"
+        assert await clocked_apps[2].once("k", str) == "mine"
     finally:
-        apps[1].close_sync()
+        clocked_apps[1].close_sync()
 
 
 # Loss
 
 
 async def test_once_frozen_caller_is_replaced_and_its_result_discarded(
-    apps: list[Rota], charger: Charger
+    clocked_apps: list[ClockedRota], charger: Charger, db: Db
 ) -> None:
-    frozen = asyncio.create_task(apps[0].once("k", charger.charge, 100, ttl=SHORT))
+    frozen = asyncio.create_task(clocked_apps[0].once("k", charger.charge, 100, ttl=TTL))
     await charger.busy.wait()
-    await stop_renewal(apps[0])
+    await stop_renewal(clocked_apps[0])
 
-    began = time.monotonic()
-    assert await apps[1].once("k", str, "other") == "other"
-    assert time.monotonic() - began > SHORT / 2
+    waiting = asyncio.create_task(clocked_apps[1].once("k", str, "other"))
+    await wait_until_true(db, WAITED_FOR)
+    await clocked_apps[0].advance(TTL / 2)
+    with pytest.raises(Busy):
+        await clocked_apps[2].once("k", str, wait=0)
+    await clocked_apps[0].advance(TTL / 2)
+    await clocked_apps[0].lease_clock.advance_until(waiting.done)
+    assert await waiting == "other"
     charger.go_on.set()
 
     with pytest.raises(
         LockLost, match="another instance has started it; this result was discarded"
     ):
         await frozen
-    assert await apps[2].once("k", str) == "other"
+    assert await clocked_apps[2].once("k", str) == "other"
 
 
 async def stop_renewal(app: Rota) -> None:
@@ -275,15 +296,15 @@ async def stop_renewal(app: Rota) -> None:
 
 
 async def test_once_late_result_without_takeover_is_stored(
-    apps: list[Rota], charger: Charger, db: Db
+    clocked_apps: list[ClockedRota], charger: Charger
 ) -> None:
-    late = asyncio.create_task(apps[0].once("k", charger.charge, 1, ttl=SHORT))
+    late = asyncio.create_task(clocked_apps[0].once("k", charger.charge, 1, ttl=TTL))
     await charger.busy.wait()
-    await stop_renewal(apps[0])
-    await wait_until_true(db, "select expires < rota.clock() from rota.once_calls")
+    await stop_renewal(clocked_apps[0])
+    await clocked_apps[0].advance(2 * TTL)
     charger.go_on.set()
 
-    assert await late == await apps[1].once("k", charger.charge, 5)
+    assert await late == await clocked_apps[1].once("k", charger.charge, 5)
 
 
 async def test_once_broken_connection_does_not_lose_the_result(

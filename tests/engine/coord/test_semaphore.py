@@ -13,22 +13,31 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg import AsyncConnection
 
 from rota import Rota
 from rota.app.locks import Permit
 from rota.errors import ArgumentError, Busy, LockLost
+from support.lock_faults import RENEWALS
+from support.owned_clock import ClockedRota, OwnedClock
 from support.scale import scale
 
 Db = AsyncConnection[tuple[Any, ...]]
 TTL = 1.0
-SOON = 0.8 if os.environ.get("ROTA_TEST_POOLER") == "1" else 0.35
-"""Seconds within which a waiting client acquires a released permit; through a pooler it polls."""
+"""TTL of permits that real processes hold."""
+
+LONG_TTL = 60.0
+"""TTL of permits that expire by a clock of the test."""
+
+POOLED = os.environ.get("ROTA_TEST_POOLER") == "1"
 
 HELD = """
 select count(*) from rota.locks where name = 'gpu' and instance is not null and expires > rota.clock()
 """
+
+AWAITED = "select count(awaited_since) from rota.locks where name = 'gpu'"
 
 HOLDER = """
 import asyncio, sys
@@ -52,6 +61,14 @@ asyncio.run(main())
 async def apps(rota_dsn: str) -> AsyncIterator[list[Rota]]:
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(Rota(rota_dsn)) for _ in range(3)]
+
+
+@pytest.fixture
+async def notified_apps(rota_dsn: str) -> AsyncIterator[list[Rota]]:
+    """Apps whose waiting calls never poll: their clock stands still. Through a pooler they poll."""
+    async with AsyncExitStack() as stack:
+        apps = [Rota(rota_dsn) if POOLED else ClockedRota(rota_dsn) for _ in range(3)]
+        yield [await stack.enter_async_context(app) for app in apps]
 
 
 async def held(db: Db) -> int:
@@ -131,16 +148,18 @@ async def test_semaphore_exhausted_raises_busy_that_names_a_holder(rota_app: Rot
     assert await free(rota_app, 2) == 2
 
 
-async def test_semaphore_release_wakes_a_waiting_acquirer(apps: list[Rota]) -> None:
+async def test_semaphore_release_wakes_a_waiting_acquirer(
+    notified_apps: list[Rota], db: Db
+) -> None:
     """Through a pooler there are no notifications; waiting clients poll twice a second."""
-    holders = [await app.semaphore("gpu", 3).acquire() for app in apps]
-    waiters = [asyncio.create_task(app.semaphore("gpu", 3).acquire()) for app in apps]
-    await asyncio.sleep(0.3)
+    holders = [await app.semaphore("gpu", 3).acquire() for app in notified_apps]
+    waiters = [asyncio.create_task(app.semaphore("gpu", 3).acquire()) for app in notified_apps]
+    async with asyncio.timeout(60):
+        while (await (await db.execute(AWAITED)).fetchall()) != [(3,)]:
+            await asyncio.sleep(0.01)
     for holder in holders:
-        began = time.monotonic()
         await holder.release()
         done, pending = await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
-        assert time.monotonic() - began < SOON
         assert len(done) == 1
         waiters = list(pending)
 
@@ -151,15 +170,31 @@ async def test_semaphore_and_lock_of_same_name_are_independent(rota_app: Rota) -
         assert await rota_app.try_lock("gpu") is None
 
 
-async def test_semaphore_assert_held_refuses_an_expired_permit(apps: list[Rota], db: Db) -> None:
-    first, second = [await app.semaphore("gpu", 2, ttl=TTL).acquire() for app in apps[:2]]
+async def test_semaphore_assert_held_refuses_an_expired_permit(rota_dsn: str, db: Db) -> None:
+    clock = OwnedClock()
+    async with AsyncExitStack() as stack:
+        apps = [await stack.enter_async_context(ClockedRota(rota_dsn, clock)) for _ in range(3)]
+        await check_expired_permit(apps, db)
+
+
+async def wait_for_renewals_of_permit(db: Db, permit: int, count: int) -> None:
+    asked = "select renewals from rota.locks where name = 'gpu' and slot = %s"
+    async with asyncio.timeout(60):
+        while await (await db.execute(asked, (permit,))).fetchall() != [(count,)]:
+            await asyncio.sleep(0.01)
+
+
+async def check_expired_permit(apps: list[ClockedRota], db: Db) -> None:
+    first, second = [await app.semaphore("gpu", 2, ttl=LONG_TTL).acquire() for app in apps[:2]]
     company = await apps[0].coordinator()
     company.lock_renewals.remove(
         first._require_lease()
     )  # not renewed, as if this process were frozen
     async with db.transaction():
         await first.assert_held(db)
-        await asyncio.sleep(1.5 * TTL)
+        for renewal in range(1, 4):
+            await apps[0].advance(LONG_TTL / 2)
+            await wait_for_renewals_of_permit(db, second.permit, renewal)
         assert not await apps[2].semaphore("gpu", 2).try_acquire(), "the transaction relies on it"
     third = await apps[2].semaphore("gpu", 2).acquire()
     assert third.permit == first.permit
@@ -198,8 +233,8 @@ async def test_semaphore_permit_of_killed_or_frozen_process_is_reused(
             assert await held(db) == 2, "both are renewed"
             process.send_signal(how)
             began = time.monotonic()
-            async with rota_app.semaphore("gpu", 2, ttl=TTL, wait=5) as other:
-                assert TTL / 3 < time.monotonic() - began < TTL + 1
+            async with rota_app.semaphore("gpu", 2, ttl=TTL, wait=60) as other:
+                assert time.monotonic() - began > TTL / 3
                 assert other.permit != mine.permit
                 assert mine.held
                 assert await held(db) == 2
@@ -318,11 +353,17 @@ async def test_semaphore_object_in_use_raises_runtime_error(rota_app: Rota) -> N
     assert await free(rota_app, 2) == 2
 
 
-def test_sync_semaphore_held_beyond_its_ttl_is_renewed(rota_dsn: str) -> None:
-    app = Rota(rota_dsn)
+def test_sync_semaphore_held_beyond_its_ttl_is_renewed(rota_dsn: str, direct_dsn: str) -> None:
+    app = ClockedRota(rota_dsn)
     try:
-        with app.semaphore("gpu", 1, ttl=TTL).sync as permit:
-            time.sleep(1.5 * TTL)
+        with (
+            app.semaphore("gpu", 1, ttl=LONG_TTL).sync as permit,
+            psycopg.connect(direct_dsn, autocommit=True) as connection,
+        ):
+            for renewal in range(1, 4):
+                app.lease_clock.advance(LONG_TTL / 2)
+                while connection.execute(RENEWALS, (["gpu"],)).fetchone() != (renewal,):
+                    time.sleep(0.01)
             assert permit.held
             assert not app.semaphore("gpu", 1).sync.try_acquire()
         assert app.semaphore("gpu", 1).sync.try_acquire()

@@ -23,6 +23,7 @@ from rota.coord.service_balancer import (
 from rota.coord.services import ServiceGroup
 from rota.model.service import ServiceContext
 from rota.store.services import InstanceRow, leader_of
+from support.owned_clock import OwnedClock
 from support.service_helpers import record_iterations, until
 
 
@@ -42,6 +43,7 @@ class Instance:
             lambda: self.running,
             lambda: [name for name in self.running if name not in self.passed_on],
             self.passed_on.append,
+            OwnedClock(),
         )
 
     @property

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from .site_client import SiteClient
+from support.site_client import SiteClient
 
 V1 = "/api/v1"
 

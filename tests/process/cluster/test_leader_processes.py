@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from rota import Rota
-from rota.coord import lease_clock
+from rota.coord.lease_clock import LeaseClock
 from rota.testing.server import DatabaseServer
 from support.leader_checks import Notes
 from support.leader_helpers import elected, until
@@ -31,7 +31,7 @@ def freeze(process: subprocess.Popen[bytes]) -> float:
     """Stop the process; return a time at which it had stopped."""
     process.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
-    return lease_clock.now()
+    return LeaseClock().now()
 
 
 def last_act(notes: Notes, term: int) -> float:

@@ -19,7 +19,7 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
 from rota import Rota
-from rota.coord import lease_clock
+from rota.coord.lease_clock import LeaseClock
 from rota.errors import LockLost
 from rota.model.events import Event, LockForfeited
 from rota.testing import Proxy
@@ -133,11 +133,11 @@ async def cut_off(direct_dsn: str, how: str, ttl: float) -> LockLoss:
                 try:
                     await asyncio.sleep(30)
                 finally:
-                    told.append((lease_clock.now(), await database_time(db)))
+                    told.append((LeaseClock().now(), await database_time(db)))
                     assert not lock.held
                     assert lock.lost.is_set()
 
-        began, before = time.monotonic(), lease_clock.now()
+        began, before = time.monotonic(), LeaseClock().now()
         then = await database_time(db)
         first = asyncio.create_task(body())
         await asyncio.sleep(0.3)

@@ -24,8 +24,9 @@ from typing import Any, TextIO
 import psycopg
 
 from rota import Rota
-from rota.coord import candidate, lease_clock
+from rota.coord import candidate
 from rota.coord.leader import Leader, Term
+from rota.coord.lease_clock import LeaseClock
 from rota.errors import LeadershipLost, RotaError
 
 ACT_EVERY = 0.003
@@ -67,9 +68,9 @@ MUTANTS: dict[str, Callable[[], None]] = {
 def act(leader: Leader, notes: TextIO) -> None:
     """Note acts from a thread, as often as possible."""
     while True:
-        before = lease_clock.now()
+        before = LeaseClock().now()
         leads = leader.is_leader()
-        after = lease_clock.now()
+        after = LeaseClock().now()
         term = leader.current if leads else None
         if term is not None:
             notes.write(f"act {term.number} {before:.6f} {after:.6f}\n")
@@ -83,7 +84,7 @@ async def write(app: Rota, leader: Leader, instance: str) -> None:
     until = 0.0
     while True:
         await asyncio.sleep(random.uniform(0.002, 0.01))
-        now = lease_clock.now()
+        now = LeaseClock().now()
         if (term := leader.current) is not None:
             last, until = term, now + ZOMBIE
         if last is None or now > until:
@@ -109,10 +110,10 @@ async def main(order: dict[str, Any], notes: TextIO) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
 
     def won(term: Term) -> None:
-        notes.write(f"won {term.number} {lease_clock.now():.6f}\n")
+        notes.write(f"won {term.number} {LeaseClock().now():.6f}\n")
 
     def lost(term: Term) -> None:
-        notes.write(f"lost {term.number} {lease_clock.now():.6f} {term.lost_reason}\n")
+        notes.write(f"lost {term.number} {LeaseClock().now():.6f} {term.lost_reason}\n")
 
     async with Rota(order["dsn"], statement_timeout=2.0, connections=3) as app:
         leader = app.leader(
@@ -124,7 +125,7 @@ async def main(order: dict[str, Any], notes: TextIO) -> None:
         )
         async with leader:
             threading.Thread(target=act, args=(leader, notes), daemon=True).start()
-            notes.write(f"up {lease_clock.now():.6f}\n")
+            notes.write(f"up {LeaseClock().now():.6f}\n")
             writing = asyncio.create_task(write(app, leader, order["instance"]))
             await stop.wait()
             writing.cancel()

@@ -15,13 +15,13 @@ import time
 from typing import Any
 
 from rota import Rota
-from rota.coord import lease_clock
+from rota.coord.lease_clock import LeaseClock
 from rota.errors import LockLost
 from support import lock_mutants as mutants
 
 
 def print_json(**what: Any) -> None:
-    print(json.dumps({"wall": time.time(), "trust": lease_clock.now(), **what}), flush=True)
+    print(json.dumps({"wall": time.time(), "trust": LeaseClock().now(), **what}), flush=True)
 
 
 async def main(dsn: str, what: str, ttl: float) -> None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 import socket
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -25,7 +24,7 @@ from typing import Any
 import msgspec
 
 from rota.engine.telemetry.event_bus import EventBus
-from rota.loop import Loop
+from rota.loop import Loop, with_jitter
 from rota.model import alert_decision, alert_rules
 from rota.model.alert_decision import FleetSnapshot, OpenAlert
 from rota.model.alert_rules import AlertRules
@@ -42,6 +41,9 @@ EVALUATE_SECONDS = 10.0
 
 FIRST_EVALUATION_SECONDS = 3.0
 """Seconds from a worker's start to its first check, before jitter."""
+
+EVALUATION_JITTER = 1.0, 1.4
+"""Range of the jitter: no worker checks earlier than EVALUATE_SECONDS after its last check."""
 
 STALE_SECONDS = 60.0
 """Seconds without a round after which a list of alerts runs one itself, because no worker does."""
@@ -205,14 +207,14 @@ class AlertEvaluator(Loop):
     async def tick(self) -> float | None:
         if not self._started:
             self._started = True
-            return _with_jitter(FIRST_EVALUATION_SECONDS)
+            return with_jitter(FIRST_EVALUATION_SECONDS, *EVALUATION_JITTER)
         await self._refused_counter.write(self._database, self._process)
         changed, due = await self._evaluation.evaluate(EVALUATE_SECONDS)
         for each in changed:
             self._publish(each)
         if due:
             self._wake_delivery()
-        return _with_jitter(EVALUATE_SECONDS)
+        return with_jitter(EVALUATE_SECONDS, *EVALUATION_JITTER)
 
     def _publish(self, alert: ChangedAlert) -> None:
         if alert.raised:
@@ -221,8 +223,3 @@ class AlertEvaluator(Loop):
         else:
             log.info("alert cleared: %s: %s", alert.kind, alert.subject)
             self._event_bus.publish(AlertCleared(alert.kind, alert.subject))
-
-
-def _with_jitter(seconds: float) -> float:
-    """Add jitter, so that workers do not check at the same time and none checks earlier."""
-    return seconds * random.uniform(1.0, 1.4)

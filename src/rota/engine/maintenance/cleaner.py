@@ -10,10 +10,9 @@ over after the last. After a page with mostly old rows, the next one follows soo
 from __future__ import annotations
 
 import logging
-import random
 import time
 
-from rota.loop import Loop
+from rota.loop import Loop, with_jitter
 from rota.store import retention
 from rota.store.database import Database, run
 from rota.store.retention import CleanResult
@@ -64,7 +63,7 @@ class Cleaner(Loop):
         self._database = database
         self._worker = worker
         self._last_result = retention.FROM_START
-        self._next_at = time.monotonic() + _with_jitter(FIRST_CLEAN_SECONDS)
+        self._next_at = time.monotonic() + with_jitter(FIRST_CLEAN_SECONDS)
 
     async def tick(self) -> float | None:
         if (remaining := self._next_at - time.monotonic()) > 0:
@@ -75,12 +74,7 @@ class Cleaner(Loop):
             if cleaned.total:
                 log.debug("removed %s old rows beside runs", cleaned.total)
         has_more = cleaned is not None and cleaned.total >= retention.PAGE_ROWS // 2
-        self._next_at = time.monotonic() + _with_jitter(
+        self._next_at = time.monotonic() + with_jitter(
             MORE_PAUSE_SECONDS if has_more else IDLE_PAUSE_SECONDS
         )
         return max(self._next_at - time.monotonic(), 0.001)
-
-
-def _with_jitter(seconds: float) -> float:
-    """Add jitter, so that workers do not start at the same time."""
-    return seconds * random.uniform(0.75, 1.25)

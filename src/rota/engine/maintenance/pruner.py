@@ -13,11 +13,10 @@ over, once an hour with millions. A worker that takes over also starts from the 
 from __future__ import annotations
 
 import logging
-import random
 import time
 from dataclasses import dataclass
 
-from rota.loop import Loop
+from rota.loop import Loop, with_jitter
 from rota.model.retention import FOREVER, Retention
 from rota.store import retention
 from rota.store.database import Database, run
@@ -91,7 +90,7 @@ class Pruner(Loop):
         self._position = 0
         self._batches = 0  # since it started over
         self._restart_at: float | None = None  # None: the pass has not reached its end
-        self._next_at = time.monotonic() + _with_jitter(FIRST_PRUNE_SECONDS)
+        self._next_at = time.monotonic() + with_jitter(FIRST_PRUNE_SECONDS)
 
     async def tick(self) -> float | None:
         began = time.monotonic()
@@ -102,7 +101,7 @@ class Pruner(Loop):
         pruned = await prune(self._database, self._retention, self._position, worker=self._worker)
         now = time.monotonic()
         if pruned is None:
-            return self._pause(now, _with_jitter(IDLE_PAUSE_SECONDS))
+            return self._pause(now, with_jitter(IDLE_PAUSE_SECONDS))
         if pruned.rows:
             log.debug("removed %s old runs", pruned.runs)
         self._position = pruned.position
@@ -110,7 +109,7 @@ class Pruner(Loop):
         if pruned.has_more:
             return self._pause(now, PAUSE_FACTOR * (now - began))
         self._on_end_reached(now)
-        return self._pause(now, _with_jitter(IDLE_PAUSE_SECONDS))
+        return self._pause(now, with_jitter(IDLE_PAUSE_SECONDS))
 
     def _on_end_reached(self, now: float) -> None:
         if self._restart_at is None:
@@ -125,8 +124,3 @@ class Pruner(Loop):
     def _pause(self, now: float, seconds: float) -> float:
         self._next_at = now + seconds
         return seconds
-
-
-def _with_jitter(seconds: float) -> float:
-    """Add jitter, so that workers do not start at the same time."""
-    return seconds * random.uniform(0.75, 1.25)

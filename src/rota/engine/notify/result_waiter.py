@@ -7,19 +7,18 @@ intervals first, then once a second.
 
 from __future__ import annotations
 
-import asyncio
-import time
 from typing import Any
 from uuid import uuid4
 
+from rota.clock import Clock
 from rota.engine.notify.listener import Listener
 from rota.errors import RunNotFound
+from rota.poll import PollPauses
 from rota.store import listeners, pg_errors, runs
 from rota.store.database import Database
 from rota.store.query import Query
 from rota.store.runs import RunOutcome
 
-FIRST_POLL_SECONDS = 0.02
 MAX_POLL_SECONDS = 1.0
 
 
@@ -28,7 +27,8 @@ class ResultWaiter:
         self._database = database
         self._listener = listener
         self._channel = f"{database.schema}.{uuid4().hex[:20]}"
-        self._events: dict[int, list[asyncio.Event]] = {}
+        self._clock = Clock()
+        self._waiting: dict[int, list[PollPauses]] = {}
         self._registered: set[int] = set()  # runs registered for, and not notified of yet
         self._subscribed = False
 
@@ -39,17 +39,17 @@ class ResultWaiter:
 
         Raise TimeoutError after `timeout` seconds.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        notified = asyncio.Event()
-        self._events.setdefault(run, []).append(notified)
+        pauses = PollPauses(
+            self._clock, timeout, max_seconds=MAX_POLL_SECONDS, notified_seconds=MAX_POLL_SECONDS
+        )
+        self._waiting.setdefault(run, []).append(pauses)
         listening = self._subscribe()
-        pause = FIRST_POLL_SECONDS
         try:
             while True:
                 # After a notification, poll first, and register again only if the run has not ended.
                 unregistered = listening and run not in self._registered
-                register = unregistered and not notified.is_set()
-                notified.clear()
+                register = unregistered and not pauses.notified
+                pauses.notified = False
                 try:
                     outcome = await self._poll(run, register=register)
                 except Exception as error:
@@ -62,22 +62,15 @@ class ResultWaiter:
                         return outcome
                     if unregistered and not register:
                         continue
-                is_listening = listening and self._listener.is_listening(self._channel)
-                pause = MAX_POLL_SECONDS if is_listening else min(pause * 2, MAX_POLL_SECONDS)
-                wait_seconds = (
-                    pause if deadline is None else min(pause, deadline - time.monotonic())
-                )
-                if wait_seconds <= 0:
+                if pauses.is_over:
                     raise TimeoutError(f"run {run} has no outcome after {timeout:g} s")
-                try:
-                    async with asyncio.timeout(wait_seconds):
-                        await notified.wait()
-                except TimeoutError:
-                    continue
+                await pauses.pause(
+                    will_be_notified=listening and self._listener.is_listening(self._channel)
+                )
         finally:
-            self._events[run].remove(notified)
-            if not self._events[run]:
-                del self._events[run]
+            self._waiting[run].remove(pauses)
+            if not self._waiting[run]:
+                del self._waiting[run]
                 if run in self._registered:
                     self._registered.discard(run)
                     await self._unregister(run)
@@ -111,11 +104,11 @@ class ResultWaiter:
 
     def _on_notify(self, payload: str) -> None:
         if payload == listeners.MAY_HAVE_MISSED:
-            for events in self._events.values():
-                for event in events:
-                    event.set()
+            for waiting in self._waiting.values():
+                for each in waiting:
+                    each.notify()
             return
         # A notification ends the registration, and the run need not have ended.
         self._registered.discard(int(payload))
-        for event in self._events.get(int(payload), ()):
-            event.set()
+        for each in self._waiting.get(int(payload), ()):
+            each.notify()

@@ -29,7 +29,7 @@ from rota.engine.scheduling.fire import FireResult, Overtaken, RunFactory, short
 from rota.engine.telemetry.counters import Counters
 from rota.engine.telemetry.event_bus import EventBus
 from rota.engine.telemetry.tracing import Tracing
-from rota.loop import Loop
+from rota.loop import Loop, with_jitter
 from rota.model import events
 from rota.store import pg_errors, schedules, ticks
 from rota.store.database import Database, run
@@ -96,7 +96,7 @@ class Scheduler(Loop):
         self._schedules_changed = True
         self._poll_at = 0.0
         self._sweep_at = time.monotonic() + random.uniform(0, SWEEP_SECONDS)
-        self._declare_at = time.monotonic() + _with_jitter(FIRST_DECLARE_SECONDS)
+        self._declare_at = time.monotonic() + with_jitter(FIRST_DECLARE_SECONDS)
         self._misses = 0  # consecutive polls that found a due schedule and could not start it
         self._missed_at = 0.0
         self._overdue = False  # True if a schedule was due at a poll
@@ -139,7 +139,7 @@ class Scheduler(Loop):
         elif time.monotonic() >= self._sweep_at:
             await self._sweep()
         elif time.monotonic() >= self._declare_at:
-            self._declare_at = time.monotonic() + _with_jitter(DECLARE_SECONDS)
+            self._declare_at = time.monotonic() + with_jitter(DECLARE_SECONDS)
             await declare(self._database, self._declared, list(self._targets), self._worker)
         return max(min(self._poll_at, self._sweep_at, self._declare_at) - time.monotonic(), 0.001)
 
@@ -243,7 +243,7 @@ class Scheduler(Loop):
             await self._warn_unstartable()
         [state] = await self._query(ticks.open_ticks())
         if not state.has_open:
-            self._sweep_at = now + _with_jitter(IDLE_SWEEP_SECONDS)
+            self._sweep_at = now + with_jitter(IDLE_SWEEP_SECONDS)
         if not state.ended_schedules:
             return
         schema = self._database.schema
@@ -279,8 +279,3 @@ def _is_database_down(error: Exception) -> bool:
 
 def _is_timeout(error: Exception) -> bool:
     return pg_errors.sqlstate(error).startswith("25P0")
-
-
-def _with_jitter(seconds: float) -> float:
-    """Add jitter, so that workers do not act at the same time."""
-    return seconds * random.uniform(0.75, 1.25)

@@ -11,12 +11,11 @@ old minutes are merged, and minutes beyond the retention are deleted.
 from __future__ import annotations
 
 import logging
-import random
 import time
 
 from rota.engine.db_clock import DatabaseClock
 from rota.engine.telemetry.counters import COUNTS, Counters, QueueTask, TaskCounters
-from rota.loop import Loop
+from rota.loop import Loop, with_jitter
 from rota.store import metrics as store
 from rota.store.database import Database
 
@@ -51,7 +50,7 @@ class MinuteStats(Loop):
         self._sums_by_minute: dict[int, dict[QueueTask, Sums]] = {}  # totals of each minute
         self._unwritten: set[tuple[int, QueueTask]] = set()
         self._sampled_minute: int | None = None
-        self._compact_at = time.monotonic() + COMPACT_SECONDS * random.uniform(0.1, 1.0)
+        self._compact_at = time.monotonic() + with_jitter(COMPACT_SECONDS, 0.1, 1.0)
 
     async def tick(self) -> float:
         minute, remaining = self._current_minute()
@@ -64,7 +63,7 @@ class MinuteStats(Loop):
             await self._database.run(store.sample_queues(self._worker))
             self._sampled_minute = minute
         if time.monotonic() >= self._compact_at:
-            self._compact_at = time.monotonic() + COMPACT_SECONDS * random.uniform(0.75, 1.25)
+            self._compact_at = time.monotonic() + with_jitter(COMPACT_SECONDS)
             await self._compact()
         return min(WRITE_SECONDS, remaining)
 

@@ -31,14 +31,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rota.engine.worker.failure_detector import FailureDetector
-from rota.loop import Loop
 from rota.store import claims, workers
+from rota.store.connection_thread import ConnectionThread
 from rota.store.database import Database, pipeline
 from rota.store.query import Query
 from rota.store.workers import BeatAnswer, ObservedWorker
 
 if TYPE_CHECKING:
-    from psycopg import AsyncConnection
+    from rota.store.connection import PgConnection
 
 
 log = logging.getLogger("rota")
@@ -70,7 +70,7 @@ class BeatResult:
     """True if a claim has lost its worker or exceeded its visibility timeout."""
 
 
-class Heartbeat(Loop):
+class Heartbeat(ConnectionThread):
     """Heartbeat of one worker session.
 
     `count_running` returns the number of running jobs and is called in the heartbeat thread.
@@ -88,8 +88,7 @@ class Heartbeat(Loop):
         count_running: Callable[[], int],
         on_result: Callable[[BeatResult], None],
     ) -> None:
-        super().__init__()
-        self._database = database
+        super().__init__(database, engine=False)
         self._worker = worker
         self._count_running = count_running
         self._on_result = on_result
@@ -100,63 +99,32 @@ class Heartbeat(Loop):
         self._alone = False
         self._other_workers = 0
         self._session_lock: int | None = None
-        self._connection: AsyncConnection[Any] | None = None
-        self._connection_closed = False
         self._lag = LoopLag(self._worker_loop)
-        self._thread_loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(
-            target=self._thread_main, name="rota heartbeat", daemon=True
-        )
-        self._thread_started = threading.Event()
 
     # Called from the worker's event loop
 
-    def start(self) -> None:
-        self._thread.start()
-
     def beat_now(self) -> None:
         """Beat at once: receive requests and the list of held claims without waiting for the interval."""
-        self._call_in_thread(self._make_beat_due)
+        self.call_in_thread(self._make_beat_due)
 
     def observe_now(self) -> None:
         """Observe the other workers at once, for example after a new one has registered."""
-        self._call_in_thread(self._make_observation_due)
+        self.call_in_thread(self._make_observation_due)
 
     @property
     def lag_seconds(self) -> float:
         """Lag of the worker's event loop."""
         return self._lag.seconds()
 
-    def request_stop(self) -> None:
-        """Stop beating. Return without waiting for the thread."""
-        self._call_in_thread(self.stop)
-
-    async def wait_stopped(self) -> None:
-        await asyncio.to_thread(self._thread.join, 1.0)
-
-    def _call_in_thread(self, callback: Callable[[], None]) -> None:
-        self._thread_started.wait(5.0)
-        try:
-            assert self._thread_loop is not None
-            self._thread_loop.call_soon_threadsafe(callback)
-        except RuntimeError:
-            return  # the loop is closed: the thread has ended
-
     # Runs in the heartbeat thread
 
-    def _thread_main(self) -> None:
-        asyncio.run(self._main())
-
-    async def _main(self) -> None:
-        self._thread_loop = asyncio.get_running_loop()
-        self._thread_started.set()
+    async def main(self) -> None:
         sampling = asyncio.create_task(self._lag.run())
         try:
-            await self.run()
+            await super().main()
         finally:
             self._lag.stop()
             await sampling
-            await self._disconnect()
 
     def _make_beat_due(self) -> None:
         self._next_beat_at = 0.0
@@ -169,16 +137,14 @@ class Heartbeat(Loop):
     async def tick(self) -> float:
         try:
             async with asyncio.timeout(self._database.settings.dead_after / 2):
-                connection = await self._ensure_connected()
+                connection = await self.ensure_connected()
                 return await self._round_trip(connection)
         except BaseException:
-            # Observations count only while the connection is unbroken: start over.
-            self._detector.reset()
-            self._next_beat_at = 0.0
-            await self._disconnect()
+            self.on_connection_lost()
+            await self.disconnect()
             raise
 
-    async def _round_trip(self, connection: AsyncConnection[Any]) -> float:
+    async def _round_trip(self, connection: PgConnection) -> float:
         """Observe the other workers, beat if due, and return the seconds until the next round trip."""
         now = time.monotonic()
         beat_due = now >= self._next_beat_at
@@ -188,9 +154,8 @@ class Heartbeat(Loop):
                 self._worker, self._session_lock, self._count_running(), self._lag.seconds()
             )
             queries = [beat, *queries, claims.orphans(0, 1)]
-        self._unwatch_socket(connection)
-        [answers] = await pipeline(connection, [queries], self._database.schema)
-        self._watch_socket(connection)
+        with self.unwatched(connection):
+            [answers] = await pipeline(connection, [queries], self._database.schema)
 
         observed: list[ObservedWorker] = answers[1] if beat_due else answers[0]
         dead = set(self._detector.observe(observed, time.monotonic()))
@@ -232,49 +197,24 @@ class Heartbeat(Loop):
 
     # Connection
 
-    async def _ensure_connected(self) -> AsyncConnection[Any]:
-        if self._connection_closed:
-            # The socket became readable although no query was in flight: the server closed it.
-            self._connection_closed = False
-            self._detector.reset()
-            await self._disconnect()
-        if self._connection is None or self._connection.closed:
-            self._connection = await self._database.connect(direct=True)
-            self._next_beat_at = 0.0
-            self._session_lock = None
-            if not self._connection.pooled:
-                await self._take_session_lock(self._connection)
-        return self._connection
+    def on_connection_lost(self) -> None:
+        """Start over: observations count only while the connection is unbroken."""
+        self._detector.reset()
+        self._next_beat_at = 0.0
+        self._session_lock = None
 
-    async def _take_session_lock(self, connection: AsyncConnection[Any]) -> None:
+    async def on_connected(self, connection: PgConnection) -> None:
         """Take an advisory lock under a random free key.
 
         Each connection uses a new key: the server may still hold the lock of the broken connection.
         """
-        while self._session_lock is None:
+        while self._session_lock is None and not connection.pooled:
             key = random.randrange(2**31)
             [[[taken]]] = await pipeline(
                 connection, [[workers.lock_session(key)]], self._database.schema
             )
             if taken:
                 self._session_lock = key
-
-    def _watch_socket(self, connection: AsyncConnection[Any]) -> None:
-        def on_readable() -> None:
-            self._connection_closed = True
-            self._unwatch_socket(connection)
-            self.wake()
-
-        asyncio.get_running_loop().add_reader(connection.pgconn.socket, on_readable)
-
-    def _unwatch_socket(self, connection: AsyncConnection[Any]) -> None:
-        asyncio.get_running_loop().remove_reader(connection.pgconn.socket)
-
-    async def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None and not connection.closed:
-            self._unwatch_socket(connection)
-            await connection.close()
 
 
 LAG_SAMPLE_SECONDS = 0.5

@@ -319,7 +319,7 @@ class WorkerSession:
     async def stop_heartbeat(self) -> None:
         self._config.process_counters.end_session(self.counters)
         self.heartbeat.request_stop()
-        await self.heartbeat.wait_stopped()
+        await self.heartbeat.join(1.0)
 
 
 _cancelled_tasks: set[asyncio.Future[object]] = set()
