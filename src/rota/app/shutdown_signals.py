@@ -1,4 +1,4 @@
-"""Handling of the signals that stop a process. No other module installs handlers for them.
+"""Handling of the signals that stop a process, in one place. Only the demo has a handler of its own.
 
 | used by | part | effect of a signal |
 | --- | --- | --- |
