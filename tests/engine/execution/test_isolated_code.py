@@ -226,7 +226,9 @@ def test_isolated_nested_function_is_refused_at_definition() -> None:
 
 
 def test_isolated_function_replaced_in_module_is_refused() -> None:
-    with pytest.raises(DefinitionError, match=r"as replaced in engine\.isolated, where it is not"):
+    with pytest.raises(
+        DefinitionError, match=r"as replaced in support\.isolated_tasks, where it is not"
+    ):
         import_path_of(isolated.replaced_task._definition)
     import_path_of(isolated.add._definition)
 

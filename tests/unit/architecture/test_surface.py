@@ -6,6 +6,8 @@ import difflib
 
 from tools.surface import GOLDEN, SURFACES, facts
 
+from support.failures import assert_none
+
 
 def test_surfaces_equal_their_golden_files() -> None:
     """After an intended change, `python -m tools.surface` rewrites the files."""
@@ -15,7 +17,7 @@ def test_surfaces_equal_their_golden_files() -> None:
         found = facts(surface).splitlines()
         differences += difflib.unified_diff(golden, found, surface, surface, lineterm="", n=0)
 
-    assert "\n".join(differences) == ""
+    assert_none(differences, "If the change is intended: python -m tools.surface")
 
 
 def test_surface_renames_map_absent_facts_to_existing_ones() -> None:
