@@ -51,6 +51,15 @@ def print_explanation(explanation: ExplanationDocument) -> None:
         output.cell(explanation.status, STATUS_STYLES[explanation.status]),
         end="\n\n",
     )
+    output.print_renderable(output.property_table(explanation_properties(explanation)))
+    if explanation.omitted_jobs:
+        output.print_text(
+            f"\n{output.format_count(explanation.omitted_jobs)} more jobs were not checked", "dim"
+        )
+
+
+def explanation_properties(explanation: ExplanationDocument) -> list[tuple[str, str]]:
+    """Return reasons and remedies as pairs of a title and a text."""
     first, *others = explanation.reasons
     pairs = [("reason", _reason_text(first, explanation.now))]
     if first.remedy:
@@ -65,11 +74,7 @@ def print_explanation(explanation: ExplanationDocument) -> None:
         )
         if each.remedy and each.remedy != first.remedy:
             pairs.append(("remedy", each.remedy))
-    output.print_renderable(output.property_table(pairs))
-    if explanation.omitted_jobs:
-        output.print_text(
-            f"\n{output.format_count(explanation.omitted_jobs)} more jobs were not checked", "dim"
-        )
+    return pairs
 
 
 def _reason_text(reason: ReasonDocument, now: datetime) -> str:

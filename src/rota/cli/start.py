@@ -18,7 +18,6 @@ import rich_click as click
 
 from rota.cli import output
 from rota.cli.exit_codes import FAILED, USAGE_ERROR, CommandError, exit_with, print_note
-from rota.cli.show.flow import results_by_name
 from rota.cli.target import Target, operator_context, with_target
 from rota.model.text import suggest_name
 
@@ -125,7 +124,7 @@ def start(
 
     run, outcome = target.run(start_run)
     if as_json:
-        output.print_json({"run": run.id, "created": run.created, **_as_document(outcome)})
+        output.print_json({"run": str(run.id), "created": run.created, **_as_document(outcome)})
     elif outcome is not None and outcome.state == "succeeded":
         click.echo(output.format_json(outcome.result or b"null"))
     if outcome is not None and outcome.state != "succeeded":
@@ -257,6 +256,7 @@ async def _wait_for_outcome(app: Rota, run: Run[Any], timeout: timedelta | None)
 
 
 async def _flow_outcome(database: Database, outcome: RunOutcome) -> RunOutcome:
+    from rota.operations.run_detail import results_by_name
     from rota.store import runs
 
     if outcome.state == "succeeded":

@@ -1,4 +1,4 @@
-"""Operations on the whole: counts of jobs and workers."""
+"""Operations on the whole database: counts of jobs and workers."""
 
 from __future__ import annotations
 

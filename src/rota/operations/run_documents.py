@@ -75,7 +75,9 @@ class JobDocument(msgspec.Struct, frozen=True):
     attempt: int
     worker: Id | None
     since: datetime
+    rule: Annotated[str, Meta(description="Outcomes of its predecessors that it needs.")] | None
     successors: Annotated[list[Id], Meta(description="Jobs that depend on it.")]
+    input_jobs: Annotated[list[Id], Meta(description="Jobs whose results it takes.")]
     finished: datetime | None
     seconds: float | None
     error: ErrorDetail | None
@@ -97,6 +99,8 @@ class StepDocument(msgspec.Struct, frozen=True):
     kind: str
     name: str
     number: int
+    position: Annotated[int, Meta(description="Place in the journal.")]
+    in_main_branch: bool
     open: Annotated[bool, Meta(description="True if it has no result yet.")]
     tries: int
     at: datetime
@@ -163,6 +167,12 @@ class RunDocument(msgspec.Struct, frozen=True):
     jobs: Annotated[list[JobDocument], Meta(description="First jobs of a flow's run.")]
     job_count: Annotated[int, Meta(description="Number of jobs of a flow's run.")]
     next_jobs: Annotated[Next, Meta(description="Cursor for /runs/{run}/jobs.")] | None
+    done: float | None
+    total: float | None
+    crashes: Annotated[int, Meta(description="Workers lost while it ran, if it is a suspect.")]
+    is_suspect: Annotated[bool, Meta(description="True if it is claimed alone.")]
+    note: Annotated[str, Meta(description="Absent for viewers.")] | UnsetType | None = UNSET
+    options: StoredJson = UNSET
     input: StoredJson = UNSET
     result: StoredJson = UNSET
     logs: (

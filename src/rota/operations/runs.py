@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from rota.app import Flow, Run, Task
 from rota.app.run import send_signal
@@ -23,6 +22,13 @@ from rota.operations.documents import (
 )
 from rota.operations.filters import RunListQuery, build_run_filter
 from rota.operations.refusals import Conflict, NotFound
+from rota.operations.run_detail import (
+    FlowDetail,
+    JobDetail,
+    RunLimits,
+    load_attempts,
+    load_run,
+)
 from rota.operations.run_documents import (
     AttemptDocument,
     CancelledRun,
@@ -44,7 +50,6 @@ from rota.operations.run_documents import (
     StartRunRequest,
     StepDocument,
 )
-from rota.store import runs
 from rota.store.read import job_detail
 from rota.store.read import runs as read_runs
 
@@ -104,32 +109,17 @@ async def list_runs(context: OperationContext, query: RunListQuery) -> RunPage:
 @group.operation("GET /runs/{run}", Role.VIEWER, refuses=(RunNotFound,))
 async def show_run(context: OperationContext, run: PathId) -> RunDocument:
     """Show a run, or one job of a run: state, result, attempts, steps and jobs."""
-    flows, details = await context.read(read_runs.flow(run), read_runs.run(run))
-    if flows:
-        return await _flow_document(context, flows[0])
-    if not details:
-        raise RunNotFound(f"there is no run {run}")
-    return await _job_document(context, run, details[0])
+    visible = context.may_see_payloads
+    limits = RunLimits(MAX_JOBS, MAX_STEPS, MAX_STEPS if visible else 0)
+    found = await load_run(context, run, limits, with_values=visible)
+    if isinstance(found, FlowDetail):
+        return _flow_document(context, found)
+    return _job_document(context, found)
 
 
-async def _flow_document(context: OperationContext, flow: read_runs.FlowDetailRow) -> RunDocument:
-    visible, run = context.may_see_payloads, flow.run
-    jobs, children, signals, results = await context.read(
-        read_runs.jobs(run, with_values=visible, limit=MAX_JOBS),
-        read_runs.child_runs(run),
-        job_detail.signals(run, with_values=visible),
-        runs.results(run),
-    )
-    result: msgspec.Raw | UnsetType = UNSET
-    if visible:
-        job_results = results if flow.state == "succeeded" and flow.flow else []
-        document = {
-            each.task.removeprefix(f"{flow.flow}."): msgspec.Raw(each.result or b"null")
-            for each in job_results
-            if each.state == "succeeded"
-        }
-        result = msgspec.Raw(msgspec.json.encode(document) if job_results else b"null")
-    first_error = next((each.error for each in jobs if each.error is not None), None)
+def _flow_document(context: OperationContext, found: FlowDetail) -> RunDocument:
+    visible, flow = context.may_see_payloads, found.run
+    first_error = next((each.error for each in found.jobs if each.error is not None), None)
     return to_document(
         RunDocument,
         flow,
@@ -142,41 +132,39 @@ async def _flow_document(context: OperationContext, flow: read_runs.FlowDetailRo
         expires=None,
         wakes=None,
         awaits=None,
+        done=None,
+        total=None,
+        crashes=0,
+        is_suspect=False,
         priority=None,
         error=error_detail(first_error, visible=visible) if flow.state == "failed" else None,
         attempts=[],
         steps=[],
-        signals=_signal_documents(context, signals),
-        children=[to_document(ChildRunDocument, each) for each in children],
-        jobs=await _job_documents(context, run, jobs),
+        signals=_signal_documents(context, found.signals),
+        children=[to_document(ChildRunDocument, each) for each in found.children],
+        jobs=_job_documents(context, found.jobs, found.attempts),
         job_count=flow.jobs,
         next_jobs=encode_cursor(str(MAX_JOBS)) if flow.jobs > MAX_JOBS else None,
         input=stored_json(flow.input, visible=visible),
-        result=result,
+        result=stored_json(found.result, visible=visible),
     )
 
 
-async def _job_document(
-    context: OperationContext, id: int, job: read_runs.RunDetailRow
-) -> RunDocument:
-    visible = context.may_see_payloads
-    attempts, children, steps, signals, logs = await context.read(
-        read_runs.attempts(id),
-        read_runs.child_runs(id),
-        job_detail.steps(id, MAX_STEPS, with_values=visible),
-        job_detail.signals(job.run, with_values=visible),
-        job_detail.logs(id, MAX_STEPS if visible else 0),
-    )
-    job_signals = [each for each in signals if job.run == id or id in each.waiting_jobs]
+def _job_document(context: OperationContext, found: JobDetail) -> RunDocument:
+    visible, job, progress = context.may_see_payloads, found.job, found.progress
     return to_document(
         RunDocument,
         job,
-        job=str(id),
+        job=str(found.id),
         name=job.task,
         is_flow=False,
         parent=None,
+        done=None if progress is None else progress.done,
+        total=None if progress is None else progress.total,
+        note=(None if progress is None else progress.note) if visible else UNSET,
+        options=stored_json(job.options, visible=visible),
         error=error_detail(job.error, visible=visible),
-        attempts=[_attempt_document(context, each) for each in attempts],
+        attempts=[_attempt_document(context, each) for each in found.attempts],
         steps=[
             to_document(
                 StepDocument,
@@ -184,16 +172,16 @@ async def _job_document(
                 error=error_detail(each.error, visible=visible),
                 result=stored_json(each.result, visible=visible),
             )
-            for each in steps
+            for each in found.steps
         ],
-        signals=_signal_documents(context, job_signals),
-        children=[to_document(ChildRunDocument, each) for each in children],
+        signals=_signal_documents(context, found.signals),
+        children=[to_document(ChildRunDocument, each) for each in found.children],
         jobs=[],
         job_count=0,
         next_jobs=None,
         input=stored_json(job.args, visible=visible),
         result=stored_json(job.result, visible=visible),
-        logs=[to_document(LogLine, each) for each in logs] if visible else UNSET,
+        logs=[to_document(LogLine, each) for each in found.logs] if visible else UNSET,
     )
 
 
@@ -218,14 +206,11 @@ def _signal_documents(
     ]
 
 
-async def _job_documents(
-    context: OperationContext, run: int, rows: list[read_runs.JobRow]
+def _job_documents(
+    context: OperationContext,
+    rows: list[read_runs.JobRow],
+    past_attempts: list[read_runs.JobAttemptRow],
 ) -> list[JobDocument]:
-    [past_attempts] = (
-        await context.read(read_runs.job_attempts(run, [each.job for each in rows]))
-        if rows
-        else [[]]
-    )
     attempts: dict[int, list[AttemptDocument]] = {}
     for each in past_attempts:
         attempts.setdefault(each.job, []).append(_attempt_document(context, each))
@@ -254,7 +239,7 @@ async def list_jobs(context: OperationContext, run: PathId, query: JobListQuery)
         raise RunNotFound(f"there is no run {run} of a flow")
     end = after + query.limit
     return JobPage(
-        await _job_documents(context, run, rows),
+        _job_documents(context, rows, await load_attempts(context, run, rows)),
         encode_cursor(str(end)) if flows[0].jobs > end else None,
     )
 

@@ -243,11 +243,11 @@ def test_show_suspect_job_mentions_the_exclusive_claim(
         "insert into rota.workers (host, pid, version, queues, tasks, capacity)"
         " values ('h', 1, '', '{default}', '{echo}', 1)"
     )
-    assert "it waits its turn; a worker can claim it" in empty_rota("show", run).out
+    assert "it is the next of its queue; 1 worker would take it" in empty_rota("show", run).out
 
     sql.execute("update rota.queued set crashes = 1, suspicion = 'mild'")
 
-    assert "it was lost with a worker, so it is claimed alone; a worker can claim it" in (
+    assert "it is queued and was lost with a worker, so it is claimed by itself" in (
         empty_rota("show", run).out
     )
     shown = empty_rota("show", run, "--json").json()

@@ -23,6 +23,8 @@ from msgspec.structs import replace
 
 from rota.cli.show.flow import FlowReport
 from rota.drawing.label import STATES
+from rota.operations.explain import ExplanationDocument
+from rota.operations.run_detail import FlowDetail
 from rota.store.read.runs import ChildRunRow, FlowDetailRow, JobRow
 from support.cli_fixtures import Rota
 from support.terminal import APPS, Program, Terminal, eventually
@@ -100,13 +102,16 @@ def test_show_flow_waiting_job_names_the_running_job(
     (tmp_path / "go").touch()
     assert "2 jobs: 1 running, 1 waiting" in shown
     assert re.search(r"◐ hold #\d+ +running  for \d+ s\n○ through #\d+  waiting\n", shown)
-    assert re.search(r"reason +it waits for gate.hold \(job \d+, running\)", waiting)
+    assert re.search(r"reason +job \d+ \(gate.hold\) runs on worker \d+", waiting)
+    assert re.search(r"also +it waits for gate.hold \(job \d+, running\)", waiting)
 
 
 def test_show_flow_queued_job_without_worker_prints_reason(rota: Rota, mill: Program) -> None:
     shown = rota("show", start(rota, "lonely")).out
 
-    assert re.search(r"first #\d+ +queued +for \d+ s, no worker takes it from queue nobody", shown)
+    assert re.search(r"first #\d+ +queued +for \d+ s\n", shown)
+    assert re.search(r"reason +job \d+ \(lonely.first\) is queued, and no worker serves", shown)
+    assert "remedy   `rota worker MODULE:APP -q nobody`" in shown
 
 
 def test_show_job_of_flow_names_its_run(rota: Rota, failed_flow: str) -> None:
@@ -118,7 +123,7 @@ def test_show_job_of_flow_names_its_run(rota: Rota, failed_flow: str) -> None:
 
     assert shown.startswith(f"job {ids['clean']} failed\n")
     assert f"part of  run {failed_flow}, of flow etl; see `rota show {failed_flow}`" in shown
-    assert (document["job"], document["run"]) == (int(ids["clean"]), int(failed_flow))
+    assert (document["job"], document["run"]) == (ids["clean"], failed_flow)
     assert re.search(r"reason +a job it waits for failed", rota("show", ids["report"]).out)
 
 
@@ -149,13 +154,13 @@ def test_show_flow_json_has_jobs_attempts_and_results(rota: Rota, failed_flow: s
     shown = rota("show", failed_flow, "--json").json()
 
     jobs = {each["task"]: each for each in shown["jobs"]}
-    assert (shown["run"], shown["flow"], shown["is_flow"]) == (int(failed_flow), "etl", True)
+    assert (shown["run"], shown["name"], shown["is_flow"]) == (failed_flow, "etl", True)
     assert (shown["state"], shown["input"]) == ("failed", {"day": "monday", "broken": True})
     extract, clean, report = (jobs[f"etl.{name}"] for name in ("extract", "clean", "report"))
-    assert (extract["args"], extract["result"]) == ({"day": "monday"}, ["monday-1", "monday-2"])
+    assert (extract["input"], extract["result"]) == ({"day": "monday"}, ["monday-1", "monday-2"])
     assert clean["job"] in extract["successors"]
     assert clean["input_jobs"] == [extract["job"]]
-    assert (clean["error"]["type"], clean["error"]["attempt"]) == ("ValueError", 2)
+    assert (clean["error"]["type"], clean["attempt"]) == ("ValueError", 2)
     assert [each["attempt"] for each in clean["attempts"]] == [1]
     assert clean["attempts"][0]["error"]["type"] == "ValueError"
     assert (report["state"], report["result"], report["rule"]) == ("skipped", None, "all_succeeded")
@@ -254,7 +259,10 @@ def job(id: int, state: str, children: list[int]) -> JobRow:
 def printed(jobs: list[JobRow], kept: int | None = None, called: Sequence[ChildRunRow] = ()) -> str:
     run = FlowDetailRow(1, "etl", "running", 1, NOW, NOW, None, None, None, b"{}", None, len(jobs))
     with redirect_stdout(io.StringIO()) as out:
-        FlowReport(run, jobs, [], list(called), [], None, [], set(), NOW).print(kept)
+        FlowReport(
+            FlowDetail(run, jobs, [], list(called), [], None, None),
+            ExplanationDocument("1", "1", "etl", True, "running", [], 0, NOW),
+        ).print(kept)
     return out.getvalue()
 
 

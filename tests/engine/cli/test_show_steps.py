@@ -41,7 +41,7 @@ def onboarding(board_dsn: str, board: Program) -> str:
 
     def told() -> object:
         document = terminal.run("show", run, "--json").json()
-        return document["state"] == "sleeping" and document["progress"] and document["logs"]
+        return document["state"] == "sleeping" and document["done"] and document["logs"]
 
     eventually(told)
     return run
@@ -108,11 +108,10 @@ def test_show_steps_json_has_every_field(durable: Rota, onboarding: str) -> None
     assert steps["step", "charge", 2]["result"] == 1
     assert steps["version", "fees", 1]["result"] is True
     assert steps["sleep", "sleep", 1]["until"] == document["wakes"]
-    assert [each["position"] for each in document["steps"]] == sorted(
-        each["position"] for each in document["steps"]
-    )
-    assert document["progress"]["note"] == "a [bold]week\x1b[31m"
-    assert document["logs"][0]["message"] == "begun\nwith two lines"
+    positions = [each["position"] for each in document["steps"]]
+    assert positions == sorted(positions, reverse=True)
+    assert document["note"] == "a [bold]week\x1b[31m"
+    assert document["logs"][-1]["message"] == "begun\nwith two lines"
 
 
 def test_show_many_steps_and_log_lines_prints_the_last(durable: Rota) -> None:
@@ -140,7 +139,7 @@ def test_show_job_without_steps_prints_no_step_table(durable: Rota) -> None:
     assert "log" not in printed
     document = shown(durable, run)
     assert (document["steps"], document["signals"], document["logs"]) == ([], [], [])
-    assert document["progress"] is None
+    assert (document["done"], document["note"]) == (None, None)
 
 
 # Waiting
@@ -149,7 +148,9 @@ def test_show_job_without_steps_prints_no_step_table(durable: Rota) -> None:
 def test_show_sleeping_run_prints_wake_time(durable: Rota, onboarding: str) -> None:
     printed = durable("show", onboarding).out
 
-    assert re.search(r"reason +it sleeps until .+ \d\d:\d\d:\d\d \S+, in \d+ min", printed)
+    assert re.search(
+        r"reason +it sleeps in ctx.sleep; until .+ \d\d:\d\d:\d\d \S+, in \d+ min", printed
+    )
 
 
 def test_show_run_waiting_for_signal_names_the_signal(durable: Rota) -> None:
@@ -158,9 +159,9 @@ def test_show_run_waiting_for_signal_names_the_signal(durable: Rota) -> None:
 
     first, second = durable("show", patient).out, durable("show", hurried).out
 
-    assert "it waits for signal 'answer', however long that takes" in first
+    assert "it waits for signal 'answer', without a timeout" in first
     assert step_table(first)[0].endswith("waits")
-    assert re.search(r"it waits for signal 'answer', until .+, in 23 h 59 min", second)
+    assert re.search(r"it waits for signal 'answer'; until .+, in 23 h 59 min", second)
     assert re.search(r"waits until \d{4}-\d\d-\d\d \d\d:\d\d$", step_table(second)[0])
 
 
@@ -169,7 +170,8 @@ def test_show_run_with_waiting_branches_lists_all_waits(durable: Rota) -> None:
 
     printed = durable("show", run).out
 
-    assert re.search(r"it sleeps until .*; it waits for signal 'right'", printed)
+    assert re.search(r"it sleeps in ctx.sleep; until ", printed)
+    assert "it waits for signal 'right'" in printed
 
 
 def test_show_failed_step_prints_the_next_attempt(durable: Rota) -> None:
@@ -177,7 +179,10 @@ def test_show_failed_step_prints_the_next_attempt(durable: Rota) -> None:
 
     printed = durable("show", run).out
 
-    assert re.search(r"reason +step 'knock' failed once, the next try waits: until .*, in", printed)
+    assert re.search(
+        r"reason +step 'knock' of it failed once, last with ValueError; its next try waits; until .*, in",
+        printed,
+    )
     assert re.search(r"next try .*, after ValueError: card", step_table(printed)[0])
 
 
@@ -251,7 +256,7 @@ def test_runs_command_shows_awaited_signal_and_progress(durable: Rota, onboardin
 
 def test_runs_and_show_finished_run_print_no_progress(durable: Rota) -> None:
     run = start(durable, "count", "steps=1", "--wait")
-    eventually(lambda: shown(durable, run)["progress"])
+    eventually(lambda: shown(durable, run)["done"] is not None)
 
     [heading, *_] = durable("runs", "--task", "count").out.splitlines()
 

@@ -20,7 +20,7 @@ def test_start_command_prints_only_the_run_id(rota: Rota) -> None:
 
     assert (done.code, done.err) == (0, "")
     shown = rota("show", done.out.strip(), "--json").json()
-    assert (shown["task"], shown["queue"], shown["args"]) == (
+    assert (shown["name"], shown["queue"], shown["input"]) == (
         "resize",
         "nobody",
         {"path": "a.png"},
@@ -134,7 +134,7 @@ def test_start_command_delay_and_priority_are_applied(rota: Rota) -> None:
     shown = rota("show", run, "--json").json()
 
     assert (shown["state"], shown["priority"]) == ("sleeping", 7)
-    assert "it was started with a delay: until" in rota("show", run).out
+    assert "it was started for later; until" in rota("show", run).out
 
 
 def test_start_command_without_app_is_not_validated(rota: Rota) -> None:
@@ -143,7 +143,7 @@ def test_start_command_without_app_is_not_validated(rota: Rota) -> None:
     assert done.code == 0
     assert done.err.startswith("not validated: without -a MODULE:APP it is unknown")
     shown = rota("show", done.out.strip(), "--json").json()
-    assert (shown["task"], shown["args"], shown["key"]) == ("whatever", {"a": 1}, "k")
+    assert (shown["name"], shown["input"], shown["key"]) == ("whatever", {"a": 1}, "k")
 
 
 def test_start_command_reads_app_from_environment(

@@ -6,6 +6,8 @@ from uuid import uuid4
 
 import pytest
 
+from rota import Rota
+from rota.web.site import ALL_PARTS
 from support.site_client import SiteClient
 
 V1 = "/api/v1"
@@ -60,3 +62,30 @@ async def test_signal_run_repeated_signal_differs_from_ended_run(site_client: Si
         (False, "known"),
         (False, "ended"),
     ]
+
+
+async def test_show_run_result_of_skipped_task_is_null(site_dsn: str) -> None:
+    app = Rota(site_dsn)
+    flow = app.flow("harvest")
+
+    @flow.task
+    async def pick() -> int:
+        return 3
+
+    @flow.task(skip_if=lambda pick: pick > 0)
+    async def complain(pick: int) -> int:
+        return pick
+
+    @flow.task
+    async def press(pick: int) -> int:
+        return pick * 2
+
+    async with app, SiteClient(app, parts=ALL_PARTS) as client, app.worker():
+        run = await flow.start()
+        result = await run.result(timeout=60)
+        shown = await client.done("GET", f"{V1}/runs/{run.id}")
+        page = await client.ask("GET", f"/runs/{run.id}")
+
+    assert result == {"complain": None, "press": 6}
+    assert shown["result"] == result
+    assert "&#34;complain&#34;: null" in page.text

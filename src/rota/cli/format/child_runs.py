@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rota.cli import output
 
@@ -11,10 +11,6 @@ if TYPE_CHECKING:
 
 MAX_LISTED_RUNS = 20
 """Maximum number of listed runs; succeeded ones are omitted first."""
-
-
-def child_run_documents(children: list[ChildRunRow]) -> list[dict[str, Any]]:
-    return [{**output.fields(each), "flow": each.flow or None} for each in children]
 
 
 def print_child_runs(children: list[ChildRunRow]) -> None:

@@ -9,11 +9,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rota.cli import output
-from rota.model.journal import entry_label
 
 if TYPE_CHECKING:
     from rota.operations.run_documents import RunSummary
-    from rota.store.read.job_detail import JobProgressRow, WaitRow
+    from rota.store.read.job_detail import JobProgressRow
     from rota.store.read.runs import JobRow
 
 BAR_WIDTH = 20
@@ -34,30 +33,6 @@ def wait_summary(row: RunSummary | JobRow, now: datetime) -> str:
     if row.done is not None:
         words.append(format_progress(row.done, row.total))
     return ", ".join(words)
-
-
-def describe_waits(waits: Sequence[WaitRow], now: datetime) -> str:
-    """Return all waits of a sleeping job: its branches may wait for different events."""
-    return "; ".join(_describe_wait(each, now) for each in waits)
-
-
-def _describe_wait(wait: WaitRow, now: datetime) -> str:
-    until = "" if wait.until is None else f"until {_format_until(wait.until, now)}"
-    match wait.kind:
-        case "wait":
-            return f"it waits for signal {wait.name!r}, {until or 'however long that takes'}"
-        case "sleep":
-            return f"it sleeps {until}"
-        case _:
-            times = "once" if wait.tries == 1 else f"{wait.tries} times"
-            entry = entry_label(wait.kind, wait.name, wait.number)
-            return f"{entry} failed {times}, the next try waits: {until}"
-
-
-def _format_until(time: datetime, now: datetime) -> str:
-    if time <= now:
-        return f"{output.format_time(time)}, which has come: a worker will wake it"
-    return f"{output.format_time(time)}, in {output.format_duration((time - now).total_seconds())}"
 
 
 def format_signals(names: Sequence[str]) -> str:

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from rota.cli import output
 from rota.cli.runs import RUN_ID
 from rota.cli.show import flow, job
-from rota.cli.target import Target, with_target
-from rota.errors import RunNotFound
+from rota.cli.show.steps import MAX_LOG_LINES, MAX_STEPS
+from rota.cli.table import json_option
+from rota.cli.target import Target, operator_context, with_target
 
 if TYPE_CHECKING:
     from rota import Rota
@@ -19,27 +21,33 @@ if TYPE_CHECKING:
 @with_target
 @click.argument("run", type=RUN_ID)
 @click.option("--all", "show_all", is_flag=True, help="Every job of a flow, every step of a job.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@json_option
 def show(target: Target, run: int, show_all: bool, as_json: bool) -> None:
     """Show one RUN: its state and the reason, arguments and result, steps and attempts.
 
     A flow's run is drawn as the graph of its jobs; #17 after a name is the job's id, and `rota show 17`
     shows that job.
     """
+    from rota.operations.explain import explain_run
+    from rota.operations.run_detail import FlowDetail, RunLimits, load_run
+    from rota.operations.runs import show_run
 
-    async def query(app: Rota) -> flow.FlowReport | job.JobReport:
-        database = (await app.open()).database
-        found = await flow.load_report(database, run, with_values=as_json) or await job.load_report(
-            database, run, all_steps=show_all or as_json, with_values=as_json
-        )
-        if found is None:
-            raise RunNotFound(f"there is no run {run}; list the runs with `rota runs`")
-        return found
-
-    report = target.run(query)
     if as_json:
-        report.print_json()
-    elif isinstance(report, flow.FlowReport):
+        document, _ = target.perform(show_run, run=run)
+        output.print_json(document)
+        return
+
+    async def load(app: Rota) -> flow.FlowReport | job.JobReport:
+        context = operator_context(app)
+        limits = RunLimits() if show_all else RunLimits(steps=MAX_STEPS, logs=MAX_LOG_LINES)
+        found = await load_run(context, run, limits, with_values=False)
+        explanation = await explain_run.perform(context, run=run)
+        if isinstance(found, FlowDetail):
+            return flow.FlowReport(found, explanation)
+        return job.JobReport(found, explanation)
+
+    report = target.run(load)
+    if isinstance(report, flow.FlowReport):
         report.print(max_similar=None if show_all else flow.MAX_SIMILAR)
     else:
         report.print()

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from rota.cli import output
-from rota.cli.format.child_runs import child_run_documents, print_child_runs
+from rota.cli.explain import explanation_properties
+from rota.cli.format.child_runs import print_child_runs
 from rota.cli.format.wait import wait_summary
 from rota.cli.graph_text import draw_graph
-from rota.cli.show.steps import print_signals, signal_documents
+from rota.cli.show.steps import print_signals
 from rota.drawing.collapse import MAX_SIMILAR
 from rota.drawing.label import STATES, NodeLabel
 from rota.model.graph import Graph
@@ -21,90 +22,36 @@ from rota.model.graph import Graph
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from rota.store.database import Database
-    from rota.store.read.job_detail import SignalRow
-    from rota.store.read.runs import ChildRunRow, FlowDetailRow, JobAttemptRow, JobRow, RunDetailRow
-    from rota.store.runs import JobResultRow
+    from rota.operations.explain import ExplanationDocument
+    from rota.operations.run_detail import FlowDetail
+    from rota.store.read.runs import ChildRunRow, FlowDetailRow, JobAttemptRow, JobRow
 
-__all__ = ["MAX_SIMILAR", "FlowReport", "load_report"]
+__all__ = ["MAX_SIMILAR", "FlowReport"]
 
 MAX_TRACEBACKS = 2
 """Failures shown with their traceback."""
 MAX_NAMED_JOBS = 5
 """Further failures listed by name."""
-MAX_CHECKED_KINDS = 20
-"""Kinds of queued jobs that are checked for a worker."""
 MAX_DOCUMENT_BYTES = 2_000
 """Size up to which input and result are printed. Larger ones are only in the JSON output."""
 
 
-class FlowReport(msgspec.Struct, frozen=True):
-    """Data of a report on a flow's run."""
+class FlowReport:
+    """Report on a flow's run."""
 
-    run: FlowDetailRow
-    jobs: list[JobRow]
-    attempts: list[JobAttemptRow]
-    children: list[ChildRunRow]
-    signals: list[SignalRow]
-    caller: RunDetailRow | None
-    results: list[JobResultRow]
-    unserved: set[tuple[str, str]]
-    """(queue, task) of queued jobs that no worker can run."""
-    now: datetime
-
-    def print_json(self) -> None:
-        attempts: dict[int, list[dict[str, Any]]] = {}
-        for each in self.attempts:
-            document = output.fields(each, stored=("error",))
-            attempts.setdefault(document.pop("job"), []).append(document)
-        jobs = [
-            {
-                **output.fields(job, stored=("args", "result", "error")),
-                "attempts": attempts.get(job.job, []),
-            }
-            for job in self.jobs
-        ]
-        extra = {"flow": self.run.flow or None, "is_flow": True}
-        children = child_run_documents(self.children)
-        run = output.fields(self.run, stored=("input",))
-        signals = signal_documents(self.signals)
-        output.print_json({**run, **extra, "jobs": jobs, "children": children, "signals": signals})
+    def __init__(self, detail: FlowDetail, explanation: ExplanationDocument) -> None:
+        self.run = detail.run
+        self.jobs = detail.jobs
+        self.attempts = detail.attempts
+        self.children = detail.children
+        self.signals = detail.signals
+        self.caller = detail.caller
+        self.result = detail.result
+        self.explanation = explanation
+        self.now = explanation.now
 
     def print(self, max_similar: int | None = MAX_SIMILAR) -> None:
         _print(self, max_similar)
-
-
-async def load_report(database: Database, id: int, *, with_values: bool) -> FlowReport | None:
-    """Load the report; None if the run is not one of a flow. `with_values` includes all values."""
-    from rota.store import runs
-    from rota.store.read import job_detail
-    from rota.store.read import runs as read_runs
-
-    run = await database.fetch_one(read_runs.flow(id))
-    if run is None:
-        return None
-    jobs = await database.run(read_runs.jobs(id, with_values=with_values))
-    caller: RunDetailRow | None = None
-    if run.parent is not None:
-        caller = await database.fetch_one(read_runs.run(run.parent))
-    results: list[JobResultRow] = []
-    if run.flow and run.state == "succeeded":
-        results = await database.run(runs.results(id))
-    unserved = set()
-    for queue, task in _queued_kinds(jobs)[:MAX_CHECKED_KINDS]:
-        [eligible_workers] = await database.run(read_runs.count_eligible_workers(queue, task))
-        if not eligible_workers:
-            unserved.add((queue, task))
-    attempts = await database.run(read_runs.job_attempts(id))
-    children = await database.run(read_runs.child_runs(id))
-    signals = await database.run(job_detail.signals(id, with_values=with_values))
-    [now] = await database.run(read_runs.database_time())
-    return FlowReport(run, jobs, attempts, children, signals, caller, results, unserved, now)
-
-
-def _queued_kinds(jobs: list[JobRow]) -> list[tuple[str, str]]:
-    queued = ((job.queue, job.task) for job in jobs if job.state == "queued")
-    return list(dict.fromkeys(queued))
 
 
 def _print(report: FlowReport, max_similar: int | None) -> None:
@@ -154,6 +101,8 @@ def _properties(report: FlowReport) -> list[tuple[str, Text | str]]:
         properties.append(("ended", ended))
     if run.attempt > 1:
         properties.append(("attempt", str(run.attempt)))
+    if report.explanation.status == "stuck":
+        properties += explanation_properties(report.explanation)
     properties += [
         (title, _one_line(document))
         for title, document in _documents(report)
@@ -175,17 +124,9 @@ def _documents(report: FlowReport) -> list[tuple[str, bytes]]:
     found: list[tuple[str, bytes]] = []
     if report.run.flow and report.run.input != b"{}":
         found.append(("input", report.run.input))
-    if report.results:
-        named = results_by_name(report.run.flow, report.results)
-        found.append(("result", msgspec.json.encode(named)))
+    if report.result is not None:
+        found.append(("result", report.result))
     return found
-
-
-def results_by_name(flow: str, results: list[JobResultRow]) -> dict[str, msgspec.Raw]:
-    """Return the stored results of the final tasks by name; null for a skipped one."""
-    return {
-        each.task.removeprefix(f"{flow}."): msgspec.Raw(each.result or b"null") for each in results
-    }
 
 
 def _one_line(document: bytes) -> str:
@@ -289,8 +230,6 @@ def _detail(
         words.append(f"attempt {job.attempt}")
     if child is not None and job.state == "running":
         words.append(f"waits for run {child.run}")
-    if job.state == "queued" and (job.queue, job.task) in report.unserved:
-        words.append(f"no worker takes it from queue {job.queue}")
     return ", ".join(words)
 
 

@@ -2,99 +2,42 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from rota.cli import output
-from rota.cli.format.child_runs import child_run_documents, print_child_runs
-from rota.cli.format.wait import describe_waits, progress_bar
+from rota.cli.explain import explanation_properties
+from rota.cli.format.child_runs import print_child_runs
+from rota.cli.format.wait import progress_bar
 from rota.cli.quarantine import parse_replay_difference
-from rota.cli.show.steps import (
-    StepsReport,
-    load_steps_report,
-    print_logs,
-    print_signals,
-    print_steps,
-)
+from rota.cli.show.steps import print_logs, print_signals, print_steps
 
 if TYPE_CHECKING:
-    from rota.store.database import Database
-    from rota.store.read.runs import (
-        AttemptRow,
-        ChildRunRow,
-        FlowDetailRow,
-        JobRow,
-        RunDetailRow,
-        WorkerRow,
-    )
+    from rota.operations.explain import ExplanationDocument
+    from rota.operations.run_detail import JobDetail
+    from rota.store.read.runs import AttemptRow, WorkerRow
 
 
-class JobReport(msgspec.Struct, frozen=True):
-    """Data of a report on one job."""
+class JobReport:
+    """Report on one job."""
 
-    id: int
-    job: RunDetailRow
-    attempts: list[AttemptRow]
-    worker: WorkerRow | None
-    eligible_workers: int
-    flow_run: FlowDetailRow | None
-    """Run that the job belongs to."""
-    awaited_jobs: list[JobRow]
-    """Predecessors that have not ended."""
-    children: list[ChildRunRow]
-    steps_report: StepsReport
-    """Steps, signals, progress and log lines."""
-    now: datetime
-
-    def print_json(self) -> None:
-        document = output.fields(self.job, stored=("args", "options", "result", "error"))
-        attempts = [output.fields(each, stored=("error",)) for each in self.attempts]
-        children = child_run_documents(self.children)
-        extra = {"is_flow": False, "attempts": attempts, "children": children}
-        output.print_json({"job": self.id, **document, **extra, **self.steps_report.documents()})
+    def __init__(self, detail: JobDetail, explanation: ExplanationDocument) -> None:
+        self.id = detail.id
+        self.job = detail.job
+        self.attempts = detail.attempts
+        self.worker = detail.worker
+        self.flow_run = detail.flow_run
+        self.children = detail.children
+        self.steps = detail.steps[::-1]
+        self.signals = detail.signals
+        self.progress = detail.progress
+        self.logs = detail.logs[::-1]
+        self.explanation = explanation
+        self.now = explanation.now
 
     def print(self) -> None:
         _print(self)
-
-
-async def load_report(
-    database: Database, id: int, *, all_steps: bool, with_values: bool
-) -> JobReport | None:
-    """Load the report. `all_steps` includes every step; `with_values` includes whole results."""
-    from rota.store.read import runs
-
-    job = await database.fetch_one(runs.run(id))
-    if job is None:
-        return None
-    worker: WorkerRow | None = None
-    if job.worker is not None:
-        worker = await database.fetch_one(runs.worker(job.worker))
-    [eligible_workers] = await database.run(runs.count_eligible_workers(job.queue, job.task))
-    flow_run: FlowDetailRow | None = None
-    if job.run != id:
-        flow_run = await database.fetch_one(runs.flow(job.run))
-    run_jobs = await database.run(runs.jobs(job.run)) if job.state == "waiting" else []
-    awaited_jobs = [each for each in run_jobs if id in each.successors and each.finished is None]
-    attempts = await database.run(runs.attempts(id))
-    children = await database.run(runs.child_runs(id))
-    steps_report = await load_steps_report(
-        database, id, job.run, all_steps=all_steps, with_values=with_values
-    )
-    [now] = await database.run(runs.database_time())
-    return JobReport(
-        id,
-        job,
-        attempts,
-        worker,
-        eligible_workers,
-        flow_run,
-        awaited_jobs,
-        children,
-        steps_report,
-        now,
-    )
 
 
 def _print(report: JobReport) -> None:
@@ -109,11 +52,11 @@ def _print(report: JobReport) -> None:
         output.print_block("result", output.format_json(job.result))
     if job.error is not None and job.state not in ("skipped", "quarantined"):
         output.print_block("error", output.format_traceback(job.error), "red")
-    print_steps(report.steps_report, report.now, is_finished=job.finished is not None)
-    print_signals(report.steps_report.signals, report.now)
+    print_steps(report.steps, report.signals, report.now, is_finished=job.finished is not None)
+    print_signals(report.signals, report.now)
     _print_attempts(report)
     print_child_runs(report.children)
-    print_logs(report.steps_report.logs, report.now)
+    print_logs(report.logs, report.now)
 
 
 def _print_attempts(report: JobReport) -> None:
@@ -187,10 +130,9 @@ def _properties(report: JobReport) -> list[tuple[str, str]]:
     properties.append(("attempt", str(job.attempt)))
     if job.worker is not None:
         properties.append(("worker", _describe_worker(report)))
-    if report.steps_report.progress is not None and job.state != "succeeded":
-        properties.append(("progress", progress_bar(report.steps_report.progress, now)))
-    if reason := _reason(report):
-        properties.append(("reason", reason))
+    if report.progress is not None and job.state != "succeeded":
+        properties.append(("progress", progress_bar(report.progress, now)))
+    properties += _reasons(report)
     if job.state == "quarantined":
         properties.append(("next steps", _next_steps(report)))
     return properties
@@ -198,7 +140,7 @@ def _properties(report: JobReport) -> list[tuple[str, str]]:
 
 def _format_took(report: JobReport) -> str:
     job = report.job
-    if job.finished is not None and any(each.until for each in report.steps_report.steps):
+    if job.finished is not None and any(each.until for each in report.steps):
         # It has slept: the duration of the last part alone would mislead.
         seconds = (job.finished - job.created).total_seconds()
         return f", {output.format_duration(seconds)} after its start"
@@ -237,58 +179,23 @@ def _describe_worker(report: JobReport) -> str:
     return f"{worker.worker} on {worker.host}, process {worker.pid}{status}"
 
 
-def _reason(report: JobReport) -> str | None:
-    """Return the reason why the job does not run, or did not."""
+def _reasons(report: JobReport) -> list[tuple[str, str]]:
+    """Return the reasons why the job does not run, or did not."""
     match report.job.state:
-        case "sleeping":
-            return _sleeping_reason(report)
-        case "queued":
-            return _queued_reason(report)
-        case "waiting":
-            return _waiting_reason(report)
+        case "sleeping" | "queued" | "waiting":
+            return explanation_properties(report.explanation)
         case "quarantined":
-            return _quarantine_reason(report)
+            return [("reason", _quarantine_reason(report))]
         case "skipped" if report.job.error is not None:
-            return msgspec.json.decode(report.job.error, type=WaitReason).message
+            error = msgspec.json.decode(report.job.error, type=WaitReason)
+            return [("reason", error.message)]
         case "skipped":
-            return "it was not needed, or its skip_if returned true"
-    return None
+            return [("reason", "it was not needed, or its skip_if returned true")]
+    return []
 
 
 class WaitReason(msgspec.Struct, frozen=True):
     message: str
-
-
-def _sleeping_reason(report: JobReport) -> str | None:
-    job, now = report.job, report.now
-    waits = report.steps_report.waits
-    if job.awaits or any(each.until == job.wakes for each in waits):
-        return describe_waits(waits, now)
-    if job.wakes is None:
-        return None
-    if job.wakes > now:
-        wait = output.format_duration((job.wakes - now).total_seconds())
-        until = f"until {output.format_time(job.wakes)}, in {wait}"
-    else:
-        until = "now due, a worker will wake it"
-    if job.attempt > 1:
-        return f"attempt {job.attempt - 1} failed, the next one waits: {until}"
-    return f"it was started with a delay: {until}"
-
-
-def _queued_reason(report: JobReport) -> str:
-    job = report.job
-    if report.eligible_workers:
-        workers = (
-            "a worker" if report.eligible_workers == 1 else f"{report.eligible_workers} workers"
-        )
-        if job.is_suspect:
-            return f"it was lost with a worker, so it is claimed alone; {workers} can claim it"
-        return f"it waits its turn; {workers} can claim it"
-    return (
-        f"no worker serves queue {job.queue!r} and knows task {job.task!r}; "
-        "start one with `rota worker MODULE:APP`"
-    )
 
 
 def _quarantine_reason(report: JobReport) -> str:
@@ -308,16 +215,7 @@ def _quarantine_reason(report: JobReport) -> str:
 
 
 MAX_NAMED = 5
-"""Maximum number of predecessors, or of lost workers, that are listed by name."""
-
-
-def _waiting_reason(report: JobReport) -> str:
-    named = [
-        f"{each.task} (job {each.job}, {each.state})" for each in report.awaited_jobs[:MAX_NAMED]
-    ]
-    if len(report.awaited_jobs) > MAX_NAMED:
-        named.append(f"{output.format_count(len(report.awaited_jobs) - MAX_NAMED)} more")
-    return f"it waits for {', '.join(named) or 'others'}"
+"""Maximum number of lost workers that are listed by name."""
 
 
 def _all_attempts(report: JobReport) -> list[AttemptRow]:

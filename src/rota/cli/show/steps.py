@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from rota.cli import output
 from rota.cli.format.wait import format_short_time
@@ -13,67 +11,20 @@ from rota.cli.format.wait import format_short_time
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from rota.store.database import Database
-    from rota.store.read.job_detail import JobProgressRow, LogRow, SignalRow, StepRow, WaitRow
+    from rota.store.read.job_detail import LogRow, SignalRow, StepRow
 
 MAX_STEPS = 40
 """Number of latest steps that are shown; --all shows every step."""
 MAX_LOG_LINES = 20
 
 
-class StepsReport(msgspec.Struct, frozen=True):
-    """Data of a report on the steps of a job."""
-
-    steps: list[StepRow]
-    waits: list[WaitRow]
-    signals: list[SignalRow]
-    progress: JobProgressRow | None
-    logs: list[LogRow]
-
-    def documents(self) -> dict[str, Any]:
-        steps = [output.fields(each, stored=("result", "error")) for each in self.steps]
-        logs = [output.fields(each) for each in self.logs]
-        for each in (*steps, *logs):
-            each.pop("result_preview", None)
-            each.pop("total")
-        return {
-            "steps": steps,
-            "signals": signal_documents(self.signals),
-            "progress": None if self.progress is None else output.fields(self.progress),
-            "logs": logs,
-        }
-
-
-def signal_documents(signals: list[SignalRow]) -> list[dict[str, Any]]:
-    found = [output.fields(each, stored=("payload",)) for each in signals]
-    for each in found:
-        del each["payload_preview"]
-    return found
-
-
-async def load_steps_report(
-    database: Database, job: int, run: int, *, all_steps: bool, with_values: bool = False
-) -> StepsReport:
-    """Load the report. `all_steps` includes every step and log line; `with_values` whole results."""
-    from rota.store.read import job_detail
-
-    limits = (job_detail.NO_LIMIT, job_detail.NO_LIMIT) if all_steps else (MAX_STEPS, MAX_LOG_LINES)
-    steps = await database.run(job_detail.steps(job, limits[0], with_values=with_values))
-    logs = await database.run(job_detail.logs(job, limits[1]))
-    waits = await database.run(job_detail.open_waits(job))
-    signals = await database.run(job_detail.signals(run, with_values=with_values))
-    if job != run:
-        signals = [each for each in signals if job in each.waiting_jobs]
-    progress = await database.fetch_one(job_detail.progress(job))
-    return StepsReport(steps[::-1], waits, signals, progress, logs[::-1])
-
-
-def print_steps(steps_report: StepsReport, now: datetime, *, is_finished: bool) -> None:
-    steps = steps_report.steps
+def print_steps(
+    steps: list[StepRow], signals: list[SignalRow], now: datetime, *, is_finished: bool
+) -> None:
     if not steps:
         return
     has_retries = any(each.tries > 1 for each in steps)
-    sent = {each.name for each in steps_report.signals if each.at is not None}
+    sent = {each.name for each in signals if each.at is not None}
     grid = output.new_table(
         "kind",
         "name",

@@ -21,6 +21,7 @@ from rota.model.access import Role
 from rota.model.explanation import Explanation
 from rota.operations.declare import OperationContext
 from rota.operations.documents import MAX_INT64, ErrorDetail, PathId, error_detail
+from rota.operations.run_detail import flow_result
 from rota.store import audit, runs
 from rota.store.read import job_detail, run_history
 from rota.store.read import runs as read_runs
@@ -293,14 +294,8 @@ def _group_view(picture: GraphPicture, query: RunPageQuery) -> dict[str, Any] | 
 
 
 def _result_text(flow: read_runs.FlowDetailRow, results: list[runs.JobResultRow]) -> str | None:
-    if flow.state != "succeeded" or not flow.flow:
-        return None
-    document = {
-        each.task.removeprefix(f"{flow.flow}."): msgspec.Raw(each.result or b"null")
-        for each in results
-        if each.state == "succeeded"
-    }
-    return format_json(msgspec.json.encode(document))
+    result = flow_result(flow, results)
+    return None if result is None else format_json(result)
 
 
 def _timeline_of_run(
