@@ -8,8 +8,13 @@ from typing import Any
 
 import psycopg
 
+from rota.coord.candidate import Candidate
 from rota.coord.leader import Leader, Term
 from rota.store import advisory_locks
+from support.owned_clock import ClockedRota
+
+OWNED_LEASE = 3600.0
+"""Lease of leaders with an owned clock. The server ends a session after as many real seconds of silence."""
 
 SEATS = f"""
 select pid from pg_locks
@@ -54,3 +59,19 @@ async def elected(leader: Leader, within: float = 60) -> Term:
     """Wait until this candidate is elected and return its term."""
     async with asyncio.timeout(within):
         return await leader.elected()
+
+
+def candidate_of(leader: Leader) -> Candidate:
+    assert leader._candidacy is not None
+    return leader._candidacy.candidate
+
+
+async def seek_election(app: ClockedRota, leader: Leader) -> None:
+    """Advance the clock until this candidate has sought election at least once more."""
+    candidate = candidate_of(leader)
+
+    def has_sought(since: float) -> Callable[[], bool]:
+        return lambda: candidate.due_at > since
+
+    for _ in range(2):  # the second attempt begins after the first was answered
+        await app.lease_clock.advance_until(has_sought(candidate.due_at), 0.5)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
 
@@ -15,45 +16,56 @@ from psycopg.errors import LockNotAvailable
 
 from rota import Rota
 from rota.coord import elector
+from rota.coord.candidate import PROBE_SHARE, TRUSTED_SHARE
 from rota.coord.elector import Elector
 from rota.coord.leader import Leader, Term
 from rota.errors import ArgumentError, LeadershipLost
 from rota.model.events import AlertRaised, LeaderElected, LeadershipEnded
-from support.leader_helpers import elected, run_sql, session_lock_pids, until
+from support.leader_helpers import (
+    OWNED_LEASE,
+    elected,
+    run_sql,
+    seek_election,
+    session_lock_pids,
+    until,
+)
+from support.owned_clock import ClockedRota
+
+POOLED = os.environ.get("ROTA_TEST_POOLER") == "1"
 
 
 async def test_leader_resigned_is_replaced_by_the_waiting_candidate(
-    rota_app: Rota, rota_dsn: str
+    clocked_app: ClockedRota, rota_dsn: str
 ) -> None:
-    async with Rota(rota_dsn) as other, other.leader("housekeeping") as second:
+    async with Rota(rota_dsn) as other, other.leader("housekeeping", lease=60) as second:
         first = await elected(second)
-        async with rota_app.leader("housekeeping") as waiting:
-            await asyncio.sleep(1.5)
+        async with clocked_app.leader("housekeeping", lease=OWNED_LEASE) as waiting:
+            await seek_election(clocked_app, waiting)
             assert not waiting.is_leader()
             assert waiting.current is None
             await second.resign()
             assert not second.is_leader()
             assert not first.held
-            began = time.monotonic()
+            await clocked_app.lease_clock.advance_until(waiting.is_leader)
             term = await elected(waiting)
-            print(f"taken over after {(time.monotonic() - began) * 1000:.0f} ms")
             assert term.number == first.number + 1
             assert waiting.is_leader()
             assert term.held
 
 
 async def test_leader_resigned_without_rival_abstains_then_leads_again(
-    rota_app: Rota, monkeypatch: pytest.MonkeyPatch
+    clocked_app: ClockedRota,
 ) -> None:
-    monkeypatch.setattr(elector, "ABSTAIN_SECONDS", 1.0)
-    async with rota_app.leader("housekeeping") as leader:
+    clock = clocked_app.lease_clock
+    async with clocked_app.leader("housekeeping", lease=OWNED_LEASE) as leader:
         term = await elected(leader)
-        began = time.monotonic()
+        began = clock.now()
         await leader.resign()
         await leader.resign()  # resigning without a term does nothing
+        await clock.advance_until(leader.is_leader, 0.1)
         again = await elected(leader)
         assert again.number == term.number + 1
-        assert time.monotonic() - began > 0.6
+        assert clock.now() - began >= 0.7 * elector.ABSTAIN_SECONDS
 
 
 async def test_leader_callbacks_run_in_sequence(rota_app: Rota) -> None:
@@ -99,20 +111,28 @@ async def test_leader_failed_callback_does_not_stop_the_next(
     assert "on_elected of 'housekeeping' was cancelled" in caplog.text
 
 
-async def test_leader_blocked_event_loop_keeps_the_term(rota_app: Rota) -> None:
+async def test_leader_blocked_event_loop_keeps_the_term(clocked_app: ClockedRota) -> None:
     asked: list[bool] = []
     over = threading.Event()
-    async with rota_app.leader("housekeeping", lease=1).term() as term:
+    clock = clocked_app.lease_clock
+    async with clocked_app.leader("housekeeping", lease=OWNED_LEASE).term() as term:
+        candidate = term._candidate
         thread = threading.Thread(target=lambda: _poll_held(term, asked, over))
         thread.start()
-        time.sleep(1.5)  # noqa: ASYNC251 - blocks on purpose
+        for _ in range(8):  # for more than a lease
+            clock.advance(PROBE_SHARE * OWNED_LEASE)
+            while candidate.trusted_until < clock.now() + TRUSTED_SHARE * OWNED_LEASE:
+                time.sleep(0.005)  # noqa: ASYNC251 - blocks on purpose
+        while len(asked) < 50:
+            time.sleep(0.005)  # noqa: ASYNC251
         over.set()
         thread.join()
         assert term.held
-        await asyncio.sleep(0.05)
+        later = asyncio.Event()
+        (await clocked_app.coordinator()).call_in_loop(later.set)
+        await later.wait()
         assert not term.lost.is_set()
     assert all(asked)
-    assert len(asked) > 50
     assert not term.held
 
 
@@ -123,7 +143,7 @@ def _poll_held(term: Term, asked: list[bool], over: threading.Event) -> None:
 
 
 async def test_leader_failed_election_releases_the_session_lock(
-    rota_app: Rota, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
+    clocked_app: ClockedRota, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session that took the session lock and then failed for another reason would keep it for ever."""
     right, failed = Elector._elect, 0
@@ -136,8 +156,8 @@ async def test_leader_failed_election_releases_the_session_lock(
         await right(self, *given, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Elector, "_elect", fails)
-    async with rota_app.leader("housekeeping") as leader:
-        await elected(leader)
+    async with clocked_app.leader("housekeeping", lease=OWNED_LEASE) as leader:
+        await clocked_app.lease_clock.advance_until(leader.is_leader)
         assert len(await session_lock_pids(direct_dsn)) <= 1
         await leader.resign()
         assert await session_lock_pids(direct_dsn) == []
@@ -184,7 +204,7 @@ async def test_leader_assert_held_refuses_an_ended_term(rota_app: Rota, direct_d
 
 
 async def test_leader_of_closed_app_is_replaced_at_once(
-    rota_app: Rota, rota_dsn: str, caplog: pytest.LogCaptureFixture
+    clocked_app: ClockedRota, rota_dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
     other = Rota(rota_dsn)
@@ -192,13 +212,17 @@ async def test_leader_of_closed_app_is_replaced_at_once(
     for name in ("a", "b"):
         led.append(await other.leader(name).__aenter__())
     a, _ = await asyncio.gather(*(elected(leader) for leader in led))
-    async with rota_app.leader("a", lease=60) as first, rota_app.leader("b", lease=60) as second:
+    async with (
+        clocked_app.leader("a", lease=OWNED_LEASE) as first,
+        clocked_app.leader("b", lease=OWNED_LEASE) as second,
+    ):
         await other.close()
         assert not a.held
         assert a.lost_reason == "the app was closed while it was held"
-        began = time.monotonic()
+        if POOLED:  # no notifications, so they poll
+            clock = clocked_app.lease_clock
+            await clock.advance_until(lambda: first.is_leader() and second.is_leader())
         await asyncio.gather(elected(first), elected(second))
-        assert time.monotonic() - began < 3
         for leader in led:
             await leader.__aexit__(None, None, None)
     assert "did not confirm it in time" not in caplog.text

@@ -15,7 +15,8 @@ import pytest
 from rota import Rota
 from rota.coord import elector
 from rota.store import leaders
-from support.leader_helpers import elected, session_lock_pids, until
+from support.leader_helpers import OWNED_LEASE, elected, seek_election, session_lock_pids, until
+from support.owned_clock import ClockedRota
 
 
 async def test_leader_candidates_of_one_name_lead_one_at_a_time(
@@ -46,21 +47,22 @@ async def test_leader_candidates_of_one_name_lead_one_at_a_time(
 
 
 async def test_leader_in_two_event_loops_leads_in_one(rota_dsn: str) -> None:
-    app = Rota(rota_dsn)
+    app = ClockedRota(rota_dsn)
     over, led = threading.Event(), threading.Event()
 
     async def elsewhere() -> int:
-        async with app, app.leader("housekeeping").term() as term:
+        async with app, app.leader("housekeeping", lease=OWNED_LEASE).term() as term:
             led.set()
-            await asyncio.to_thread(over.wait, 10)
+            await asyncio.to_thread(over.wait, 60)
             return term.number
 
     beside = asyncio.create_task(asyncio.to_thread(lambda: asyncio.run(elsewhere())))
-    await asyncio.to_thread(led.wait, 10)
-    async with app, app.leader("housekeeping") as leader:
-        await asyncio.sleep(1.5)
+    await asyncio.to_thread(led.wait, 60)
+    async with app, app.leader("housekeeping", lease=OWNED_LEASE) as leader:
+        await seek_election(app, leader)
         assert not leader.is_leader()
         over.set()
+        await app.lease_clock.advance_until(leader.is_leader)
         term = await elected(leader)
         assert term.number == await beside + 1
 
@@ -109,14 +111,17 @@ async def test_leader_thirty_names_share_one_connection(rota_app: Rota, direct_d
         sat = await session_lock_pids(direct_dsn)
         pooled = not sat
         assert pooled or (len(sat), len(set(sat))) == (30, 1)
-        async with Rota(direct_dsn) as other, AsyncExitStack() as beside:
-            waiting = [await beside.enter_async_context(other.leader(name)) for name in names]
-            await asyncio.sleep(0.5)
+        async with ClockedRota(direct_dsn) as other, AsyncExitStack() as beside:
+            waiting = [
+                await beside.enter_async_context(other.leader(name, lease=OWNED_LEASE))
+                for name in names
+            ]
+            await seek_election(other, waiting[0])
             assert not any(leader.is_leader() for leader in waiting)
-            began = time.monotonic()
             await opened.aclose()
-            await asyncio.gather(*(elected(leader) for leader in waiting))
-            print(f"30 names were taken over in {time.monotonic() - began:.2f} s")
+            await other.lease_clock.advance_until(
+                lambda: all(leader.is_leader() for leader in waiting)
+            )
             sat = await session_lock_pids(direct_dsn)
             assert (len(sat), len(set(sat))) == (30, 1)
 
@@ -129,16 +134,17 @@ async def test_leader_names_with_same_session_lock_key_can_both_lead(
     Other instances can then lead under neither name.
     """
     monkeypatch.setattr(leaders, "session_lock_key", lambda name, schema: -7)
-    async with rota_app.leader("a") as a, Rota(direct_dsn) as other:
+    async with rota_app.leader("a") as a, ClockedRota(direct_dsn) as other:
         await elected(a)
         async with rota_app.leader("b") as b:
             await elected(b)
-            async with other.leader("b") as waiting:
+            async with other.leader("b", lease=OWNED_LEASE) as waiting:
                 await a.resign()
-                await asyncio.sleep(1.2)
+                await seek_election(other, waiting)
                 assert b.is_leader()
                 assert not waiting.is_leader()
                 await b.resign()
+                await other.lease_clock.advance_until(waiting.is_leader)
                 assert (await elected(waiting)).number == 2
 
 

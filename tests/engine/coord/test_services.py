@@ -42,10 +42,8 @@ async def test_service_runs_on_one_instance_and_is_taken_over(
                 await until(lambda: len(mine) > 5)
                 assert not others
                 assert standing_by.list_running() == []
-                began = time.monotonic()
                 await services.stop(5)
                 await until(lambda: others)
-                assert time.monotonic() - began < 1.5
     assert most == 1
     assert set(await outcomes(rota_app)) <= {"succeeded", "stopped"}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -48,11 +47,8 @@ async def test_worker_drain_hands_services_over_before_jobs_end(
             async with other.services():
                 await asyncio.sleep(0.2)
                 assert not elsewhere
-                began = time.monotonic()
                 leaving = asyncio.ensure_future(drain(other, worker))
                 await until(lambda: elsewhere, within=60)
-                print(f"passed on after {time.monotonic() - began:.2f} s")
-                assert time.monotonic() - began < 1.5
                 assert not enough.is_set()
                 enough.set()
                 await leaving
@@ -61,20 +57,18 @@ async def test_worker_drain_hands_services_over_before_jobs_end(
 
 async def test_worker_hurry_stops_its_services(rota_dsn: str) -> None:
     running = asyncio.Event()
-    app = Rota(rota_dsn)
+    app = Rota(rota_dsn, drain_timeout=3600)
     async with app:
         app.task(name="nothing")(lambda: None)
 
         @app.service("filings", every=60)
         async def filings() -> None:
             running.set()
-            await asyncio.sleep(60)
+            await asyncio.sleep(3600)
 
         async with app.worker() as worker:
             await asyncio.wait_for(running.wait(), 60)
-            began = time.monotonic()
             worker.hurry()
-        assert time.monotonic() - began < 3
         assert await outcomes(app) == ["stopped"]
 
 
