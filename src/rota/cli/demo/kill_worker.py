@@ -70,6 +70,16 @@ async def _wait_until_busy(database: Database, worker: int) -> None:
         await asyncio.sleep(POLL_SECONDS / 5)
 
 
+def _was_taken_back(
+    worker: int, workers: list[runs.WorkerDetailRow], job_states: list[live.JobStateRow]
+) -> bool:
+    """True if the worker was declared dead and holds none of the jobs any more."""
+    is_dead = any(each.worker == worker and each.state == "dead" for each in workers)
+    return is_dead and not any(
+        each.worker == worker and each.state == "running" for each in job_states
+    )
+
+
 async def _observe(
     database: Database,
     state: DemoState,
@@ -93,10 +103,7 @@ async def _observe(
         seconds = time.monotonic() - killed_at
         after = f"{seconds:.1f} s after the kill"
         if kill.detected is None:
-            is_dead = any(each.worker == kill.worker and each.state == "dead" for each in workers)
-            if is_dead and not any(
-                each.worker == kill.worker and each.state == "running" for each in job_states
-            ):
+            if _was_taken_back(kill.worker, workers, job_states):
                 kill.detected = seconds
                 detected.set()
                 active = (f"worker {each.worker}" for each in workers if each.state == "active")

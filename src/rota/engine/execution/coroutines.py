@@ -94,13 +94,7 @@ class CoroutineExecutor:
                     await context.end()
                 outcome = NO_RESULT if value is None else success(value, task, self._payload_limit)
         except asyncio.CancelledError as error:
-            reason = self._stop_reasons.get(job)
-            if reason is not None:
-                outcome = outcome_of_stop(reason)
-            elif context is not None and context.forced_outcome is not None:
-                outcome = DISCARDED  # replaced by the forced outcome below
-            else:
-                outcome = outcome_of_error(error, job, retry)
+            outcome = self._outcome_of_cancel(error, job, retry, context)
         except (Exception, SystemExit) as error:
             if context is None and isinstance(error, Requeue):
                 context = build_context(job, task, self._backend_for)
@@ -111,6 +105,20 @@ class CoroutineExecutor:
             outcome = DISCARDED
         if self._tasks.pop(job, None) is not None:  # else the attempt was abandoned
             self._on_finished(job, outcome, time.perf_counter() - began)
+
+    def _outcome_of_cancel(
+        self,
+        error: asyncio.CancelledError,
+        job: ClaimedJob,
+        retry: Retry,
+        context: Context | None,
+    ) -> Outcome:
+        reason = self._stop_reasons.get(job)
+        if reason is not None:
+            return outcome_of_stop(reason)
+        if context is not None and context.forced_outcome is not None:
+            return DISCARDED  # the caller replaces it by the forced outcome
+        return outcome_of_error(error, job, retry)
 
     async def _run_with_timeout(
         self, timeout: float, call: Awaitable[Any], job: ClaimedJob, retry: Retry
