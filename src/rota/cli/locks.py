@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -13,20 +12,15 @@ from rota.cli.advisory import advisory
 from rota.cli.exit_codes import FAILED, NOT_FOUND, USAGE_ERROR, CommandError, exit_with, print_error
 from rota.cli.format import owner
 from rota.cli.table import WIDE, Column, Table, json_option, limit_option, list_command
-from rota.cli.target import Target, subcommand_follows, with_target
+from rota.cli.target import Target, operator_context, subcommand_follows, with_target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rota import Rota
     from rota.operations.coordination import LockDocument, LockList
-    from rota.store.audit import Blocker, ReleasedLock
-    from rota.store.connection import PgConnection
-    from rota.store.database import Database
-    from rota.store.read.coordination import LockRow
 
 MAX_PERMIT_ROWS = 100_000
-BLOCKER_POLL_SECONDS = 0.1
 
 
 @click.group(invoke_without_command=True)
@@ -122,17 +116,20 @@ def release(target: Target, name: str, permit: int | None, yes: bool) -> None:
     """
 
     async def release_lock(app: Rota) -> None:
-        from rota.store.read import coordination, runs
+        from rota.operations.coordination import LockListQuery, ReleaseLockRequest, list_locks
+        from rota.operations.coordination import release_lock as release_operation
 
-        database = (await app.open()).database
-        query = coordination.locks(name, include_free=True, limit=MAX_PERMIT_ROWS)
-        lock = _choose(await database.run(query), name, permit)
-        [now] = await database.run(runs.database_time())
+        context = operator_context(app)
+        query = LockListQuery(name, include_free=True, limit=MAX_PERMIT_ROWS)
+        found = await list_locks.perform(context, query=query)
+        lock = _choose(found.locks, name, permit)
+        now = await context.now()
         if not yes:
             _describe_effect(lock, now)
             print_error("nothing was released; repeat the command with --yes to release it")
             exit_with(FAILED)
-        released = await _release(database, lock)
+        body = ReleaseLockRequest(lock.permit, lock.token)
+        released = await release_operation.perform(context, name=name, body=body)
         holder = owner.describe(released.host, released.pid, released.label)
         output.print_text(
             f"released {_title(lock)}: it was held by {holder} for "
@@ -143,7 +140,7 @@ def release(target: Target, name: str, permit: int | None, yes: bool) -> None:
     target.run(release_lock)
 
 
-def _choose(found: Sequence[LockRow], name: str, permit: int | None) -> LockRow:
+def _choose(found: Sequence[LockDocument], name: str, permit: int | None) -> LockDocument:
     if not found:
         raise CommandError(
             f"lock {name!r} does not exist; list all locks with `rota locks --all`", NOT_FOUND
@@ -170,11 +167,11 @@ def _enumerate(numbers: list[str]) -> str:
     return f"{', '.join(numbers[:-1])} and {numbers[-1]} are"
 
 
-def _title(lock: LockRow) -> str:
+def _title(lock: LockDocument) -> str:
     return f"permit {lock.permit} of {lock.name!r}" if lock.permit else f"lock {lock.name!r}"
 
 
-def _describe_effect(lock: LockRow, now: datetime) -> None:
+def _describe_effect(lock: LockDocument, now: datetime) -> None:
     holder = owner.describe(lock.host, lock.pid, lock.label)
     assert lock.acquired is not None
     assert lock.expires is not None
@@ -195,79 +192,6 @@ def _describe_effect(lock: LockRow, now: datetime) -> None:
         "the release at its next renewal and runs on until then. Its writes that assert token "
         f"{lock.token} are refused; its other writes take effect. Stopping its process is safer."
     )
-
-
-async def _release(database: Database, lock: LockRow) -> ReleasedLock:
-    from rota.store import audit, pg_errors
-    from rota.store.database import run
-
-    connection = await database.connect()
-    blockers: list[Blocker] = []
-    try:
-        # One transaction, so that a pooler runs both statements in the same server process.
-        async with connection.transaction():
-            [pid] = await run(connection, audit.backend_pid(), database.schema)
-            polling = asyncio.create_task(_poll_blockers(database, pid, blockers))
-            try:
-                query = audit.release_lock(
-                    lock.name, lock.permit, owner.current_operator(), lock.token
-                )
-                released = await run(connection, query, database.schema)
-            finally:
-                polling.cancel()
-                await asyncio.gather(polling, return_exceptions=True)
-    except Exception as error:
-        if not pg_errors.is_contended(error):
-            raise
-        raise CommandError(_blocked(lock, blockers)) from error
-    finally:
-        await connection.close()
-    if not released:
-        raise CommandError(
-            f"{_title(lock)} is no longer held under token {lock.token}; list it again", NOT_FOUND
-        )
-    return released[0]
-
-
-async def _poll_blockers(database: Database, pid: int, found: list[Blocker]) -> None:
-    from rota.store import audit
-    from rota.store.database import run
-
-    connection: PgConnection = await database.connect()
-    try:
-        while True:
-            await asyncio.sleep(BLOCKER_POLL_SECONDS)
-            if blockers := await run(connection, audit.blockers(pid), database.schema):
-                found[:] = blockers
-    finally:
-        await connection.close()
-
-
-def _blocked(lock: LockRow, blockers: Sequence[Blocker]) -> str:
-    if not blockers:
-        return f"{_title(lock)} was busy for two seconds and was not released; try again"
-    sessions = "; ".join(_describe_session(each) for each in blockers)
-    commands = " and ".join(f"`select pg_terminate_backend({each.pid})`" for each in blockers)
-    return (
-        f"{_title(lock)} was not released: an open transaction asserts it: {sessions}. "
-        f"End the transaction in its program, or roll it back with {commands}; then try again"
-    )
-
-
-def _describe_session(blocker: Blocker) -> str:
-    words = [f"server process {blocker.pid}"]
-    origin = [
-        blocker.application,
-        blocker.user and f"user {blocker.user}",
-        blocker.address and f"from {blocker.address}",
-    ]
-    if any(origin):
-        words.append(f"({', '.join(each for each in origin if each)})")
-    if blocker.open is not None:
-        words.append(f"has been in the transaction for {output.format_duration(blocker.open)}")
-    if blocker.state is not None:
-        words.append(f"and is {blocker.state}")
-    return " ".join(words)
 
 
 locks.add_command(advisory)

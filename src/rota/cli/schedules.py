@@ -22,13 +22,13 @@ from rota.cli.format import owner
 from rota.cli.format.schedule import (
     format_runs,
     format_timetable,
-    json_document,
     last_tick_cell,
     next_tick_cell,
     print_schedule,
     state_cell,
     state_reason,
 )
+from rota.cli.table import json_option
 from rota.cli.target import Target, subcommand_follows, with_target
 from rota.errors import ArgumentError
 
@@ -65,9 +65,6 @@ class TimeParameter(click.ParamType[datetime]):
             )
 
 
-as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
 @click.group(invoke_without_command=True)
 @with_target
 @click.option("--tenant", metavar="NAME", help="Only schedules of this tenant.")
@@ -80,7 +77,7 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSO
     help="Maximum number of rows.",
 )
 @click.option("--after", metavar="NAME", help="Only schedules after this one.")
-@as_json_option
+@json_option
 def schedules(
     target: Target,
     tenant: str | None,
@@ -96,6 +93,14 @@ def schedules(
     """
     if subcommand_follows(target):
         return
+    if as_json:
+        from rota.operations.documents import encode_cursor
+        from rota.operations.schedules import ScheduleListQuery, list_schedules
+
+        cursor = None if after is None else encode_cursor(after)
+        query = ScheduleListQuery(tenant, state, limit, cursor)  # type: ignore[arg-type]
+        output.print_json(target.perform(list_schedules, query=query)[0])
+        return
 
     async def fetch(app: Rota) -> tuple[list[Schedule], bool, datetime]:
         from rota.store.read import runs
@@ -109,9 +114,7 @@ def schedules(
         return found, bool(workers), now
 
     found, has_workers, now = target.run(fetch)
-    if as_json:
-        output.print_json([json_document(each) for each in found])
-    elif found:
+    if found:
         _print_schedules(found, has_workers, now)
         if len(found) == limit:
             output.hint(f"more: rota schedules --after {found[-1].name!r}")
@@ -183,12 +186,18 @@ def _format_target(schedule: Schedule) -> str:
     show_default=True,
     help="Maximum number of past ticks.",
 )
-@as_json_option
+@json_option
 def show(target: Target, name: str, limit: int, as_json: bool) -> None:
     """Show the schedule NAME: its definition, its next five ticks and its latest ticks.
 
     Times are in the schedule's zone, the next ticks also in UTC.
     """
+    if as_json:
+        from rota.operations.schedules import TickListQuery, show_schedule
+
+        document, _ = target.perform(show_schedule, name=name, query=TickListQuery(limit))
+        output.print_json(document)
+        return
 
     async def query(app: Rota) -> tuple[Schedule, list[Tick], bool, datetime]:
         from rota.store.read import runs
@@ -201,11 +210,7 @@ def show(target: Target, name: str, limit: int, as_json: bool) -> None:
         return schedule, ticks, bool(workers), now
 
     schedule, ticks, has_workers, now = target.run(query)
-    if as_json:
-        tick_documents = [json_document(each) for each in ticks]
-        output.print_json({**json_document(schedule), "ticks": tick_documents})
-    else:
-        print_schedule(schedule, ticks, has_workers, now)
+    print_schedule(schedule, ticks, has_workers, now)
 
 
 @schedules.command()
@@ -218,40 +223,37 @@ def show(target: Target, name: str, limit: int, as_json: bool) -> None:
     metavar="TEXT",
     help="Reason for the pause, shown with the schedule.",
 )
-@as_json_option
+@json_option
 def pause(target: Target, name: str, reason: str, as_json: bool) -> None:
     """Pause the schedule NAME until it is resumed. Deployments do not change that."""
 
-    async def pause_schedule(app: Rota) -> Schedule:
-        try:
-            await app.schedules.pause(name, reason, by=owner.current_operator())
-        except ArgumentError as error:
-            raise CommandError(str(error), NOT_FOUND) from None
-        return await app.schedules.get(name)
+    from rota.operations.schedules import PauseScheduleRequest, pause_schedule
 
-    schedule = target.run(pause_schedule)
-    _print_result(as_json, json_document(schedule), f"schedule {name!r} is paused: {reason}")
+    try:
+        body = PauseScheduleRequest(reason)
+        schedule, _ = target.perform(pause_schedule, name=name, body=body)
+    except ArgumentError as error:
+        raise CommandError(str(error), NOT_FOUND) from None
+    _print_result(as_json, schedule, f"schedule {name!r} is paused: {reason}")
 
 
 @schedules.command()
 @with_target
 @click.argument("name")
-@as_json_option
+@json_option
 def resume(target: Target, name: str, as_json: bool) -> None:
     """Resume the schedule NAME with its next tick. Missed ticks can be backfilled."""
 
-    async def resume_schedule(app: Rota) -> Schedule:
-        try:
-            await app.schedules.resume(name, by=owner.current_operator())
-        except ArgumentError as error:
-            raise CommandError(str(error), NOT_FOUND) from None
-        return await app.schedules.get(name)
+    from rota.operations.schedules import resume_schedule
 
-    schedule = target.run(resume_schedule)
+    try:
+        schedule, _ = target.perform(resume_schedule, name=name)
+    except ArgumentError as error:
+        raise CommandError(str(error), NOT_FOUND) from None
     next_tick = output.format_time(schedule.next[0]) if schedule.next else "soon"
     _print_result(
         as_json,
-        json_document(schedule),
+        schedule,
         f"schedule {name!r} is active; its next tick is {next_tick}",
     )
 
@@ -259,19 +261,17 @@ def resume(target: Target, name: str, as_json: bool) -> None:
 @schedules.command()
 @with_target
 @click.argument("name")
-@as_json_option
+@json_option
 def trigger(target: Target, name: str, as_json: bool) -> None:
     """Start a run of the schedule NAME now, in addition to its ticks. Prints the run's id.
 
     A task's queue is defined in its code, so this needs -a MODULE:APP (or ROTA_APP).
     """
     _require_app(target)
+    from rota.operations.schedules import trigger_schedule
 
-    async def trigger_schedule(app: Rota) -> int:
-        return (await app.schedules.trigger(name, by=owner.current_operator())).id
-
-    run = target.run(trigger_schedule)
-    _print_result(as_json, {"schedule": name, "run": run}, str(run))
+    started, _ = target.perform(trigger_schedule, name=name)
+    _print_result(as_json, started, started.run)
 
 
 @schedules.command()
@@ -281,7 +281,7 @@ def trigger(target: Target, name: str, as_json: bool) -> None:
 @click.option(
     "--to", "end", type=TimeParameter(), help="End of the period, exclusive; default: now."
 )
-@as_json_option
+@json_option
 def backfill(
     target: Target, name: str, start: datetime, end: datetime | None, as_json: bool
 ) -> None:
@@ -291,6 +291,7 @@ def backfill(
     command can be repeated: a tick that has a run gets no other. Needs -a MODULE:APP (or ROTA_APP).
     """
     _require_app(target)
+    from rota.operations.schedules import BackfillResult
 
     async def backfill_ticks(app: Rota) -> list[int]:
         from rota.store.read import runs
@@ -316,7 +317,7 @@ def backfill(
             f"{output.format_count(len(started_runs))} runs were started: {started_runs[0]} "
             f"to {started_runs[-1]}"
         )
-    _print_result(as_json, {"schedule": name, "runs": started_runs}, words)
+    _print_result(as_json, BackfillResult([str(each) for each in started_runs]), words)
 
 
 def _print_progress(done: int, total: int) -> None:
@@ -336,7 +337,7 @@ def _in_zone(schedule: Schedule, time: datetime) -> datetime:
 @click.option(
     "--yes", is_flag=True, help="Delete the schedule. Without it, only describe the effect."
 )
-@as_json_option
+@json_option
 def delete(target: Target, name: str, yes: bool, as_json: bool) -> None:
     """Delete the schedule NAME and the records of its ticks. Runs that it has started continue."""
 
@@ -368,7 +369,7 @@ def _require_app(target: Target) -> None:
         )
 
 
-def _print_result(as_json: bool, document: dict[str, Any], text: str) -> None:
+def _print_result(as_json: bool, document: Any, text: str) -> None:
     if as_json:
         output.print_json(document)
     else:

@@ -75,12 +75,8 @@ class Target:
         """Perform an operation as this account. Return its document and the database's time."""
 
         async def action(app: Rota) -> tuple[T, datetime]:
-            from rota.store.read.runs import database_time
-
             context = operator_context(app)
-            document = await operation.perform(context, **arguments)
-            [[now]] = await context.read(database_time())
-            return document, now
+            return await operation.perform(context, **arguments), await context.now()
 
         return self.run(action)
 

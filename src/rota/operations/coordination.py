@@ -9,7 +9,6 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Meta
 
-from rota.errors import Busy
 from rota.model.access import Role
 from rota.operations.declare import OperationContext, OperationGroup
 from rota.operations.documents import (
@@ -27,8 +26,8 @@ from rota.operations.documents import (
     stored_json,
     to_document,
 )
+from rota.operations.lock_release import lock_title, release_by_force
 from rota.operations.refusals import Conflict, NotFound
-from rota.store import audit, pg_errors
 from rota.store.advisory_locks import NAMESPACE_NAMES
 from rota.store.read import coordination
 
@@ -182,21 +181,13 @@ async def release_lock(
 ) -> ReleasedLockDocument:
     """Release a lock or permit by force. The holder learns of it at its next renewal."""
     database = (await context.app.open()).database
-    try:
-        token = None if body.token is None else min(int(body.token), MAX_INT64)
-        released = await database.fetch_one(
-            audit.release_lock(name, body.permit, context.caller.name, token)
-        )
-    except Exception as error:
-        if pg_errors.sqlstate(error) != "55P03":
-            raise
-        raise Busy(
-            f"an open transaction asserts lock {name!r}; try again when it has ended"
-        ) from None
+    token = None if body.token is None else min(int(body.token), MAX_INT64)
+    released = await release_by_force(database, name, body.permit, token, context.caller.name)
+    title = lock_title(name, body.permit)
     if released is None and body.token is not None:
-        raise Conflict(f"{name!r} is no longer held under token {body.token}; list it again")
+        raise Conflict(f"{title} is no longer held under token {body.token}; list it again")
     if released is None:
-        raise NotFound(f"{name!r} is not held")
+        raise NotFound(f"{title} is not held")
     return to_document(ReleasedLockDocument, released)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_type_hints
 
 import msgspec
@@ -58,6 +59,12 @@ class OperationContext:
                 f"the database did not find it within {READ_TIMEOUT_SECONDS:g} s; ask for less"
             ) from None
         return rows
+
+    async def now(self) -> datetime:
+        """Return the database's time."""
+        [[now]] = await self.read(runs.database_time())
+        assert isinstance(now, datetime)
+        return now
 
 
 @dataclass(frozen=True, slots=True)

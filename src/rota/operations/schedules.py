@@ -101,6 +101,10 @@ class ScheduleListQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor | None = None
 
 
+class TickListQuery(msgspec.Struct, forbid_unknown_fields=True):
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Maximum number of ticks.")] = MAX_TICKS
+
+
 class SchedulePage(msgspec.Struct, frozen=True):
     schedules: list[ScheduleDocument]
     next: Next | None
@@ -196,9 +200,11 @@ async def create_schedule(
 
 
 @group.operation("GET /schedules/{name:path}", Role.VIEWER, refuses=(ScheduleNotFound,))
-async def show_schedule(context: OperationContext, name: Name) -> ScheduleDocument:
+async def show_schedule(
+    context: OperationContext, name: Name, query: TickListQuery
+) -> ScheduleDocument:
     """Show a schedule with its latest ticks."""
-    return await _read_schedule(context, name)
+    return await _read_schedule(context, name, query.limit)
 
 
 @group.operation(
@@ -303,9 +309,11 @@ def _parse_time(tz: str, text: str) -> datetime:
         ) from None
 
 
-async def _read_schedule(context: OperationContext, name: Name) -> ScheduleDocument:
+async def _read_schedule(
+    context: OperationContext, name: Name, max_ticks: int = MAX_TICKS
+) -> ScheduleDocument:
     found, ticks = await context.read(
-        read_schedules.schedules(name, limit=1), read_schedules.ticks(name, MAX_TICKS)
+        read_schedules.schedules(name, limit=1), read_schedules.ticks(name, max_ticks)
     )
     if not found:
         # get() raises ScheduleNotFound with its usual message.

@@ -69,7 +69,7 @@ def test_schedules_command_no_schedule_prints_hint(empty_rota: Rota) -> None:
         'no schedule yet; `@app.schedule("0 7 * * *")` above a task declares one, and a worker that '
         "starts makes it known\n"
     )
-    assert empty_rota("schedules", "--json").json() == []
+    assert empty_rota("schedules", "--json").json()["schedules"] == []
     assert empty_rota("schedules", "--state", "paused").out == "no schedule matches\n"
 
 
@@ -124,7 +124,7 @@ def test_schedules_command_matches_workers_by_task_or_flow_tasks(
     make(lambda app: app.schedules.create("x", kind, every=60, input={"day": "monday"}))
     register_worker(registry, skill)
 
-    [found] = empty_rota("schedules", "--json").json()
+    [found] = empty_rota("schedules", "--json").json()["schedules"]
     assert found["has_worker"] is known
     told = f"no worker knows its {'task' if kind == 'report' else 'flow'}"
     assert (told in empty_rota("schedules").out) is not known
@@ -269,7 +269,8 @@ def test_schedules_show_lists_last_ticks_with_outcomes(
         ["2026-03-02 12:01:00 UTC", "250 ms", "8", "succeeded", "2.0 s", "web-1:4242"],
     ]
     [latest, *_] = empty_rota("schedules", "show", "x", "--json").json()["ticks"]
-    assert (latest["duration"], latest["backfilled"], latest["host"]) == (3, True, "web-1")
+    lasted = datetime.fromisoformat(latest["ended"]) - datetime.fromisoformat(latest["handled"])
+    assert (lasted, latest["backfilled"], latest["host"]) == (timedelta(seconds=3), True, "web-1")
     assert len(empty_rota("schedules", "show", "x", "--limit", "1", "--json").json()["ticks"]) == 1
 
 
@@ -337,9 +338,9 @@ def test_schedules_trigger_prints_the_run(empty_rota: Rota, make: Make) -> None:
     run = empty_rota("schedules", "trigger", "x", *CLOCK).out.strip()
     again = empty_rota(*CLOCK, "schedules", "trigger", "x", "--json").json()
 
-    assert empty_rota("show", run, "--json").json()["flow"] == "etl"
-    assert again == {"schedule": "x", "run": again["run"]}
-    assert int(run) < again["run"]
+    assert empty_rota("show", run, "--json").json()["name"] == "etl"
+    assert again == {"run": again["run"], "created": True}
+    assert int(run) < int(again["run"])
 
 
 @pytest.mark.parametrize("words", [("trigger", "x"), ("backfill", "x", "--from", "2026-03-01")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
+import psycopg
 import pytest
 
 from rota import Rota
@@ -89,3 +90,26 @@ async def test_show_run_result_of_skipped_task_is_null(site_dsn: str) -> None:
     assert result == {"complain": None, "press": 6}
     assert shown["result"] == result
     assert "&#34;complain&#34;: null" in page.text
+
+
+async def test_release_lock_asserted_lock_names_the_transaction(
+    site_client: SiteClient, site_dsn: str
+) -> None:
+    name = f"lock {uuid4()}"
+    await site_client.sql(
+        "insert into rota.locks (name, slot, token, instance, host, pid, acquired, expires)"
+        " values (%s, 0, 17, gen_random_uuid(), 'web-1', 4242, now(), now() + interval '1 h')",
+        name,
+    )
+    async with await psycopg.AsyncConnection.connect(
+        site_dsn, application_name="shop"
+    ) as asserting:
+        await asserting.execute("select rota.assert_lock(%s, 17)", [name])
+
+        answer = await site_client.ask("POST", f"{V1}/locks/{name}/release", json={})
+
+        await asserting.rollback()
+    assert answer.status_code == 409
+    message = answer.json()["error"]["message"]
+    assert "was not released: an open transaction asserts it: server process" in message
+    assert "(shop, user" in message

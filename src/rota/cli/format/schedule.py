@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,22 +24,6 @@ TICK_STYLES = {
     "missed": "yellow",
     "refused": "red",
 }
-
-
-def json_document(value: Schedule | Tick) -> dict[str, Any]:
-    """Return the JSON document of a schedule or tick, with derived values."""
-    from rota.model.schedule_view import Tick
-
-    found = msgspec.structs.asdict(value)
-    if isinstance(value, Tick):
-        return {
-            **found,
-            "started": value.started,
-            "late_by": value.late_seconds,
-            "duration": value.seconds,
-        }
-    found["last"] = None if value.last is None else json_document(value.last)
-    return {**found, "when": value.when}
 
 
 def format_timetable(schedule: Schedule, *, two_lines: bool = False) -> str:
