@@ -23,6 +23,7 @@ from rota.model.text import suggest_name
 
 if TYPE_CHECKING:
     from rota import Rota, Run
+    from rota.store.connection import PgConnection
     from rota.store.database import Database
     from rota.store.runs import RunOutcome
 
@@ -166,8 +167,6 @@ def _refuse_constant(constant: str) -> Any:
 async def _start(
     app: Rota, app_name: str, name: str, arguments: dict[str, Any], options: dict[str, Any]
 ) -> Run[Any]:
-    from rota import Flow, Task
-
     flow = app.registry.flows.get(name)
     if flow is not None:
         if options.pop("queue") is not None:
@@ -175,14 +174,29 @@ async def _start(
                 f"{name!r} is a flow, each of its tasks has a queue of its own; leave out --queue",
                 USAGE_ERROR,
             )
-        return await Flow(app, flow).options(**options).start(**arguments)
+        return await _perform_start(app, name, arguments, options)
     task = app.registry.get(name)
     if task is None:
         raise CommandError(
             f"{app_name} has no task {name!r}, and no such flow; {_name_hint(app, name)}",
             USAGE_ERROR,
         )
-    return await Task[Any, Any](app, task).options(**options).start(**arguments)
+    return await _perform_start(app, name, arguments, options)
+
+
+async def _perform_start(
+    app: Rota, name: str, arguments: dict[str, Any], options: dict[str, Any]
+) -> Run[Any]:
+    from rota import Run
+    from rota.operations.run_documents import StartRunRequest
+    from rota.operations.runs import start_run
+
+    delay = options.pop("delay")
+    body = StartRunRequest(
+        name, arguments, delay=None if delay is None else delay.total_seconds(), **options
+    )
+    started = await start_run.perform(operator_context(app), body=body)
+    return Run(app, int(started.run), app.registry.get(name), created=started.created)
 
 
 def _name_hint(app: Rota, name: str) -> str:
@@ -198,6 +212,9 @@ async def _start_unchecked(
     from rota import Run
     from rota.model import codec
     from rota.model.task import check_name
+    from rota.operations.runs import start_audited
+    from rota.store import jobs
+    from rota.store.database import run as run_query
     from rota.store.jobs import StartJob
 
     job = StartJob(
@@ -208,10 +225,14 @@ async def _start_unchecked(
         key=options["key"],
         delay=options["delay"],
     )
-    client = await app.open()
     await _refuse_flow(app, job.task, job.queue)
-    started = await client.start(job)
-    return Run(app, started.run, created=started.created)
+
+    async def start_job(connection: PgConnection) -> Run[Any]:
+        query = jobs.start(job, notify=app.settings.notify)
+        [started] = await run_query(connection, query, app.settings.schema)
+        return Run(app, started.run, created=started.created)
+
+    return await start_audited(operator_context(app), task, start_job)
 
 
 async def _refuse_flow(app: Rota, name: str, queue: str) -> None:

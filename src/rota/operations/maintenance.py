@@ -1,18 +1,27 @@
-"""Operations on the whole database: counts of jobs and workers."""
+"""Operations on the whole database: counts of jobs and workers, deletion of old runs."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from rota.engine.maintenance.pruner import prune
+from rota.errors import Busy
 from rota.model.access import Role
+from rota.model.retention import FOREVER, Retention
 from rota.operations.declare import OperationContext, OperationGroup
+from rota.operations.documents import Cursor, Next, decode_id_cursor, encode_cursor, to_document
 from rota.store import metrics
 from rota.store.read import runs
 
 group = OperationGroup("fleet")
+
+TURN_TIMEOUT_SECONDS = 30.0
+"""Time to wait for another process that is removing runs; each batch takes a fraction of a second."""
 
 
 class Overview(msgspec.Struct, frozen=True):
@@ -41,4 +50,49 @@ async def overview(context: OperationContext) -> Overview:
         fleet.workers,
         alerts,
         fleet.paused_queues,
+    )
+
+
+class PruneRunsRequest(msgspec.Struct, forbid_unknown_fields=True):
+    retention: (
+        Annotated[str, Meta(max_length=4000, description="Rules in place of ROTA_RETENTION.")]
+        | None
+    ) = None
+    dry_run: Annotated[bool, Meta(description="Count the runs, and delete nothing.")] = False
+    cursor: Cursor | None = None
+
+
+class PrunedRuns(msgspec.Struct, frozen=True):
+    queue: Annotated[str, Meta(description="null: jobs of several queues.")] | None
+    outcome: str
+    runs: int
+    jobs: int
+
+
+class PrunedBatchDocument(msgspec.Struct, frozen=True):
+    pruned: list[PrunedRuns]
+    next: Annotated[Next, Meta(description="Cursor of the next batch; null after the last.")] | None
+
+
+@group.operation("POST /runs/prune", Role.ADMIN, audit="prune runs", refuses=(Busy,))
+async def prune_runs(context: OperationContext, body: PruneRunsRequest) -> PrunedBatchDocument:
+    """Delete a batch of finished runs that are older than the retention allows. Repeat with `cursor` =
+    `next` until it is null.
+    """
+    rules = Retention.parse(body.retention or context.app.settings.retention)
+    if rules.min_age == FOREVER:
+        return PrunedBatchDocument([], None)
+    database = (await context.app.open()).database
+    after = decode_id_cursor(body.cursor, 0)
+    deadline = time.monotonic() + TURN_TIMEOUT_SECONDS
+    while time.monotonic() < deadline:
+        batch = await prune(database, rules, after, dry_run=body.dry_run, by=context.caller.name)
+        if batch is not None:
+            rows = [to_document(PrunedRuns, each) for each in batch.rows]
+            next = encode_cursor(str(batch.position)) if batch.has_more else None
+            return PrunedBatchDocument(rows, next)
+        await asyncio.sleep(0.02)
+    raise Busy(
+        f"another process has been removing runs for {TURN_TIMEOUT_SECONDS:g} s without a pause; "
+        "try again later"
     )

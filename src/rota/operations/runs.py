@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
@@ -50,8 +51,14 @@ from rota.operations.run_documents import (
     StartRunRequest,
     StepDocument,
 )
+from rota.store import audit, pg_errors
+from rota.store.audit import AuditEntry
+from rota.store.database import run as run_query
 from rota.store.read import job_detail
 from rota.store.read import runs as read_runs
+
+if TYPE_CHECKING:
+    from rota.store.connection import PgConnection
 
 group = OperationGroup("runs")
 
@@ -62,28 +69,46 @@ MAX_JOBS = 200
 """Number of first jobs shown with a run."""
 
 
-@group.operation("POST /runs", Role.OPERATOR, status=201, refuses=(NotFound, KeyBusy))
+@group.operation(
+    "POST /runs", Role.OPERATOR, status=201, audit="start run", refuses=(NotFound, KeyBusy)
+)
 async def start_run(context: OperationContext, body: StartRunRequest) -> StartedRun:
     """Start a task or a flow. The run is stored before the response is sent; with a key, repeating the
     request is safe.
     """
     app = context.app
     options: dict[str, Any] = {"key": body.key, "delay": body.delay, "priority": body.priority}
-    run: Run[Any]
     flow, task = app.registry.flows.get(body.name), app.registry.get(body.name)
-    if flow is not None:
-        if body.queue is not None:
-            raise ArgumentError(
-                f"{body.name!r} is a flow, each of its tasks has a queue of its own; leave out queue"
-            )
-        run = await Flow(app, flow).options(**options).start(**body.input)
-    elif task is not None:
-        run = (
-            await Task[Any, Any](app, task).options(queue=body.queue, **options).start(**body.input)
+    if flow is not None and body.queue is not None:
+        raise ArgumentError(
+            f"{body.name!r} is a flow, each of its tasks has a queue of its own; leave out queue"
         )
-    else:
+    if flow is None and task is None:
         raise NotFound(f"this app has no task and no flow {body.name!r}")
+
+    async def start(connection: PgConnection) -> Run[Any]:
+        if flow is not None:
+            return await Flow(app, flow).options(on=connection, **options).start(**body.input)
+        assert task is not None
+        bound = Task[Any, Any](app, task).options(on=connection, queue=body.queue, **options)
+        return await bound.start(**body.input)
+
+    run = await start_audited(context, body.name, start)
     return StartedRun(str(run.id), run.created)
+
+
+async def start_audited(
+    context: OperationContext, name: str, start: Callable[[PgConnection], Awaitable[Run[Any]]]
+) -> Run[Any]:
+    """Start a run and write its audit row in one transaction. A run found by its key is not audited."""
+    database = (await context.app.open()).database
+    with pg_errors.translated(database.schema, own_connection=True):
+        async with database.transaction(database.settings.outage_timeout) as connection:
+            run = await start(connection)
+            if run.created:
+                entry = AuditEntry(context.caller.name, "start run", str(run.id), {"name": name})
+                await run_query(connection, audit.write_entry(entry), database.schema)
+    return run
 
 
 @group.operation("GET /runs", Role.VIEWER)

@@ -10,8 +10,8 @@ import sys
 import psycopg
 import pytest
 
-from rota.cli import prune
 from rota.cli.exit_codes import FAILED, USAGE_ERROR
+from rota.operations import maintenance
 from rota.store.advisory_locks import RETENTION, key_of
 from support.cli_fixtures import Rota
 from support.terminal import Terminal
@@ -54,7 +54,7 @@ def test_prune_nothing_old_prints_hint_or_empty_json(empty_rota: Rota) -> None:
     for words in ((), ("--dry-run",), ("--retention", "forever")):
         done = empty_rota("prune", *words)
         assert (done.code, done.out) == (0, "no finished run is old enough to be removed\n")
-        assert empty_rota("prune", *words, "--json").out == "[]\n"
+        assert empty_rota("prune", *words, "--json").json() == {"pruned": [], "next": None}
 
 
 def test_prune_dry_run_counts_and_removes_nothing(empty_rota: Rota, old_runs_dsn: str) -> None:
@@ -80,9 +80,22 @@ def test_prune_removes_old_runs_and_prints_counts(empty_rota: Rota, old_runs_dsn
 def test_prune_json_prints_counts_as_list(empty_rota: Rota, old_runs_dsn: str) -> None:
     expected = [{"queue": "default", "outcome": "succeeded", "runs": 2500, "jobs": 2500}]
 
-    assert empty_rota("prune", "--dry-run", "--json").json() == expected
-    assert empty_rota("prune", "--json").json() == expected
+    assert empty_rota("prune", "--dry-run", "--json").json()["pruned"] == expected
+    assert empty_rota("prune", "--json").json()["pruned"] == expected
     assert count_jobs(old_runs_dsn) == 3
+
+
+def test_prune_and_start_write_audit_rows(empty_rota: Rota, old_runs_dsn: str) -> None:
+    empty_rota("prune", "--dry-run")
+    empty_rota("start", "echo", "value=1")
+    empty_rota("start", "-a", "shop:app", "echo", "value=1")
+    empty_rota("prune")
+
+    entries = empty_rota("audit", "--json").json()["entries"]
+
+    pruned = [each["detail"]["runs"] for each in entries if each["action"] == "prune runs"]
+    assert sum(pruned) == 2500
+    assert [each["action"] for each in entries][len(pruned) :] == ["start run", "start run"]
 
 
 def test_prune_retention_option_overrides_the_setting(
@@ -90,8 +103,8 @@ def test_prune_retention_option_overrides_the_setting(
 ) -> None:
     monkeypatch.setenv("ROTA_RETENTION", "forever; images: 1d")
 
-    assert empty_rota("prune", "--dry-run", "--json").json()[0]["queue"] == "images"
-    assert empty_rota("prune", "--retention", "forever", "--json").json() == []
+    assert empty_rota("prune", "--dry-run", "--json").json()["pruned"][0]["queue"] == "images"
+    assert empty_rota("prune", "--retention", "forever", "--json").json()["pruned"] == []
     assert empty_rota("prune").out.splitlines()[-1] == "3 runs of 3 jobs removed"
     assert count_jobs(old_runs_dsn) == 2500
 
@@ -123,7 +136,7 @@ def test_prune_invalid_retention_is_refused(empty_rota: Rota) -> None:
 def test_prune_beside_another_pruner_times_out(
     empty_rota: Rota, old_runs_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prune, "TURN_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(maintenance, "TURN_TIMEOUT_SECONDS", 0.1)
     with psycopg.connect(old_runs_dsn) as connection:
         connection.execute(
             "select pg_advisory_xact_lock(%s::int, %s::int)", (RETENTION, key_of("rota"))

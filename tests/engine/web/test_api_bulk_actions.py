@@ -109,7 +109,10 @@ async def test_bulk_cancel_audits_each_run_with_its_operator(site_client: SiteCl
         for each in audit["entries"]
         if each["subject"] in runs
     ]
-    assert sorted(noted) == [("operator", "cancel run", run) for run in runs]
+    assert sorted(noted) == [
+        *(("admin", "start run", run) for run in runs),
+        *(("operator", "cancel run", run) for run in runs),
+    ]
 
 
 async def test_bulk_cancel_by_ids_cancels_only_open_runs(site_client: SiteClient) -> None:

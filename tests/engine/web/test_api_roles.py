@@ -69,6 +69,7 @@ for each in ("/health/instances", "/metrics", "/autoscale"):
     add_plain_example("GET", each)
 for each in ("/health/live", "/livez", "/healthz", "/health/ready", "/readyz"):
     add_plain_example("GET", each)
+add_plain_example("POST", f"{V1}/runs/prune", json={"retention": "9999d"})
 add_plain_example("POST", f"{V1}/quarantine/release", json={"queue": "no such queue"})
 add_plain_example("POST", f"{V1}/runs", json={"name": "greet", "input": {"name": "Ada"}})
 

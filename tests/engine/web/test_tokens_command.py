@@ -144,6 +144,7 @@ def test_audit_actions_of_commands_are_recorded_with_operator(
     for words in (("signal", run, "answer"), ("cancel", run), ("retry", run)):
         assert rota(*words).code == 0, words
     assert audited(sql) == [
+        ("start run", run),
         ("signal run", run),
         ("cancel run", run),
         ("retry run", run),

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 from rota.loop import Loop, with_jitter
 from rota.model.retention import FOREVER, Retention
-from rota.store import retention
+from rota.store import audit, retention
+from rota.store.audit import AuditEntry
 from rota.store.database import Database, run
 from rota.store.retention import PrunableRow
 
@@ -60,10 +61,11 @@ async def prune(
     worker: int | None = None,
     dry_run: bool = False,
     limit: int = retention.BATCH_JOBS,
+    by: str | None = None,
 ) -> PrunedBatch | None:
     """Delete one batch of runs above the id `after`, in one transaction.
 
-    Return None if it is another worker's turn.
+    `by` names the operator in the audit log. Return None if it is another worker's turn.
     """
     async with database.transaction() as connection:
         [may_prune] = await run(
@@ -75,6 +77,13 @@ async def prune(
         rows = found.rows
         if rows and not dry_run:
             rows = await run(connection, retention.remove(found), database.schema)
+            if by is not None:
+                counts = {
+                    "runs": sum(row.runs for row in rows),
+                    "jobs": sum(row.jobs for row in rows),
+                }
+                entry = AuditEntry(by, "prune runs", f"up to {found.position}", counts)
+                await run(connection, audit.write_entry(entry), database.schema)
     return PrunedBatch(found.position, found.has_more, rows)
 
 
