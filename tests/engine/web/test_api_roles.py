@@ -75,7 +75,7 @@ add_plain_example("POST", f"{V1}/runs", json={"name": "greet", "input": {"name":
 
 
 for each in ("cancel", "retry"):
-    add_plain_example("POST", f"{V1}/runs/{each}", json={"upto": "1"})
+    add_plain_example("POST", f"{V1}/runs/{each}", json={"upto": "1", "queue": "no such queue"})
 
 
 @example("GET", f"{V1}/runs/{{run}}")

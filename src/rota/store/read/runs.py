@@ -145,10 +145,6 @@ class WorkerRow(msgspec.Struct, frozen=True):
     silent_seconds: float
     held_jobs: int
 
-    @property
-    def has_ended(self) -> bool:
-        return self.state in ("stopped", "dead")
-
 
 class WorkerDetailRow(msgspec.Struct, frozen=True):
     worker: int
