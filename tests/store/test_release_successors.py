@@ -4,7 +4,6 @@ meanwhile."""
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 from rota.store import runs
@@ -99,9 +98,7 @@ async def test_failure_skips_chain_of_thousand_in_one_statement(stage: Stage) ->
     )
     worker = await stage.worker()
 
-    began = time.perf_counter()
     moved = await run_one(stage, worker, "n0", "failed")
-    took = time.perf_counter() - began
 
     assert moved.runs == [run.run]
     assert await stage.sql(
@@ -110,7 +107,6 @@ async def test_failure_skips_chain_of_thousand_in_one_statement(stage: Stage) ->
         ("failed", 2),
         ("skipped", 999),
     ]
-    assert took < 3, f"it took {took:.1f} s"
 
 
 async def test_failure_skips_ten_thousand_successors_in_one_statement(stage: Stage) -> None:
@@ -118,12 +114,9 @@ async def test_failure_skips_ten_thousand_successors_in_one_statement(stage: Sta
     run = await start(stage, {"first": (), **dict.fromkeys(names, ("first",))})
     worker = await stage.worker()
 
-    began = time.perf_counter()
     moved = await run_one(stage, worker, "first", "failed")
-    took = time.perf_counter() - began
 
     assert moved.runs == [run.run]
-    assert took < 3, f"it took {took:.1f} s"
 
 
 # Two sessions

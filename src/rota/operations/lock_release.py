@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rota.errors import Busy
-from rota.model.check_result import format_duration
+from rota.model.text import in_one_unit
 from rota.store import audit, pg_errors
 from rota.store.audit import Blocker, ReleasedLock
 from rota.store.database import Database, run
@@ -83,7 +83,7 @@ def _describe_session(blocker: Blocker) -> str:
     if any(origin):
         words.append(f"({', '.join(each for each in origin if each)})")
     if blocker.open is not None:
-        words.append(f"has been in the transaction for {format_duration(blocker.open)}")
+        words.append(f"has been in the transaction for {in_one_unit(blocker.open)}")
     if blocker.state is not None:
         words.append(f"and is {blocker.state}")
     return " ".join(words)

@@ -94,6 +94,11 @@ async def start_run(context: OperationContext, body: StartRunRequest) -> Started
         return await bound.start(**body.input)
 
     run = await start_audited(context, body.name, start)
+    if run.created:
+        for started in [task] if flow is None else [node.task for node in flow.plan.nodes]:
+            assert started is not None
+            queue = body.queue or started.policy.queue
+            app.process_counters.count_enqueued((queue, started.name))
     return StartedRun(str(run.id), run.created)
 
 

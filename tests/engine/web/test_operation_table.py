@@ -16,9 +16,8 @@ from rota.operations.declare import Operation, OperationContext
 from rota.operations.refusals import Forbidden
 from rota.operations.table import OPERATIONS
 from rota.web.api import openapi
+from support.api_requests import EXAMPLES, V1
 from support.site_client import SiteClient
-
-from .test_api_roles import EXAMPLES, V1
 
 NO_EFFECT = {
     *("cancel_runs", "retry_runs", "release_runs", "prune_runs"),
@@ -79,6 +78,7 @@ async def test_operation_read_has_no_hidden_field_for_viewers(
     site_client: SiteClient, operation: Operation[Any]
 ) -> None:
     await site_client.app.queues.pause(f"queue-{uuid4()}", "a reason", by="ada")
+    await site_client.start("greet", input={"name": "Ada"})
     path, more = await EXAMPLES[operation.method, V1 + operation.path](site_client)
 
     seen = {
