@@ -341,7 +341,7 @@ async def test_fire_after_refusal_defers_the_next_tick(stage: Stage) -> None:
 
 @pytest.mark.usefixtures("no_deferral")
 async def test_fire_queued_tick_with_unsuitable_input_is_refused(stage: Stage) -> None:
-    tick = await insert_schedule(stage, overlap="queue_one", every=1.0, run=await stage.start())
+    tick = await insert_schedule(stage, overlap="queue_one", every=3600.0, run=await stage.start())
     await fire(stage)
     assert await recorded_ticks(stage) == [(tick, "queued", "the run before it has not ended")]
     [batch] = [await stage.claim(await stage.worker())]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -13,6 +15,7 @@ import pytest
 from rota import Rota as App
 from rota.cli.exit_codes import FAILED, NOT_FOUND, USAGE_ERROR
 from rota.errors import WorkerNotFound
+from rota.operations.workers import worker_state
 from support.cli_fixtures import Rota
 from support.scale import scale
 from support.terminal import Program, Terminal
@@ -94,23 +97,36 @@ def test_workers_command_drain_request_is_shown_as_draining(
     assert cells(empty_rota("workers").out)[0][1] == "draining"
 
 
+@pytest.mark.parametrize(("age", "state"), [(19.9, "active"), (20.1, "silent")])
+def test_worker_state_is_silent_only_after_dead_after(age: float, state: str) -> None:
+    now = datetime.now(UTC)
+    row: Any = SimpleNamespace(
+        ended=None,
+        last_beat=now - timedelta(seconds=age),
+        state="active",
+        drain_requested=None,
+    )
+
+    assert worker_state(row, now, 20.0) == state
+
+
 def test_workers_command_missing_heartbeat_is_shown_as_silent(
     empty_rota: Rota, registry: psycopg.Connection[Any]
 ) -> None:
-    late = insert_worker(registry, beat=15)
+    active = insert_worker(registry, beat=-3600)
     silent = insert_worker(registry, beat=25)
 
     done = empty_rota("workers")
 
     assert [each[:2] for each in cells(done.out)[:2]] == [
-        [str(late), "active"],
+        [str(active), "active"],
         [str(silent), "silent"],
     ]
     told = rf"worker {silent} has been silent for \d\d s: if it stays silent, another"
     assert re.search(told, done.out)
     documents = empty_rota("workers", "--json").json()["workers"]
     assert [each["state"] for each in documents] == ["active", "silent"]
-    registry.execute("delete from rota.workers where id = %s", [late])
+    registry.execute("delete from rota.workers where id = %s", [active])
     assert "no other worker can take back its jobs; start one" in empty_rota("workers").out
 
 
@@ -144,7 +160,10 @@ def test_workers_command_fits_the_terminal(
     registry: psycopg.Connection[Any], empty_dsn: str, columns: int
 ) -> None:
     host = "shop-worker-6d4b75cb6d-hwsz5"
-    number = insert_worker(registry, host=host, version="4f2c9e1", metadata='{"zone": "eu-1"}')
+    # Its heartbeat is in the future, so that it stays active however long the command takes to start.
+    number = insert_worker(
+        registry, host=host, version="4f2c9e1", metadata='{"zone": "eu-1"}', beat=-3600
+    )
     insert_worker(registry, "dead", host=host, ended=300, blamed=[1])
 
     printed = run_on_terminal(empty_dsn, columns, "workers", "--all")
