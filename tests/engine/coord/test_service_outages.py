@@ -60,7 +60,7 @@ async def test_service_iteration_with_lost_begin_answer_is_marked_lost(
             await until(lambda: numbers == [1])
             proxy.cut("answered", matching="insert into rota.iterations")
             await until(lambda: len(numbers) == 3, within=60)
-            [cut] = proxy.cuts
+            [cut] = await asyncio.to_thread(proxy.wait_for_cuts)
             assert cut.committed
         assert numbers == [1, 3, 4]
         assert (await outcomes(app))[:4] == ["succeeded", "lost", "succeeded", "succeeded"]
@@ -76,7 +76,7 @@ async def test_service_iteration_end_with_lost_answer_is_recorded(proxy: Proxy) 
             for where in places:
                 proxy.cut(where, matching="set failures")
             await until(lambda: len(heard) == 4, within=60)
-            assert len(proxy.cuts) == 2
+            assert len(await asyncio.to_thread(proxy.wait_for_cuts, 2)) == 2
         assert set((await outcomes(app))[:4]) == {"succeeded"}
 
 

@@ -179,7 +179,7 @@ async def test_transaction_commit_with_lost_answer_is_detected(notes: str) -> No
             async with app.worker():
                 assert await run.result(timeout=60) == "done"
                 await asyncio.wait_for(ended.wait(), 60)
-            assert proxy.cuts
+            await asyncio.to_thread(proxy.wait_for_cuts)
     assert await fetch(notes, "select n from note") == [(1,)]
     assert await fetch(notes, "select state::text, attempt from rota.outcomes") == [
         ("succeeded", 1)
