@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -67,24 +68,31 @@ async def test_rate_limit_shared_by_instances_is_not_exceeded(apps: list[Rota], 
 
 
 async def test_rate_limit_waiters_proceed_in_order(apps: list[Rota], db: Db) -> None:
-    went: list[int] = []
+    """Each request gets the next slot, and no waiter proceeds before its own."""
+    apart = timedelta(seconds=0.05)
+    slots: list[datetime] = []
+    went: dict[int, datetime] = {}
 
     async def go(number: int) -> None:
         await apps[number % 3].rate_limit("feed", 20, per=1).take()
-        went.append(number)
+        [[went[number]]] = await (await db.execute("select rota.clock()")).fetchall()
 
     async with asyncio.TaskGroup() as waiting:
         for number in range(8):
-            before = await due(db)
+            before = await refilled_at(db)
             waiting.create_task(go(number))
-            while await due(db) == before:
+            while (after := await refilled_at(db)) == before:
                 await asyncio.sleep(0.001)
+            assert after is not None
+            slots.append(after - apart)
 
-    assert went == list(range(8))
+    assert all(later - earlier >= apart for earlier, later in pairwise(slots))
+    assert all(went[number] >= slot for number, slot in enumerate(slots))
 
 
-async def due(db: Db) -> object:
-    return await (await db.execute("select refilled_at from rota.rate_limits")).fetchone()
+async def refilled_at(db: Db) -> datetime | None:
+    found = await (await db.execute("select refilled_at from rota.rate_limits")).fetchone()
+    return None if found is None else found[0]
 
 
 async def test_rate_limit_burst_allows_only_saved_permits(rota_harness: Harness) -> None:
