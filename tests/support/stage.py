@@ -76,7 +76,7 @@ select setval('rota.ids', 1, false)
 """
 
 
-SOMEBODY_WAITS = """
+A_SESSION_WAITS = """
 select exists (select from pg_stat_activity as session
                 where session.datname = current_database()
                   and cardinality(pg_blocking_pids(session.pid)) > 0)
@@ -312,7 +312,7 @@ class Stage:
             while True:
                 if getattr(waiting, "pooled", False):
                     # A pooler does not disclose the server's session, so any blocked session counts.
-                    blocked = await self.one(SOMEBODY_WAITS)
+                    blocked = await self.one(A_SESSION_WAITS)
                 else:
                     blocked = holder in await self.one("select pg_blocking_pids(%s)", waiter)
                 if blocked:

@@ -1,8 +1,7 @@
 """Declaration of an operation.
 
 An operation is a function whose annotations define its parameters, its query (`query`), its body (`body`)
-and its document. HTTP routes, OpenAPI, commands and MCP tools are derived from the declaration, so they
-agree.
+and its document. HTTP routes, OpenAPI and commands are derived from the declaration, so they agree.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class OperationContext:
 
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[Document]):
-    """A list or an action that operators have."""
+    """A list that callers read, or an action that they perform."""
 
     method: str
     """HTTP method; GET for a read."""

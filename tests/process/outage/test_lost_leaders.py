@@ -9,7 +9,7 @@ import pytest
 
 from rota import Rota
 from rota.localpg import LocalPostgres
-from support.elections import NAME as SOMEBODY
+from support.elections import NAME as INSTANCE
 from support.elections import open_election
 from support.leader_helpers import elected, run_sql, session_lock_pids
 from support.outage_fixtures import kill_server
@@ -60,7 +60,7 @@ async def check_standby_cannot_confirm_term(pair: PrimaryAndStandby) -> None:
         # Everything else is correct: the standby has a session with the session lock and the leader's row.
         assert await same.sits()
         asked = "select term from rota.leaders where name = %s"
-        assert await run_sql(pair.standby_dsn, asked, SOMEBODY) == [(term,)]
+        assert await run_sql(pair.standby_dsn, asked, INSTANCE) == [(term,)]
         assert await same.stands(term) is False
         assert await voter.stands(term) is True
 

@@ -16,7 +16,7 @@ from support.market import (
 )
 
 MUTANTS = {
-    "nobody asks who has it": r"was asked for \d+ times",
+    "calls are not shared": r"was asked for \d+ times",
     "every report is bought": r"was paid for \d+ times",
     "nobody waits for his turn": r"\d+ requests came within a second",
     "everything is new": r"was (alerted|found out|paged) \d+ times",

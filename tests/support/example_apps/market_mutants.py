@@ -49,7 +49,7 @@ def report_all_rows_inserted() -> None:
 
 
 MUTANTS = {
-    "nobody asks who has it": disable_once,
+    "calls are not shared": disable_once,
     "every report is bought": change_idempotency_keys,
     "nobody waits for his turn": disable_rate_limit,
     "everything is new": report_all_rows_inserted,

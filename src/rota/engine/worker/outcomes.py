@@ -242,8 +242,7 @@ def _finish(worker: int, attempts: list[FinishedAttempt[FinalOutcome]]) -> Trans
     return [
         jobs.finish(
             worker,
-            [each.job.claim for each in attempts],
-            [each.job.job for each in attempts],
+            *_claims_and_jobs(attempts),
             [each.outcome.state for each in attempts],
             [each.outcome.error for each in attempts],
             [each.seconds for each in attempts],
@@ -255,8 +254,7 @@ def _retry(worker: int, attempts: list[FinishedAttempt[Retried]]) -> Transaction
     return [
         jobs.retry(
             worker,
-            [each.job.claim for each in attempts],
-            [each.job.job for each in attempts],
+            *_claims_and_jobs(attempts),
             [each.outcome.delay for each in attempts],
             [each.outcome.error for each in attempts],
             [each.seconds for each in attempts],
@@ -268,8 +266,7 @@ def _finish_lost(worker: int, attempts: list[FinishedAttempt[Rejected]]) -> Tran
     return [
         jobs.finish_lost(
             worker,
-            [each.job.claim for each in attempts],
-            [each.job.job for each in attempts],
+            *_claims_and_jobs(attempts),
             [each.outcome.state for each in attempts],
             [each.outcome.error for each in attempts],
         )
@@ -280,8 +277,7 @@ def _quarantine(worker: int, attempts: list[FinishedAttempt[Quarantined]]) -> Tr
     return [
         jobs.quarantine(
             worker,
-            [each.job.claim for each in attempts],
-            [each.job.job for each in attempts],
+            *_claims_and_jobs(attempts),
             [each.outcome.error for each in attempts],
         )
     ]
@@ -301,10 +297,13 @@ def _suspend(worker: int, attempts: list[FinishedAttempt[Suspended]]) -> Transac
 
 def _return(worker: int, attempts: list[FinishedAttempt[Returned]]) -> Transaction:
     return [
-        jobs.return_to_queue(
-            worker, [each.job.claim for each in attempts], [each.job.job for each in attempts]
-        )
+        jobs.return_to_queue(worker, *_claims_and_jobs(attempts)),
     ]
+
+
+def _claims_and_jobs(attempts: Sequence[FinishedAttempt[Any]]) -> tuple[list[int], list[int]]:
+    """Return the claim and the id of each job, as two lists."""
+    return [each.job.claim for each in attempts], [each.job.job for each in attempts]
 
 
 def suspend(worker: int, jobs: Sequence[tuple[ClaimedJob, Suspended]]) -> Transaction:
