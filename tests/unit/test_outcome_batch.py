@@ -4,9 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from rota.engine.worker.outcomes import KINDS, FinishedAttempt, OutcomeBatch, transactions_for
-from rota.model.outcome import AlreadyRecorded, FinalOutcome, Outcome, Retried, Returned, Succeeded
-from rota.store.jobs import RECORDED_CLAIM, ClaimedJob
+import pytest
+
+from rota.engine.worker.outcomes import (
+    KINDS,
+    FinishedAttempt,
+    OutcomeBatch,
+    read_answers,
+    transactions_for,
+)
+from rota.model.outcome import (
+    AlreadyRecorded,
+    FinalOutcome,
+    Outcome,
+    Quarantined,
+    Rejected,
+    Restarted,
+    Retried,
+    Returned,
+    Succeeded,
+    Suspended,
+)
+from rota.store.jobs import RECORDED_CLAIM, ClaimedJob, MoveResult
 
 
 def attempt(job: int, outcome: Outcome, claim: int = 9) -> FinishedAttempt[Any]:
@@ -43,6 +62,33 @@ def test_batch_has_one_transaction_per_kind_but_none_for_recorded_ones() -> None
         ["job/retry"],
         ["job/return_to_queue"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "answered", "refused"),
+    [
+        (Succeeded(None), [1], [1]),
+        (Succeeded(None), [], []),
+        (FinalOutcome("failed", "{}"), [], [1]),
+        (FinalOutcome("failed", "{}"), [1], []),
+        (Retried(1.0, "{}"), [], [1]),
+        (Rejected("failed", "{}"), [], [1]),
+        (Quarantined("{}"), [], [1]),
+        (Suspended((), ()), [], []),
+        (Restarted("{}"), [], []),
+        (Returned(), [], []),
+    ],
+)
+def test_batch_answer_without_a_final_outcome_is_a_refusal(
+    outcome: Outcome, answered: list[int], refused: list[int]
+) -> None:
+    """`job/complete` answers with the jobs it refused, the other statements with those accepted."""
+    batch = OutcomeBatch([attempt(1, outcome)])
+
+    result = read_answers(batch, [[[MoveResult(answered, ["default"], [5], True)]]])
+
+    assert result.refused == refused
+    assert (result.queues, result.runs, result.pending) == ({"default"}, [5], True)
 
 
 def test_batch_claims_leave_out_recorded_jobs() -> None:
