@@ -278,6 +278,22 @@ async def test_wait_signal_result_is_stored_before_next_step(
     assert seen == ["silence", "silence"]
 
 
+async def test_wait_signal_timeout_is_stored_before_the_code_continues(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    """A worker may die before the next step. The signal may arrive then, and must not be received here."""
+    closed = "select open, error->>'type' from rota.steps where name = 'word'"
+
+    @rota_app.task
+    async def work(ctx: Context) -> Any:
+        answer = await ctx.wait_signal("word", timeout=0, default="silence")
+        return [answer, *await fetch(rota_dsn, closed)]
+
+    async with rota_app.worker():
+        found = await (await work.start()).result(timeout=60)
+    assert found == ["silence", [False, "SignalTimeout"]]
+
+
 async def test_wait_signal_result_is_stored_with_task_outcome(
     rota_app: Rota, rota_dsn: str
 ) -> None:

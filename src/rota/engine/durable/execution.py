@@ -217,8 +217,13 @@ class DurableExecution:
         entry.seconds = None
         entry.result = payload
         if payload is None:
+            # Written before the code continues: the signal may still arrive, and a later attempt must
+            # not receive it here.
             entry.error = durable_journal.SIGNAL_TIMEOUT_ERROR
-        self._pending.add(entry)
+            with self.busy():
+                await self._pending.write([entry])
+        else:
+            self._pending.add(entry)
         return durable_journal.signal_value(entry, payload, read, default)
 
     async def _wait_or_leave(
