@@ -9,6 +9,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+EXTRAS = ("local", "fast", "web", "otel", "mcp")
 
 
 def main() -> None:
@@ -21,17 +22,8 @@ def main() -> None:
             [
                 *(python, "-m", "uv", "pip", "compile", "--quiet", "--universal"),
                 *("--generate-hashes", "--no-emit-index-url", "--no-header"),
-                *("--python-version", "3.11", "--group", "dev", "--extra", "local"),
-                *(
-                    "--extra",
-                    "fast",
-                    "--extra",
-                    "web",
-                    "--extra",
-                    "otel",
-                    "--no-emit-package",
-                    "pgrota",
-                ),
+                *("--python-version", "3.11", "--group", "dev", "--no-emit-package", "pgrota"),
+                *(word for extra in EXTRAS for word in ("--extra", extra)),
                 *("-o", "requirements-dev.txt", "pyproject.toml"),
             ],
             check=True,

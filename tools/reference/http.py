@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from rota.web.api import openapi
@@ -34,7 +35,24 @@ def page() -> str:
         f"## {TITLES.get(tag, tag.capitalize())}\n\n" + "\n\n".join(each)
         for tag, each in parts.items()
     ]
-    return made("HTTP API", WORDS, [*sections, "## Documents", *_documents(schemas)])
+    overview = table(
+        ["request", "role", "effect"],
+        [
+            [
+                f"[`{method.upper()} {path}`](#{_anchor(method, path)})",
+                said["x-rota-role"],
+                said["summary"],
+            ]
+            for path, methods in document["paths"].items()
+            for method, said in methods.items()
+        ],
+    )
+    return made("HTTP API", WORDS, [overview, *sections, "## Documents", *_documents(schemas)])
+
+
+def _anchor(method: str, path: str) -> str:
+    """Return the anchor of an operation's heading, as the Markdown extension `toc` makes it."""
+    return re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", f"{method} {path}").strip().lower())
 
 
 def _operation(method: str, path: str, said: dict[str, Any], schemas: dict[str, Any]) -> str:

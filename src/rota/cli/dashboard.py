@@ -11,8 +11,9 @@ from rota import logs
 from rota.app.shutdown_signals import stop_on_signal
 from rota.cli import event_loop
 from rota.cli.exit_codes import FAILED, CommandError, translate_database_errors
+from rota.cli.options.extra import require_extra
 from rota.cli.options.logging import log_options
-from rota.cli.options.web import auth_option, require_web
+from rota.cli.options.web import auth_option
 from rota.cli.target import Target, with_target
 from rota.logs import Format
 
@@ -80,7 +81,7 @@ def dashboard(
     # Created before the app is imported: the import may take long, and the parent may die
     # meanwhile.
     pipe = None if parent_pipe is None else ParentPipe(parent_pipe)
-    with require_web("rota dashboard"):
+    with require_extra("rota dashboard", "web"):
         from rota.web.site import ALL_PARTS, site
         from rota.web.tokens_auth import LocalAccess
     local = LocalAccess() if auth == "local" else None

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rota.cli.exit_codes import FAILED, CommandError
-from rota.cli.options.web import health_site, require_web
+from rota.cli.options.extra import require_extra
+from rota.cli.options.web import health_site
 
 if TYPE_CHECKING:
     from rota import Rota
@@ -31,7 +32,7 @@ async def serve_health(app: Rota, health: HealthPort | None) -> AsyncIterator[No
     if health is None:
         yield
         return
-    with require_web("--health-port"):
+    with require_extra("--health-port", "web"):
         from rota.web import side_server
         from rota.web.serve import base_url, bind
     health_app = health_site(app, health.auth, health.host)

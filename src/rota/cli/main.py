@@ -28,7 +28,7 @@ _EXIT_CODES_TEXT = "\n\n".join(
 
 # Commands by topic, each with its module. Only the module of the invoked command is loaded.
 PANELS = {
-    "Run": {"worker": "worker", "dev": "dev", "serve": "serve", "start": "start"},
+    "Run": {"worker": "worker", "dev": "dev", "serve": "serve", "mcp": "mcp", "start": "start"},
     "Inspect": {
         "dashboard": "dashboard",
         "top": "top",

@@ -20,8 +20,9 @@ from rota.cli.exit_codes import (
     exit_with,
     translate_database_errors,
 )
+from rota.cli.options.extra import require_extra
 from rota.cli.options.logging import log_options
-from rota.cli.options.web import auth_option, health_site, require_web
+from rota.cli.options.web import auth_option, health_site
 from rota.cli.target import Target, with_target
 from rota.logs import Format
 
@@ -159,7 +160,7 @@ def serve(
 
 
 def _import_bind() -> Any:
-    with require_web("rota serve"):
+    with require_extra("rota serve", "web"):
         from rota.web.serve import bind
     return bind
 

@@ -18,6 +18,10 @@ class NotFound(RotaError):
     """The object does not exist."""
 
 
+class Malformed(RotaError):
+    """The request is not JSON."""
+
+
 class Conflict(RotaError):
     """The object's state does not allow the action."""
 
@@ -44,6 +48,7 @@ class Refusal(NamedTuple):
 
 REFUSALS = (
     Refusal(errors.PayloadTooLarge, 413, "too_large", USAGE_ERROR),
+    Refusal(Malformed, 400, "malformed", USAGE_ERROR),
     Refusal(errors.ArgumentError, 422, "invalid", USAGE_ERROR),
     Refusal(errors.DefinitionError, 422, "invalid", USAGE_ERROR),
     Refusal(errors.SettingsError, 409, "conflict", USAGE_ERROR),

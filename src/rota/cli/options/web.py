@@ -1,14 +1,11 @@
-"""Options and checks of commands that serve HTTP."""
+"""Options of commands that serve HTTP."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import rich_click as click
-
-from rota.cli.exit_codes import USAGE_ERROR, CommandError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -17,20 +14,6 @@ if TYPE_CHECKING:
     from rota.web.site import Auth
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-@contextmanager
-def require_web(feature: str) -> Iterator[None]:
-    """Report a missing part of `pgrota[web]` in one line, for imports inside the block."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] == "rota":
-            raise
-        raise CommandError(
-            f"{feature} needs {error.name}, which is not installed: pip install 'pgrota[web]'",
-            USAGE_ERROR,
-        ) from None
 
 
 def health_site(app: Rota, auth: Auth, host: str) -> ASGIApp:

@@ -19,9 +19,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from rota.model.access import Role
+from rota.operations.arguments import decode_params, decode_query
 from rota.operations.declare import OperationContext
 from rota.store.read import runs
-from rota.web.api.router import decode_path, decode_query
 from rota.web.auth import caller, guard, require_role
 from rota.web.dashboard.template_helpers import PageViewer, template, viewed_by
 from rota.web.in_flight import mount_path
@@ -76,7 +76,7 @@ class Page:
 
     async def view(self, context: OperationContext, request: Request) -> PageView:
         """Call the page's function with the parameters of the request and return its view."""
-        arguments = decode_path(self.params, request)
+        arguments = decode_params(self.params, request.path_params)
         if self.query is not None:
             # A form also sends its empty fields.
             items = [each for each in request.query_params.multi_items() if each[1]]
