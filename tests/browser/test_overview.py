@@ -25,7 +25,7 @@ def test_overview_problem_appears_and_clears_live(
     run = dashboard_site.ask(
         "POST", "/runs", {"name": "greet", "queue": "a-nobody", "input": {"name": "x"}}
     )
-    expect(line).to_contain_text("waits, and no worker serves the queue")
+    expect(line).to_contain_text("cannot run: no worker serves the queue")
     waiting = page.get_by_role("region", name="Waiting longest").get_by_role("row")
     expect(waiting.filter(has_text="a-nobody")).to_contain_text("1")
     dashboard_site.ask("POST", f"/runs/{run['run']}/cancel")

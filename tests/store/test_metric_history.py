@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rota.store import metrics as store_metrics
+from rota.store import queues
 from rota.store.metrics import MinuteTotals
 from rota.store.read import metrics
 from rota.store.read.metrics import QueueHistoryRow
@@ -207,7 +208,7 @@ async def test_unserved_tasks_are_found_among_many_served_jobs(stage: Stage) -> 
     await stage.start_several(300)
     alone = await stage.start(queue="aside")
 
-    found = await stage.run(metrics.unserved_tasks())
+    found = await stage.run(queues.unserved_tasks())
 
     assert [
         (each.queue, each.task, each.jobs, each.first_run, each.serving_workers) for each in found

@@ -16,6 +16,7 @@ from functools import partial
 
 from rota.model import alert_rules as kinds
 from rota.model.alert_rules import OFF, AlertRules
+from rota.model.explanation import unserved_reason
 from rota.model.text import counted
 
 MAX_COUNTED = 1000
@@ -201,11 +202,10 @@ def _explain_waiting(head: QueueHead) -> str:
     if head.paused:
         return f"the queue is paused; `rota queues resume {head.queue}` resumes it"
     if not head.serving_workers:
-        return f"no live worker serves the queue; start one with `rota worker … -q {head.queue}`"
+        return f"{unserved_reason(0)}; start one with `rota worker … -q {head.queue}`"
     if not head.eligible_workers:
         return (
-            "no worker that serves the queue knows the task "
-            f"({_counted(head.serving_workers, 'worker')}); deploy the code that has it, or cancel the "
+            f"{unserved_reason(head.serving_workers)}; deploy the code that has it, or cancel the "
             "waiting jobs"
         )
     return (

@@ -123,3 +123,12 @@ def status_of(reasons: list[ExplanationReason], job: int | None) -> RunStatus:
     active = [each for each in reasons if each.code in ("running", "cancelling")]
     is_running = any(job is None or each.job == job for each in active)
     return "running" if is_running else "waiting"
+
+
+def unserved_reason(serving_workers: int) -> str:
+    """Return why no worker can run a queued job, by the number of workers that serve its queue."""
+    if not serving_workers:
+        return "no worker serves the queue"
+    if serving_workers == 1:
+        return "the only worker that serves the queue does not know the task"
+    return f"none of the {serving_workers:,} workers that serve the queue knows the task"

@@ -1,4 +1,7 @@
-"""Queries for paused queues. Each claim reads the pauses, so workers need no notification."""
+"""Queries for queues: pauses, and jobs that no worker can run.
+
+Each claim reads the pauses, so workers need no notification.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,11 @@ from datetime import datetime
 
 import msgspec
 
+from rota.model.explanation import unserved_reason
 from rota.store.query import Query
+
+MAX_JOBS_PER_LANE = 100
+"""Jobs at the front of each queue and priority that are checked for a worker."""
 
 
 class PauseRow(msgspec.Struct, frozen=True):
@@ -14,6 +21,24 @@ class PauseRow(msgspec.Struct, frozen=True):
     since: datetime
     operator: str
     reason: str
+
+
+class UnservedTaskRow(msgspec.Struct, frozen=True):
+    """Jobs of one queue and task that no active worker can run."""
+
+    queue: str
+    task: str
+    jobs: int
+    """Lower bound of the number of jobs."""
+    first_run: int
+    """Run of the first of these jobs."""
+    created: datetime | None
+    serving_workers: int
+    """Workers that serve the queue but do not know the task."""
+
+    @property
+    def reason(self) -> str:
+        return unserved_reason(self.serving_workers)
 
 
 def pause(queue: str, operator: str, reason: str) -> Query[bool]:
@@ -26,3 +51,9 @@ def resume(queue: str) -> Query[bool]:
 
 def list_paused() -> Query[PauseRow]:
     return Query("queue/list_paused", {}, PauseRow)
+
+
+def unserved_tasks() -> Query[UnservedTaskRow]:
+    """Return the tasks at the front of their queues that no active worker can run."""
+    params = {"jobs_per_lane": MAX_JOBS_PER_LANE}
+    return Query("queue/unserved_tasks", params, UnservedTaskRow)

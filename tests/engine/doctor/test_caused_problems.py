@@ -179,9 +179,9 @@ async def test_doctor_jobs_without_worker_are_a_problem(doctor: Doctor, db: Data
 
     assert [(each.level, each.value) for each in found] == [("problem", 1)] * 2
     first, second = found
-    assert "none of the 1 workers that serve it knows" in first.message
+    assert "the only worker that serves the queue does not know" in first.message
     assert "task 'unknown' in queue 'default'" in first.message
-    assert "no worker serves it" in second.message
+    assert "no worker serves the queue" in second.message
     assert second.fix == "rota worker MODULE:APP -q far"
     await db.execute("update rota.workers set queues = '{default,far}', tasks = '{known,unknown}'")
     assert (await doctor.one("unclaimable")).level == "ok"

@@ -7,9 +7,9 @@ from typing import Any
 
 from rota.model.alert_rules import QUARANTINE, QUEUE_OLD, SCHEDULE_FAILS, SCHEDULE_LATE
 from rota.store.metrics import FleetTotals
-from rota.store.queues import PauseRow
+from rota.store.queues import PauseRow, UnservedTaskRow
 from rota.store.read.coordination import AlertRow
-from rota.store.read.metrics import ProblemScheduleRow, UnservedQueueRow
+from rota.store.read.metrics import ProblemScheduleRow
 from rota.web.dashboard.problems import MAX_LINES, Problem, list_problems
 
 THEN = datetime(2026, 11, 16, 12, tzinfo=UTC)
@@ -46,8 +46,8 @@ def test_problems_each_has_its_text_detail_and_link() -> None:
         fleet(quarantined=1, workers={"active": 1, "silent": 2}, alerts={"leader flaps": 1}),
         [alert(7, "leader flaps", "mail")],
         [
-            UnservedQueueRow("mail", "send", 3, 11, THEN, 0),
-            UnservedQueueRow("mail", "old", 1, 12, THEN, 2),
+            UnservedTaskRow("mail", "send", 3, 11, THEN, 0),
+            UnservedTaskRow("mail", "old", 1, 12, THEN, 2),
         ],
         [ProblemScheduleRow("a b", "missed", THEN, 2), ProblemScheduleRow("c", "failing", THEN, 1)],
         [PauseRow("mail/x", THEN, "ann", "a planted s3cret")],
@@ -65,8 +65,8 @@ def test_problems_each_has_its_text_detail_and_link() -> None:
     ]
     details = [each.detail for each in found]
     assert details[2:4] == [
-        "waits, and no worker serves the queue",
-        "is known to no worker that serves the queue",
+        "cannot run: no worker serves the queue",
+        "cannot run: none of the 2 workers that serve the queue knows the task",
     ]
     # The reason of the pause and the operator are not shown to every role.
     assert details[5] == "is paused: its jobs are not claimed"
@@ -84,8 +84,8 @@ def test_problems_with_open_alert_are_not_repeated() -> None:
         fleet(quarantined=5, alerts={QUARANTINE: 1, SCHEDULE_LATE: 1, SCHEDULE_FAILS: 1}),
         alerts,
         [
-            UnservedQueueRow("mail", "send", 3, 11, THEN, 0),
-            UnservedQueueRow("gpu", "train", 1, 12, THEN, 0),
+            UnservedTaskRow("mail", "send", 3, 11, THEN, 0),
+            UnservedTaskRow("gpu", "train", 1, 12, THEN, 0),
         ],
         [
             ProblemScheduleRow("nightly", "late", THEN, 1),
@@ -109,7 +109,7 @@ def test_problems_above_maximum_are_counted_in_one_line() -> None:
     found = list_problems(
         fleet(alerts={"queue too old": 1234}),
         [alert(number, "queue too old", f"q{number}") for number in range(100)],
-        [UnservedQueueRow("q", f"t{number}", 1, 1, THEN, 0) for number in range(MAX_LINES + 2)],
+        [UnservedTaskRow("q", f"t{number}", 1, 1, THEN, 0) for number in range(MAX_LINES + 2)],
         [ProblemScheduleRow(f"s{number}", "late", THEN, 1) for number in range(MAX_LINES + 1)],
     )
 

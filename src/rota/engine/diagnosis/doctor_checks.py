@@ -349,6 +349,9 @@ async def check_wraparound(context: CheckContext) -> list[CheckResult]:
     return [CheckResult("wraparound", level, message, found.xid_age, "transactions", fix)]
 
 
+MAX_UNSERVED_TASKS = 20
+"""Tasks without a worker that are reported, those with the most jobs."""
+
 OVERDUE_SECONDS = 30.0
 """Seconds after its wake-up time from which a sleeping job counts as overdue."""
 
@@ -382,18 +385,15 @@ async def check_workers(context: CheckContext) -> list[CheckResult]:
 
 async def check_unclaimable(context: CheckContext) -> list[CheckResult]:
     results = []
-    for each in await context.fetch(doctor.unclaimable_jobs()):
-        jobs = counted(each.jobs, "job", limit=doctor.MAX_JOBS_PER_LANE)
-        reason = (
-            f"none of the {each.serving_workers} workers that serve it knows the task"
-            if each.serving_workers
-            else "no worker serves it"
-        )
+    unserved = await context.fetch(queues.unserved_tasks())
+    for each in sorted(unserved, key=lambda row: -row.jobs)[:MAX_UNSERVED_TASKS]:
+        jobs = counted(each.jobs, "job", limit=queues.MAX_JOBS_PER_LANE)
         results.append(
             CheckResult(
                 "unclaimable",
                 "problem",
-                f"{jobs} of task {each.task!r} in queue {each.queue!r}, such as {each.first_job}: {reason}",
+                f"{jobs} of task {each.task!r} in queue {each.queue!r}, such as {each.first_run}: "
+                f"{each.reason}",
                 each.jobs,
                 "jobs",
                 f"rota worker MODULE:APP -q {shlex.quote(each.queue)}",

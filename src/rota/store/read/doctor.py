@@ -11,9 +11,6 @@ import msgspec
 
 from rota.store.query import Query, in_schema
 
-MAX_JOBS_PER_LANE = 200
-"""Jobs of each lane that are checked for tasks that no worker can run."""
-
 
 class ServerRow(msgspec.Struct, frozen=True):
     version: str
@@ -77,14 +74,6 @@ class NotificationQueueRow(msgspec.Struct, frozen=True):
     pid: int | None
     application: str | None
     seconds: float | None
-
-
-class UnclaimableRow(msgspec.Struct, frozen=True):
-    queue: str
-    task: str
-    jobs: int
-    first_job: int
-    serving_workers: int
 
 
 class OverdueRow(msgspec.Struct, frozen=True):
@@ -163,10 +152,6 @@ def autovacuum() -> Query[VacuumRow]:
 
 def notifications() -> Query[NotificationQueueRow]:
     return Query("doctor/notifications", {}, NotificationQueueRow)
-
-
-def unclaimable_jobs() -> Query[UnclaimableRow]:
-    return Query("doctor/unclaimable_jobs", {"jobs_per_lane": MAX_JOBS_PER_LANE}, UnclaimableRow)
 
 
 def overdue_jobs(late_seconds: float) -> Query[OverdueRow]:

@@ -86,20 +86,6 @@ class QueueHistoryRow(msgspec.Struct, frozen=True):
         ]
 
 
-class UnservedQueueRow(msgspec.Struct, frozen=True):
-    """Jobs that no registered worker can run."""
-
-    queue: str
-    task: str
-    jobs: int
-    """Lower bound of the number of jobs."""
-    first_run: int
-    """Run of the first of these jobs."""
-    created: datetime | None
-    serving_workers: int
-    """Workers that serve the queue but do not know the task."""
-
-
 class FlowHistoryRow(msgspec.Struct, frozen=True):
     """Statistics of the latest runs of a flow."""
 
@@ -203,10 +189,6 @@ def queue_history(
 
 def task_counts(minutes: int, limit: int = 2000) -> Query[TaskCounts]:
     return Query("history/task_counts", {"minutes": minutes, "limit": limit}, _read_task_counts)
-
-
-def unserved_tasks() -> Query[UnservedQueueRow]:
-    return Query("history/unserved_tasks", {}, UnservedQueueRow)
 
 
 def flow_names(limit: int = 500) -> Query[str]:

@@ -48,7 +48,7 @@ async def overview(context: OperationContext, query: OverviewPageQuery) -> PageV
         chart_range.counts(),
         metrics.queue_depths(chart_range.bucket_seconds, chart_range.buckets),
         coordination.alerts(limit=MAX_ALERTS),
-        metrics.unserved_tasks(),
+        queue_store.unserved_tasks(),
         metrics.problem_schedules(late_seconds=60.0, limit=MAX_LINES + 1),
         queue_store.list_paused(),
     )

@@ -14,9 +14,9 @@ from urllib.parse import quote
 from rota.model.alert_rules import QUARANTINE, QUEUE_OLD, SCHEDULE_FAILS, SCHEDULE_LATE
 from rota.model.text import counted
 from rota.store.metrics import FleetTotals
-from rota.store.queues import PauseRow
+from rota.store.queues import PauseRow, UnservedTaskRow
 from rota.store.read.coordination import AlertRow
-from rota.store.read.metrics import ProblemScheduleRow, UnservedQueueRow
+from rota.store.read.metrics import ProblemScheduleRow
 
 MAX_LINES = 4
 
@@ -38,7 +38,7 @@ class Problem:
 def list_problems(
     fleet: FleetTotals,
     alerts: Sequence[AlertRow],
-    unserved: Sequence[UnservedQueueRow],
+    unserved: Sequence[UnservedTaskRow],
     problem_schedules: Sequence[ProblemScheduleRow],
     paused: Sequence[PauseRow] = (),
 ) -> list[Problem]:
@@ -76,7 +76,7 @@ def _quarantine(fleet: FleetTotals, kinds: set[str]) -> Iterator[Problem]:
         yield Problem("quarantine", "quarantine", text, "/runs", {"state": "quarantined"})
 
 
-def _unserved(unserved: Sequence[UnservedQueueRow]) -> Iterator[Problem]:
+def _unserved(unserved: Sequence[UnservedTaskRow]) -> Iterator[Problem]:
     for each in unserved[:MAX_LINES]:
         yield Problem(
             f"unserved {each.queue} {each.task}",
@@ -84,9 +84,7 @@ def _unserved(unserved: Sequence[UnservedQueueRow]) -> Iterator[Problem]:
             f"{each.task} in queue {each.queue}",
             "/queues",
             since=each.created,
-            detail="is known to no worker that serves the queue"
-            if each.serving_workers
-            else "waits, and no worker serves the queue",
+            detail=f"cannot run: {each.reason}",
         )
     more = len(unserved) - MAX_LINES
     if more > 0:

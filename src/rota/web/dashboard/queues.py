@@ -49,7 +49,7 @@ async def queues(context: OperationContext) -> PageView:
     [now], rows, unserved, paused = await context.read(
         runs.database_time(),
         desired_workers(context.app),
-        metrics.unserved_tasks(),
+        store.unserved_tasks(),
         store.list_paused(),
     )
     pauses = {each.queue: each for each in paused}
@@ -110,7 +110,7 @@ async def queue(context: OperationContext, queue: Name, query: QueuePageQuery) -
         desired_workers(context.app, queue=queue),
         chart_range.counts(queue=queue),
         metrics.queue_history([queue], chart_range.bucket_seconds, chart_range.buckets),
-        metrics.unserved_tasks(),
+        store.unserved_tasks(),
         runs.workers(),
         store.list_paused(),
     )

@@ -1,5 +1,5 @@
 -- Return tasks at the front of each queue that no active worker of the queue has: the number of their jobs among the
--- first 100 of each priority, the run of the oldest one, and the number of workers that serve the queue.
+-- first `jobs_per_lane` of each priority, the run of the oldest one, and the number of workers that serve the queue.
 --
 -- Workers claim the jobs they can run, so unclaimable jobs accumulate at the front of the queue. Reading the front
 -- finds them, for a queue of any length. At most 400 lanes (one queue at one priority) are read.
@@ -29,7 +29,7 @@ heads as materialized (
             where queued.queue = place.queue
               and queued.priority = place.priority
             order by queued.seq
-            limit 100
+            limit %(jobs_per_lane)s::int
            ) as head
      group by place.queue, head.task
 ),
