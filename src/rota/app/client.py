@@ -60,6 +60,7 @@ class Client:
         direct: str | None = None,
         publish: Callable[[Event], None] = lambda event: None,
         app_tracing: Tracing | None = None,
+        process_counters: ProcessCounters | None = None,
         lease_clock: LeaseClock | None = None,
     ) -> None:
         self.database = Database(dsn, settings, direct)
@@ -68,7 +69,7 @@ class Client:
         self.results = ResultWaiter(self.database, self.listener)
         self.raw_connections = RawConnections(self.database)
         self._publish = publish
-        self.process_counters = ProcessCounters()
+        self._process_counters = process_counters or ProcessCounters()
         self.worker: Worker | None = None
         """Worker of this event loop, if there is one."""
         self._tracing = app_tracing or Tracing()
@@ -89,9 +90,12 @@ class Client:
         """Coordinator of locks, leaders, rate limits and `once` calls."""
         if self._coordinator is None:
             self._coordinator = Coordinator(
-                self.database, self.listen, self._publish, self._lease_clock
+                self.database,
+                self.listen,
+                self._publish,
+                self.coordination_counters,
+                self._lease_clock,
             )
-            self._coordinator.counters = self.coordination_counters
         return self._coordinator
 
     async def resign(self) -> None:
@@ -113,7 +117,7 @@ class Client:
             [started] = await self.database.run(query, self._outage_timeout)
             span.set_attributes(tracing.start_attributes(started))
         if started.created:
-            self.process_counters.count_enqueued((job.queue, job.task))
+            self._process_counters.count_enqueued((job.queue, job.task))
         if is_immediate and not notify_in_transaction and started.created:
             self.notifier.notify([job.queue])
         return started
@@ -130,7 +134,7 @@ class Client:
                 created = compress(starts, [each.created for each in started])
         self.notifier.notify(queues)
         for queue_task, count in Counter(map(_QUEUE_TASK, created)).items():
-            self.process_counters.count_enqueued(queue_task, count)
+            self._process_counters.count_enqueued(queue_task, count)
         return started
 
     async def start_runs(self, calls: Sequence[BoundFlow]) -> list[StartedJob]:
@@ -161,7 +165,7 @@ class Client:
         started = dict(zip(order, (each for chunk in answers for each in chunk), strict=True))
         for index, each in started.items():
             for node in calls[index].plan.nodes if each.created else ():
-                self.process_counters.count_enqueued((node.task.policy.queue, node.task.name))
+                self._process_counters.count_enqueued((node.task.policy.queue, node.task.name))
         return [started[index] for index in range(len(calls))]
 
     async def _copy_jobs(self, starts: Sequence[StartJob], trace: str | None) -> list[int]:

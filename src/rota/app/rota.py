@@ -150,7 +150,6 @@ class Rota:
 
             dsn, direct = await asyncio.to_thread(self._find_database)
             client = self._create_client(dsn, direct)
-            client.process_counters = self.process_counters
             if self._local is not None:
                 # The embedded database has no operator, so it is migrated here.
                 await migrate(client.database)
@@ -160,7 +159,8 @@ class Rota:
     def _create_client(self, dsn: str, direct: str | None) -> Client:
         from rota.app.client import Client
 
-        return Client(dsn, self.settings, direct, self.event_bus.publish, self.tracing)
+        publish, counters = self.event_bus.publish, self.process_counters
+        return Client(dsn, self.settings, direct, publish, self.tracing, counters)
 
     def current_client(self) -> Client | None:
         """Return the client of this event loop if it is open, else None."""

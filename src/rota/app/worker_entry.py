@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from rota.app.schedule_targets import check_schedule, run_factories
@@ -64,6 +64,7 @@ async def run_worker(
     concurrency: int | None = None,
     metadata: Mapping[str, Any] | None = None,
     services: bool = True,
+    on_drain_request: Callable[[], None] | None = None,
 ) -> AsyncIterator[Worker]:
     """Run a worker during the block, with the app's services unless `services` is false."""
     for flow in app.registry.flows.values():
@@ -92,10 +93,10 @@ async def run_worker(
         tracing=app.tracing,
         process_counters=app.process_counters,
     )
-    client.worker = worker = Worker(config)
     if not services or not app.registry.services:
-        await worker.start()
+        client.worker = worker = Worker(config, on_drain_request)
         try:
+            await worker.start()
             yield worker
         finally:
             await worker.stop()
@@ -103,8 +104,11 @@ async def run_worker(
         return
     service_group = _create_services(app, client)
     # A draining worker hands over its services at once, not after its last job.
-    worker.on_drain(
-        lambda: service_group.request_stop(app.settings.drain_timeout), service_group.hurry
+    client.worker = worker = Worker(
+        config,
+        on_drain_request,
+        on_drain=lambda: service_group.request_stop(app.settings.drain_timeout),
+        on_hurry=service_group.hurry,
     )
     try:
         await worker.start()
@@ -133,33 +137,30 @@ async def work_until_stopped(
     services: bool,
 ) -> bool:
     """Work until a signal or a drain request. Return True if the request came before any signal."""
-    shutdown = ShutdownSignals()
-    app.readiness.mark_starting()
+    readiness, loop = app.readiness, asyncio.get_running_loop()
+    shutdown = ShutdownSignals(readiness.hurry)
+    readiness.mark_starting()
+    running: AbstractAsyncContextManager[Worker | ServiceGroup]
+    if services and app.registry.services and not app.registry.tasks:
+        running = run_services(app)
+    else:
+        on_drain_request = shutdown.request_drain
+        running = run_worker(app, queues, concurrency, metadata, services, on_drain_request)
     try:
-        with shutdown.handle_signals():
-            if services and app.registry.services and not app.registry.tasks:
-                async with run_services(app) as service_group:
-                    shutdown.on_hurry(service_group.hurry)
-                    resignation = await _wait_for_shutdown(app, shutdown)
-            else:
-                async with run_worker(app, queues, concurrency, metadata, services) as worker:
-                    shutdown.on_hurry(worker.hurry)
-                    worker.on_drain_request(shutdown.request_drain)
-                    resignation = await _wait_for_shutdown(app, shutdown)
+        # The subscription outlasts the block, because a signal can hurry the drain at its end.
+        with shutdown.handle_signals(), ExitStack() as subscription:
+            async with running as worker:
+                hurry = worker.hurry
+                unsubscribe = readiness.on_drain(
+                    shutdown.request_drain_threadsafe, lambda: loop.call_soon_threadsafe(hurry)
+                )
+                subscription.callback(unsubscribe)
+                readiness.is_starting = False
+                await shutdown.wait()
+                readiness.drain()
+                client = await app.open()
+                resignation = asyncio.create_task(client.resign(), name="rota resign")
             await resignation
             return shutdown.drain_requested
     finally:
-        app.readiness.mark_stopped()
-
-
-async def _wait_for_shutdown(app: Rota, shutdown: ShutdownSignals) -> asyncio.Task[None]:
-    """Wait for a request to stop, then begin to resign leaderships. Return that task."""
-    client = await app.open()
-    unsubscribe = app.readiness.on_drain(shutdown.request_drain_threadsafe)
-    try:
-        app.readiness.is_starting = False
-        await shutdown.wait()
-    finally:
-        unsubscribe()
-    app.readiness.drain()
-    return asyncio.create_task(client.resign(), name="rota resign")
+        readiness.mark_stopped()
