@@ -28,7 +28,9 @@ from rota.engine.telemetry.tracing import Tracing
 from rota.model.events import Event
 from rota.model.settings import Settings
 from rota.store import flows, jobs
-from rota.store.database import Database, run
+from rota.store.database import Database
+from rota.store.database import run as run_query
+from rota.store.flows import StartRun
 from rota.store.jobs import StartedJob, StartJob
 from rota.store.raw_connections import RawConnections
 
@@ -143,13 +145,7 @@ class Client:
         order = sorted(range(len(calls)), key=lambda at: (calls[at].name, calls[at].run.key or ""))
         any_immediate = any(call.run.at is None and call.run.delay is None for call in calls)
         notify_in_transaction = any_immediate and self.notifier.may_notify_in_transaction()
-        chunks, size = [[calls[index].run for index in order[:1]]], 0
-        for index in order[1:]:
-            size += calls[index].run.size
-            if size > MAX_STATEMENT_JOBS:
-                chunks.append([])
-                size = 0
-            chunks[-1].append(calls[index].run)
+        chunks = _chunk_runs([calls[index].run for index in order])
         with self._tracing.start(calls[0].name, count=len(calls), kind=FLOW) as span:
             queries = [
                 flows.start(
@@ -174,7 +170,7 @@ class Client:
         if trace is not None:
             jobs_copy = "job/copy_traced_jobs", partial(jobs.rows_for_traced_jobs, trace=trace)
         async with database.transaction(self._outage_timeout) as connection:
-            [id_list] = await run(connection, jobs.reserve_ids(len(starts)), database.schema)
+            [id_list] = await run_query(connection, jobs.reserve_ids(len(starts)), database.schema)
             ids = id_list.split(",")
             chunks = [
                 (ids[offset : offset + COPY_CHUNK_JOBS], starts[offset : offset + COPY_CHUNK_JOBS])
@@ -223,6 +219,18 @@ class Client:
             await self.listener.close()
         await self.raw_connections.close()
         await self.database.close()
+
+
+def _chunk_runs(runs: Sequence[StartRun]) -> list[list[StartRun]]:
+    """Split runs into those of one statement each."""
+    chunks, size = [list(runs[:1])], 0
+    for run in runs[1:]:
+        size += run.size
+        if size > MAX_STATEMENT_JOBS:
+            chunks.append([])
+            size = 0
+        chunks[-1].append(run)
+    return chunks
 
 
 def _repeat_trace(trace: str | None, starts: Sequence[object]) -> list[str] | None:

@@ -71,28 +71,12 @@ async def run_worker(
         flow.plan  # noqa: B018 - raises now if the flow is invalid
     client = await app.open()
     await check(client.database)
-    tasks = app.registry.tasks
-    if services and app.registry.services and not tasks:
+    if services and app.registry.services and not app.registry.tasks:
         raise DefinitionError(
             "this app has services but no tasks: run them with `async with app.services()`, "
             "app.work() or `rota worker`"
         )
-    config = WorkerConfig(
-        client.database,
-        client.listen(),
-        client.notifier,
-        client.results,
-        client.raw_connections,
-        app.event_bus,
-        tasks,
-        sorted({task.policy.queue for task in tasks.values()}) if queues is None else list(queues),
-        concurrency or app.settings.concurrency,
-        metadata or {},
-        await declare_schedules(app, client),
-        list(app.declared_schedules.values()),
-        tracing=app.tracing,
-        process_counters=app.process_counters,
-    )
+    config = await _worker_config(app, client, queues, concurrency, metadata)
     if not services or not app.registry.services:
         client.worker = worker = Worker(config, on_drain_request)
         try:
@@ -117,6 +101,34 @@ async def run_worker(
     finally:
         await asyncio.gather(_stop_services(app, client, service_group), worker.stop())
         client.worker = None
+
+
+async def _worker_config(
+    app: Rota,
+    client: Client,
+    queues: Sequence[str] | None,
+    concurrency: int | None,
+    metadata: Mapping[str, Any] | None,
+) -> WorkerConfig:
+    tasks = app.registry.tasks
+    if queues is None:
+        queues = sorted({task.policy.queue for task in tasks.values()})
+    return WorkerConfig(
+        client.database,
+        client.listen(),
+        client.notifier,
+        client.results,
+        client.raw_connections,
+        app.event_bus,
+        tasks,
+        list(queues),
+        concurrency or app.settings.concurrency,
+        metadata or {},
+        await declare_schedules(app, client),
+        list(app.declared_schedules.values()),
+        tracing=app.tracing,
+        process_counters=app.process_counters,
+    )
 
 
 async def declare_schedules(app: Rota, client: Client) -> Mapping[str, RunFactory]:
