@@ -93,23 +93,13 @@ class DurableExecution:
         entry, stored = self._next_entry("step", name)
         branch = self.branches.current_branch()
         read = reader_of_function(fn)
-        tries = 0
-        if stored is not None:
-            if not stored.is_open:
-                if stored.error is not None:
-                    if stored.error == durable_journal.ABANDONED_ERROR:
-                        await self._wait_until_cancelled()
-                    raise durable_journal.step_failed(entry, stored.error)
-                return read(stored.result)
-            if (
-                stored.error is None
-                or codec.decode_error(stored.error.encode()).attempt == self._attempt
-            ):
-                tries = stored.tries
-                remaining = self._remaining_seconds(stored)
-                if remaining is not None and remaining > 0:
-                    await self._wait_or_leave(entry, remaining, is_stored=True)
-            # Else an earlier attempt tried the step and failed: this attempt has all tries again.
+        if stored is not None and not stored.is_open:
+            if stored.error == durable_journal.ABANDONED_ERROR:
+                await self._wait_until_cancelled()
+            if stored.error is not None:
+                raise durable_journal.step_failed(entry, stored.error)
+            return read(stored.result)
+        tries = 0 if stored is None else await self._resume_tries(entry, stored)
         while True:
             with self.busy():
                 await self.flush()
@@ -133,6 +123,18 @@ class DurableExecution:
                     )
                     raise
             await self._wait_or_leave(durable_journal.open_entry(entry, delay), delay)
+
+    async def _resume_tries(self, entry: JournalEntry, stored: StoredEntry) -> int:
+        """Wait until the next try of an open step is due. Return the number of tries so far."""
+        if stored.error is not None:
+            failed_attempt = codec.decode_error(stored.error.encode()).attempt
+            if failed_attempt != self._attempt:
+                # An earlier attempt tried the step and failed: this attempt has all tries again.
+                return 0
+        remaining = self._remaining_seconds(stored)
+        if remaining is not None and remaining > 0:
+            await self._wait_or_leave(entry, remaining, is_stored=True)
+        return stored.tries
 
     async def _run_step(
         self,
