@@ -19,6 +19,7 @@ attempt, and the next attempt runs the step again.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -242,29 +243,30 @@ class DurableExecution:
         if not is_stored:
             with self.busy():
                 await self._pending.write([entry])
-        deadline = None if delay is None else time.monotonic() + delay
         self._waits.append(entry)
         try:
-            while True:
-                remaining = None if deadline is None else deadline - time.monotonic()
-                if remaining is not None and remaining <= 0:
-                    return None
-                await self._journal.pause(
-                    inline_wait if remaining is None else min(remaining, inline_wait),
-                    idle=not self._busy_count,
-                )
-                if entry.kind == "wait":
-                    payload = await self._journal.read_signal(entry.name)
-                    if payload is not None:
-                        return payload
-                is_quiet = (
-                    not self._busy_count and time.monotonic() - self._last_activity >= inline_wait
-                )
-                if is_quiet and (remaining is None or remaining > inline_wait):
-                    await self._suspend([], self._waits)
+            return await self._wait_inline(entry, delay, inline_wait)
         finally:
             self._waits.remove(entry)
             self._last_activity = time.monotonic()
+
+    async def _wait_inline(
+        self, entry: JournalEntry, delay: float | None, inline_wait: float
+    ) -> str | None:
+        """Wait in the worker, and suspend the job once no branch is active and the wait is long."""
+        deadline = math.inf if delay is None else time.monotonic() + delay
+        while (remaining := deadline - time.monotonic()) > 0:
+            await self._journal.pause(min(remaining, inline_wait), idle=not self._busy_count)
+            if entry.kind == "wait":
+                payload = await self._journal.read_signal(entry.name)
+                if payload is not None:
+                    return payload
+            is_quiet = (
+                not self._busy_count and time.monotonic() - self._last_activity >= inline_wait
+            )
+            if is_quiet and remaining > inline_wait:
+                await self._suspend([], self._waits)
+        return None
 
     async def _suspend(
         self, entries: Sequence[JournalEntry], waits: Sequence[JournalEntry]
