@@ -65,6 +65,7 @@ class Drain:
         self._shutdown: GracefulShutdown | None = None
         self._signals = SignalHandlers(self._on_signal)
         self._first_signal: tuple[int, float] | None = None
+        self._is_serving = False
 
     @property
     def in_flight(self) -> int:
@@ -87,14 +88,25 @@ class Drain:
             await send(message)
 
         self._app.readiness.is_drain_managed = True
-        await self._api(scope, receive, observed_send)
+        self._hold_signals()
+        try:
+            await self._api(scope, receive, observed_send)
+        finally:
+            self._stop()
 
     def _start(self) -> None:
+        """Begin to serve requests. Repeated calls have no effect."""
+        self._hold_signals()
+        self._is_serving = True
+
+    def _hold_signals(self) -> None:
         """Install the signal handlers, once. Servers install theirs before they start the application, so
         these replace them."""
         if self._shutdown is not None:
             return
-        self._shutdown = GracefulShutdown(self._app, self._requests, self._signals.forward)
+        self._shutdown = GracefulShutdown(
+            self._app, self._requests, self._signals.forward, lambda: self._is_serving
+        )
         self._first_signal = None
         if not self._signals.install():
             log.warning(
@@ -112,6 +124,7 @@ class Drain:
             self._signals.uninstall()
             self._shutdown.cancel()
             self._shutdown = None
+            self._is_serving = False
 
     def _on_signal(self, number: int) -> None:
         if self._shutdown is None:

@@ -89,8 +89,9 @@ class ClockedRota(Rota):
         self.lease_clock = lease_clock or OwnedClock()
 
     def _create_client(self, dsn: str, direct: str | None) -> Client:
+        publish, counters = self.event_bus.publish, self.process_counters
         return Client(
-            *(dsn, self.settings, direct, self.event_bus.publish, self.tracing, self.lease_clock)
+            *(dsn, self.settings, direct, publish, self.tracing, counters, self.lease_clock)
         )
 
     async def advance(self, seconds: float) -> None:

@@ -28,7 +28,9 @@ from rota.engine.telemetry.tracing import Tracing
 from rota.model.events import Event
 from rota.model.settings import Settings
 from rota.store import flows, jobs
-from rota.store.database import Database, run
+from rota.store.database import Database
+from rota.store.database import run as run_query
+from rota.store.flows import StartRun
 from rota.store.jobs import StartedJob, StartJob
 from rota.store.raw_connections import RawConnections
 
@@ -60,6 +62,7 @@ class Client:
         direct: str | None = None,
         publish: Callable[[Event], None] = lambda event: None,
         app_tracing: Tracing | None = None,
+        process_counters: ProcessCounters | None = None,
         lease_clock: LeaseClock | None = None,
     ) -> None:
         self.database = Database(dsn, settings, direct)
@@ -68,7 +71,7 @@ class Client:
         self.results = ResultWaiter(self.database, self.listener)
         self.raw_connections = RawConnections(self.database)
         self._publish = publish
-        self.process_counters = ProcessCounters()
+        self._process_counters = process_counters or ProcessCounters()
         self.worker: Worker | None = None
         """Worker of this event loop, if there is one."""
         self._tracing = app_tracing or Tracing()
@@ -89,9 +92,12 @@ class Client:
         """Coordinator of locks, leaders, rate limits and `once` calls."""
         if self._coordinator is None:
             self._coordinator = Coordinator(
-                self.database, self.listen, self._publish, self._lease_clock
+                self.database,
+                self.listen,
+                self._publish,
+                self.coordination_counters,
+                self._lease_clock,
             )
-            self._coordinator.counters = self.coordination_counters
         return self._coordinator
 
     async def resign(self) -> None:
@@ -113,7 +119,7 @@ class Client:
             [started] = await self.database.run(query, self._outage_timeout)
             span.set_attributes(tracing.start_attributes(started))
         if started.created:
-            self.process_counters.count_enqueued((job.queue, job.task))
+            self._process_counters.count_enqueued((job.queue, job.task))
         if is_immediate and not notify_in_transaction and started.created:
             self.notifier.notify([job.queue])
         return started
@@ -130,7 +136,7 @@ class Client:
                 created = compress(starts, [each.created for each in started])
         self.notifier.notify(queues)
         for queue_task, count in Counter(map(_QUEUE_TASK, created)).items():
-            self.process_counters.count_enqueued(queue_task, count)
+            self._process_counters.count_enqueued(queue_task, count)
         return started
 
     async def start_runs(self, calls: Sequence[BoundFlow]) -> list[StartedJob]:
@@ -139,13 +145,7 @@ class Client:
         order = sorted(range(len(calls)), key=lambda at: (calls[at].name, calls[at].run.key or ""))
         any_immediate = any(call.run.at is None and call.run.delay is None for call in calls)
         notify_in_transaction = any_immediate and self.notifier.may_notify_in_transaction()
-        chunks, size = [[calls[index].run for index in order[:1]]], 0
-        for index in order[1:]:
-            size += calls[index].run.size
-            if size > MAX_STATEMENT_JOBS:
-                chunks.append([])
-                size = 0
-            chunks[-1].append(calls[index].run)
+        chunks = _chunk_runs([calls[index].run for index in order])
         with self._tracing.start(calls[0].name, count=len(calls), kind=FLOW) as span:
             queries = [
                 flows.start(
@@ -161,7 +161,7 @@ class Client:
         started = dict(zip(order, (each for chunk in answers for each in chunk), strict=True))
         for index, each in started.items():
             for node in calls[index].plan.nodes if each.created else ():
-                self.process_counters.count_enqueued((node.task.policy.queue, node.task.name))
+                self._process_counters.count_enqueued((node.task.policy.queue, node.task.name))
         return [started[index] for index in range(len(calls))]
 
     async def _copy_jobs(self, starts: Sequence[StartJob], trace: str | None) -> list[int]:
@@ -170,7 +170,7 @@ class Client:
         if trace is not None:
             jobs_copy = "job/copy_traced_jobs", partial(jobs.rows_for_traced_jobs, trace=trace)
         async with database.transaction(self._outage_timeout) as connection:
-            [id_list] = await run(connection, jobs.reserve_ids(len(starts)), database.schema)
+            [id_list] = await run_query(connection, jobs.reserve_ids(len(starts)), database.schema)
             ids = id_list.split(",")
             chunks = [
                 (ids[offset : offset + COPY_CHUNK_JOBS], starts[offset : offset + COPY_CHUNK_JOBS])
@@ -219,6 +219,18 @@ class Client:
             await self.listener.close()
         await self.raw_connections.close()
         await self.database.close()
+
+
+def _chunk_runs(runs: Sequence[StartRun]) -> list[list[StartRun]]:
+    """Split runs into those of one statement each."""
+    chunks, size = [list(runs[:1])], 0
+    for run in runs[1:]:
+        size += run.size
+        if size > MAX_STATEMENT_JOBS:
+            chunks.append([])
+            size = 0
+        chunks[-1].append(run)
+    return chunks
 
 
 def _repeat_trace(trace: str | None, starts: Sequence[object]) -> list[str] | None:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class Lock(LockHandle):
     """Lock: `async with app.lock(…) as lock`, or `await lock.acquire()` and `await lock.release()`."""
 
-    def __init__(self, app: Any, name: str, permits: int, **options: Any) -> None:
+    def __init__(self, app: Rota, name: str, permits: int, **options: Any) -> None:
         super().__init__(app.coordinator, name, permits, **options)
-        self._app: Rota = app
+        self._app = app
 
     @property
     def sync(self) -> SyncLock:

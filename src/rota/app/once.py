@@ -7,7 +7,7 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from rota.app.coordination import MIN_TTL_SECONDS, WEEK, CoordinationMethods
+from rota.app.coordination import MIN_TTL_SECONDS, WEEK
 from rota.coord.insert_once import Inserted, insert_once_sync
 from rota.coord.once import OnceCall
 from rota.errors import ArgumentError
@@ -17,6 +17,7 @@ from rota.model.settings import Duration, to_seconds
 if TYPE_CHECKING:
     from rota.app.rota import Rota
     from rota.app.sync import SyncRun
+    from rota.coord.coordinator import Coordinator
     from rota.engine.execution import call as jobs
 
 R = TypeVar("R")
@@ -25,7 +26,7 @@ MAX_KEY_CHARS = 500
 
 
 def prepare_call(
-    app: CoordinationMethods,
+    open_coordinator: Callable[[], Awaitable[Coordinator]],
     key: str,
     fn: Callable[..., Any],
     wait: Duration | None,
@@ -46,7 +47,7 @@ def prepare_call(
             "0 s, or None to keep it forever"
         )
     return OnceCall(
-        app.coordinator,
+        open_coordinator,
         key,
         fn,
         ttl=to_seconds(ttl),
@@ -111,7 +112,7 @@ class SyncRota:
     ) -> Any:
         """Blocking version of `app.once(…)`. A plain function runs in this thread."""
         run = self._app.loop_thread.run
-        call = prepare_call(self._app, key, fn, wait, retention, ttl)
+        call = prepare_call(self._app.coordinator, key, fn, wait, retention, ttl)
         bound = partial(fn, *args, **kwargs)
         if iscoroutinefunction(bound):
             return run(run_once(call, bound))

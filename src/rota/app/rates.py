@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rota.coord.rate_limiter import RateLimiter as Awaited
 from rota.model.settings import Duration
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 class RateLimit(Awaited):
     """Rate limit over all instances: call `await rate.take()` before each use."""
 
-    def __init__(self, app: Any, name: str, limit: float, per: Duration, burst: int) -> None:
+    def __init__(self, app: Rota, name: str, limit: float, per: Duration, burst: int) -> None:
         super().__init__(app.coordinator, name, limit, per, burst)
-        self._app: Rota = app
+        self._app = app
 
     @property
     def sync(self) -> SyncRateLimit:

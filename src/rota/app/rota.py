@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -22,14 +24,21 @@ from typing import (
 )
 from weakref import WeakKeyDictionary
 
-from rota.app.coordination import CoordinationMethods
+from rota.app.coordination import (
+    WEEK,
+    F,
+    check_name,
+    check_permits,
+    create_leader,
+    lock_options,
+    service_decorator,
+)
 from rota.app.flow import Flow, FlowTask
 from rota.app.readiness import Readiness
 from rota.app.run import Run
-from rota.app.schedule_decorator import ScheduleMethods
+from rota.app.schedule_decorator import S, schedule_decorator
 from rota.app.sync import LoopThread
 from rota.app.task import Task
-from rota.app.worker_entry import WorkerEntry
 from rota.engine.execution.call import BoundFlow, BoundTask
 from rota.engine.telemetry.counters import ProcessCounters
 from rota.engine.telemetry.event_bus import EventBus, Subscriber
@@ -39,8 +48,18 @@ from rota.model.context import Context
 from rota.model.flow import FlowDefinition
 from rota.model.options import check_options, show_options
 from rota.model.registry import Registry
-from rota.model.settings import Settings, database_url, direct_url
-from rota.model.task import POLICY_DEFAULTS, TaskDefinition, TaskOptions, TaskPolicy
+from rota.model.schedule_options import SCHEDULE_DEFAULTS, ScheduleOptions
+from rota.model.settings import Duration, Settings, database_url, direct_url
+from rota.model.task import (
+    POLICY_DEFAULTS,
+    ActionOptions,
+    TaskDefinition,
+    TaskOptions,
+    TaskPolicy,
+)
+from rota.model.task import (
+    check_name as check_task_name,
+)
 from rota.store.query import check_schema
 
 if TYPE_CHECKING:
@@ -48,7 +67,17 @@ if TYPE_CHECKING:
 
     from rota.app.client import Client
     from rota.app.lifespan import Lifespan
+    from rota.app.locks import Lock, Permit
+    from rota.app.once import SyncRota
     from rota.app.queues import Queues
+    from rota.app.rates import RateLimit
+    from rota.app.schedules import Schedules
+    from rota.coord.coordinator import Coordinator
+    from rota.coord.insert_once import Inserted
+    from rota.coord.leader import Callback, Leader
+    from rota.coord.lock import OnLost
+    from rota.coord.services import ServiceGroup
+    from rota.engine.worker.worker import Worker
     from rota.localpg import LocalPostgres
     from rota.store.schedules import ScheduleDefinition as ScheduleDefinition
 
@@ -74,7 +103,7 @@ class TaskDecorator(Protocol):
     def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
 
 
-class Rota(CoordinationMethods, ScheduleMethods, WorkerEntry):
+class Rota:
     """Application with its tasks, flows, schedules and database.
 
     `Rota()` reads the database from ROTA_DATABASE_URL, DATABASE_URL or PG*; `Rota(dsn)` uses a URL;
@@ -121,7 +150,6 @@ class Rota(CoordinationMethods, ScheduleMethods, WorkerEntry):
 
             dsn, direct = await asyncio.to_thread(self._find_database)
             client = self._create_client(dsn, direct)
-            client.process_counters = self.process_counters
             if self._local is not None:
                 # The embedded database has no operator, so it is migrated here.
                 await migrate(client.database)
@@ -131,7 +159,8 @@ class Rota(CoordinationMethods, ScheduleMethods, WorkerEntry):
     def _create_client(self, dsn: str, direct: str | None) -> Client:
         from rota.app.client import Client
 
-        return Client(dsn, self.settings, direct, self.event_bus.publish, self.tracing)
+        publish, counters = self.event_bus.publish, self.process_counters
+        return Client(dsn, self.settings, direct, publish, self.tracing, counters)
 
     def current_client(self) -> Client | None:
         """Return the client of this event loop if it is open, else None."""
@@ -325,6 +354,51 @@ class Rota(CoordinationMethods, ScheduleMethods, WorkerEntry):
         unsubscribe."""
         return self.event_bus.subscribe(subscriber)
 
+    # Workers
+
+    def worker(
+        self,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        services: bool = True,
+    ) -> AbstractAsyncContextManager[Worker]:
+        """Run a worker inside this program during the block; then drain it.
+
+        `rota workers` and the dashboard show `metadata`. The worker also runs the app's services, unless
+        `services` is false.
+        """
+        from rota.app.worker_entry import run_worker
+
+        return run_worker(self, queues, concurrency, metadata, services)
+
+    async def work(
+        self,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        services: bool = True,
+    ) -> bool:
+        """Work until SIGTERM, SIGINT or a drain request, then finish the running jobs.
+
+        A signal during that shortens it. Return True if a drain request came before any signal: a
+        supervisor should then not restart the worker.
+        """
+        from rota.app.worker_entry import work_until_stopped
+
+        return await work_until_stopped(self, queues, concurrency, metadata, services)
+
+    def services(self) -> AbstractAsyncContextManager[ServiceGroup]:
+        """Be a candidate for the app's services during the block, and run them while elected.
+
+        For a program without a worker. Workers run the services by default.
+        """
+        from rota.app.worker_entry import run_services
+
+        return run_services(self)
+
     async def drain(self, worker: int, *, by: str | None = None) -> None:
         """Request a worker, in any process, to finish its jobs and stop.
 
@@ -350,3 +424,247 @@ class Rota(CoordinationMethods, ScheduleMethods, WorkerEntry):
             raise WorkerNotFound(f"worker {worker} is dead: there is nothing to drain")
         if state == "stopped":
             raise WorkerNotFound(f"worker {worker} has left already")
+
+    # Schedules
+
+    @show_options(ScheduleOptions, SCHEDULE_DEFAULTS)
+    def schedule(
+        self,
+        cron: str | None = None,
+        *,
+        name: str | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Callable[[S], S]:
+        """Start a task or a flow by the clock. Each tick starts one run over all instances.
+
+        Write `@app.schedule("0 7 * * mon-fri", tz="Europe/Paris")` above `@app.task`, or
+        `app.schedule(…)(flow)`.
+
+        cron, every, at  timing: one of them; `tz` is the time zone of cron
+        name             default: the name of the target; required if it has several schedules
+        input            input of the task or flow
+        overlap          if the previous run has not ended: "skip" the tick, "queue_one",
+                         "cancel_running" to cancel that run, or "allow" both
+        catch_up         after a time without workers: "none", the "latest" tick, or "all" of them,
+                         up to `at_most`
+        grace            maximum delay of a tick; a later one starts nothing
+        jitter           maximum random delay in seconds
+        starts, ends     no tick before, none after
+        max_runs         number of runs after which the schedule ends
+        pause_after      number of consecutive failures after which the schedule is paused
+        """
+        check_options(Rota.schedule, options, ScheduleOptions)
+        return schedule_decorator(self.declared_schedules, cron, name, options)
+
+    @show_options(ActionOptions, POLICY_DEFAULTS)
+    def action(self, type: str, **options: Unpack[ActionOptions]) -> TaskDecorator:
+        """Register a handler for scheduled actions of a type: `@app.action("report")`.
+
+        The handler is a task, and the config of the action holds its arguments. It is retried and recorded
+        like any task.
+        """
+        from rota.model.schedule_view import ACTION_PREFIX
+
+        check_options(Rota.action, options, ActionOptions)
+        return self.task(name=ACTION_PREFIX + check_task_name("action", type), **options)
+
+    def actions(self, *types: str, queue: str = "default") -> None:
+        """Enable built-in actions: `app.actions("task", "flow", "webhook")`.
+
+        task     runs a task of this app: {"task": "resize", "input": {…}}
+        flow     runs a flow: {"flow": "etl", "input": {…}}
+        webhook  sends {"url": "https://…", "body": …} to a host in ROTA_WEBHOOK_HOSTS
+        """
+        from rota.app.actions import register_builtin
+
+        for each in types:
+            register_builtin(self, each, queue)
+
+    @property
+    def schedules(self) -> Schedules:
+        """Operations on schedules at run time: `await app.schedules.create(…)`."""
+        from rota.app.schedules import Schedules
+
+        return Schedules(self)
+
+    # Coordination
+
+    async def coordinator(self) -> Coordinator:
+        return (await self.open()).coordinator
+
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: Duration = 30.0,
+        wait: Duration | None = None,
+        max_held: Duration | None = None,
+        label: str = "",
+        on_lost: OnLost = "raise",
+    ) -> Lock:
+        """Return a lock that one instance holds at a time: `async with app.lock("invoices") as lock`.
+
+        The lease lasts `ttl` seconds, and a thread renews it. It expires only if this program dies, freezes
+        or cannot reach the database for that long. Work that two holders must never do belongs in a
+        transaction that begins with `await lock.assert_held(connection)`.
+
+        wait       maximum seconds to wait for the lock; then Busy is raised
+        max_held   an alert is raised if the lock is held longer than this
+        on_lost    "raise": leaving the block raises LockLost; "cancel": losing the lock cancels the block
+        """
+        from rota.app.locks import Lock
+
+        return Lock(self, name, 0, **lock_options(name, ttl, wait, max_held, label, on_lost))
+
+    async def try_lock(
+        self,
+        name: str,
+        *,
+        ttl: Duration = 30.0,
+        max_held: Duration | None = None,
+        label: str = "",
+        on_lost: OnLost = "raise",
+    ) -> Lock | None:
+        """Acquire the lock and return it; return None if it is not free."""
+        lock = self.lock(name, ttl=ttl, wait=0, max_held=max_held, label=label, on_lost=on_lost)
+        return lock if await lock.try_acquire() else None
+
+    def semaphore(
+        self,
+        name: str,
+        n: int,
+        *,
+        ttl: Duration = 30.0,
+        wait: Duration | None = None,
+        max_held: Duration | None = None,
+        label: str = "",
+        on_lost: OnLost = "raise",
+    ) -> Permit:
+        """Return one of `n` permits: `async with app.semaphore("gpu", 4) as permit`.
+
+        The options are those of a lock. All instances should use the same `n`. While they differ, the
+        larger one applies.
+        """
+        from rota.app.locks import Permit
+
+        check_permits(name, n)
+        return Permit(self, name, n, **lock_options(name, ttl, wait, max_held, label, on_lost))
+
+    def rate_limit(
+        self, name: str, limit: float = 1, *, per: Duration, burst: int = 1
+    ) -> RateLimit:
+        """Return a rate limit for all instances: `limit` times in `per` seconds, evenly spread.
+
+        `await app.rate_limit("edgar", 10, per=1).take()` waits for its turn. After a period of lower use,
+        up to `burst` units are available at once.
+        """
+        from rota.app.rates import RateLimit
+
+        return RateLimit(self, check_name(name, "rate"), limit, per, burst)
+
+    @overload
+    async def once(
+        self,
+        key: str,
+        fn: Callable[..., Awaitable[R]],
+        /,
+        *args: Any,
+        wait: Duration | None = None,
+        retention: Duration | None = WEEK,
+        ttl: Duration = 30.0,
+        **kwargs: Any,
+    ) -> R: ...
+    @overload
+    async def once(
+        self,
+        key: str,
+        fn: Callable[..., R],
+        /,
+        *args: Any,
+        wait: Duration | None = None,
+        retention: Duration | None = WEEK,
+        ttl: Duration = 30.0,
+        **kwargs: Any,
+    ) -> R: ...
+    async def once(
+        self,
+        key: str,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        wait: Duration | None = None,
+        retention: Duration | None = WEEK,
+        ttl: Duration = 30.0,
+        **kwargs: Any,
+    ) -> Any:
+        """Call `fn(*args, **kwargs)` once for this key, over all instances, and return the stored result.
+
+        The first caller makes the call. All callers receive its result for `retention` seconds; None keeps
+        it forever. While another instance makes the call, wait for it: `wait` seconds at most, then raise
+        Busy. If the call raises, its caller receives the error, and the next caller makes the call again.
+        An instance that dies during the call, or is disconnected for `ttl` seconds, is replaced: a crash
+        repeats the call. Plain functions run in a thread.
+        """
+        from rota.app.once import prepare_call, run_once
+
+        call = prepare_call(self.coordinator, key, fn, wait, retention, ttl)
+        return await run_once(call, partial(fn, *args, **kwargs))
+
+    async def insert_once(
+        self,
+        connection: Any,
+        table: str | Sequence[str],
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        conflict: Sequence[str],
+    ) -> Inserted:
+        """Insert the rows that do not exist yet, in the transaction of your connection.
+
+        The columns in `conflict` identify a row and must have a unique index. The result contains the
+        number of inserted rows, the number of duplicates, and the new rows. Act only on the new rows.
+        """
+        from rota.coord.insert_once import insert_once
+
+        return await insert_once(connection, table, rows, conflict)
+
+    def leader(
+        self,
+        name: str,
+        *,
+        lease: Duration = 10.0,
+        label: str = "",
+        on_elected: Callback | None = None,
+        on_lost: Callback | None = None,
+    ) -> Leader:
+        """Return a candidate for a leadership that one of all candidates holds.
+
+        `async with leader.term()` waits for the election and leads. `async with leader` is a candidate for
+        the whole block, and `leader.is_leader()` is True while it leads. A leader that is frozen or
+        disconnected stops leading, by its own clock, before it is replaced after `lease` seconds. A leader
+        that dies is replaced within a second or two, if no pooler is in between.
+        """
+        return create_leader(self.coordinator, name, lease, label, on_elected, on_lost)
+
+    def service(
+        self,
+        name: str,
+        *,
+        every: Duration | None = None,
+        forever: bool = False,
+        lease: Duration = 10.0,
+    ) -> Callable[[F], F]:
+        """Declare a loop that exactly one instance runs while the remaining instances are candidates.
+
+        `@app.service("filings", every=60)` calls the function every 60 seconds, from start to start.
+        `forever=True` calls it once and expects it to keep running. Workers of this app run services, and
+        so does `async with app.services()`. An instance that is frozen or disconnected is replaced after
+        `lease` seconds; one that dies within a second or two, if no pooler is in between.
+        """
+        return service_decorator(self.registry, name, every, forever, lease)
+
+    @property
+    def sync(self) -> SyncRota:
+        """Blocking methods: `app.sync.start_many(…)`, `once(…)` and `insert_once(…)`."""
+        from rota.app.once import SyncRota
+
+        return SyncRota(self)

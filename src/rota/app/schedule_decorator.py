@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from inspect import Parameter
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota.app.flow import Flow
 from rota.app.task import Task
 from rota.errors import ArgumentError, DefinitionError
 from rota.model import codec
-from rota.model.options import check_options, show_options
 from rota.model.schedule_options import SCHEDULE_DEFAULTS, ScheduleOptions, check_datetime
 from rota.model.settings import to_seconds
-from rota.model.task import POLICY_DEFAULTS, ActionOptions, check_name
+from rota.model.task import check_name
 
 if TYPE_CHECKING:
-    from rota.app.rota import Rota, TaskDecorator
-    from rota.app.schedules import Schedules
     from rota.store.schedules import ScheduleDefinition
 
 S = TypeVar("S", bound="Task[Any, Any] | Flow")
@@ -28,87 +25,30 @@ MAX_NAME_CHARS = 200
 TIMING_FIELDS = ("cron", "every", "at")
 
 
-class ScheduleMethods:
-    """Schedule methods of `Rota`."""
+def schedule_decorator(
+    declared: dict[str, ScheduleDefinition],
+    cron: str | None,
+    name: str | None,
+    options: ScheduleOptions,
+) -> Callable[[S], S]:
+    """Return a decorator that adds a schedule of its target to `declared`."""
 
-    declared_schedules: dict[str, ScheduleDefinition]
-
-    @show_options(ScheduleOptions, SCHEDULE_DEFAULTS)
-    def schedule(
-        self,
-        cron: str | None = None,
-        *,
-        name: str | None = None,
-        **options: Unpack[ScheduleOptions],
-    ) -> Callable[[S], S]:
-        """Start a task or a flow by the clock. Each tick starts one run over all instances.
-
-        Write `@app.schedule("0 7 * * mon-fri", tz="Europe/Paris")` above `@app.task`, or
-        `app.schedule(…)(flow)`.
-
-        cron, every, at  timing: one of them; `tz` is the time zone of cron
-        name             default: the name of the target; required if it has several schedules
-        input            input of the task or flow
-        overlap          if the previous run has not ended: "skip" the tick, "queue_one",
-                         "cancel_running" to cancel that run, or "allow" both
-        catch_up         after a time without workers: "none", the "latest" tick, or "all" of them,
-                         up to `at_most`
-        grace            maximum delay of a tick; a later one starts nothing
-        jitter           maximum random delay in seconds
-        starts, ends     no tick before, none after
-        max_runs         number of runs after which the schedule ends
-        pause_after      number of consecutive failures after which the schedule is paused
-        """
-        check_options(ScheduleMethods.schedule, options, ScheduleOptions)
-
-        def declare(target: S) -> S:
-            kind, target_name = describe_target(target)
-            definition = define_schedule(
-                name or target_name, kind, target_name, {"cron": cron, **options}, declared=True
+    def declare(target: S) -> S:
+        kind, target_name = describe_target(target)
+        definition = define_schedule(
+            name or target_name, kind, target_name, {"cron": cron, **options}, declared=True
+        )
+        if definition.name in declared:
+            raise DefinitionError(
+                f"there is a schedule called {definition.name!r} already; give this one a name of its "
+                "own: @app.schedule(…, name=…)"
             )
-            if definition.name in self.declared_schedules:
-                raise DefinitionError(
-                    f"there is a schedule called {definition.name!r} already; give this one a name of its "
-                    "own: @app.schedule(…, name=…)"
-                )
-            if isinstance(target, Task):
-                _check_arguments(definition.name, target, options.get("input") or {})
-            self.declared_schedules[definition.name] = definition
-            return target
+        if isinstance(target, Task):
+            _check_arguments(definition.name, target, options.get("input") or {})
+        declared[definition.name] = definition
+        return target
 
-        return declare
-
-    @show_options(ActionOptions, POLICY_DEFAULTS)
-    def action(self, type: str, **options: Unpack[ActionOptions]) -> TaskDecorator:
-        """Register a handler for scheduled actions of a type: `@app.action("report")`.
-
-        The handler is a task, and the config of the action holds its arguments. It is retried and recorded
-        like any task.
-        """
-        from rota.model.schedule_view import ACTION_PREFIX
-
-        check_options(ScheduleMethods.action, options, ActionOptions)
-        app: Rota = self  # type: ignore[assignment]
-        return app.task(name=ACTION_PREFIX + check_name("action", type), **options)
-
-    def actions(self, *types: str, queue: str = "default") -> None:
-        """Enable built-in actions: `app.actions("task", "flow", "webhook")`.
-
-        task     runs a task of this app: {"task": "resize", "input": {…}}
-        flow     runs a flow: {"flow": "etl", "input": {…}}
-        webhook  sends {"url": "https://…", "body": …} to a host in ROTA_WEBHOOK_HOSTS
-        """
-        from rota.app.actions import register_builtin
-
-        for each in types:
-            register_builtin(self, each, queue)  # type: ignore[arg-type]
-
-    @property
-    def schedules(self) -> Schedules:
-        """Operations on schedules at run time: `await app.schedules.create(…)`."""
-        from rota.app.schedules import Schedules
-
-        return Schedules(self)  # type: ignore[arg-type]
+    return declare
 
 
 def describe_target(target: Any) -> tuple[str, str]:

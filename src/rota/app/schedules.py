@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from rota.app.flow import Flow
 from rota.app.run import Run
@@ -17,7 +17,7 @@ from rota.app.schedule_decorator import (
     describe_target,
 )
 from rota.app.schedule_targets import check_schedule, run_factory
-from rota.app.sync import SyncRun
+from rota.app.sync import SyncRun, sync_method
 from rota.app.task import Task
 from rota.engine.scheduling import backfill as scheduling_backfill
 from rota.engine.scheduling import definitions
@@ -34,9 +34,6 @@ from rota.store.schedules import ScheduleDefinition
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 STATES = ("active", "paused", "disabled", "ended")
 
@@ -241,37 +238,27 @@ def _audit_entry(by: str | None, action: str, name: str) -> AuditEntry | None:
     return None if by is None else AuditEntry(by, action, name)
 
 
-def _sync_method(
-    method: Callable[Concatenate[Schedules, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[SyncSchedules, P], T]:
-    def call(self: SyncSchedules, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._app.loop_thread.run(method(self._schedules, *args, **kwargs))
-
-    call.__name__, call.__doc__ = method.__name__, method.__doc__
-    return call
-
-
 class SyncSchedules:
     """Blocking versions of the schedule operations."""
 
     def __init__(self, app: Rota, schedules: Schedules) -> None:
         self._app = app
-        self._schedules = schedules
+        self._wrapped = schedules
 
-    create = _sync_method(Schedules.create)
-    update = _sync_method(Schedules.update)
-    pause = _sync_method(Schedules.pause)
-    resume = _sync_method(Schedules.resume)
-    delete = _sync_method(Schedules.delete)
-    get = _sync_method(Schedules.get)
-    list = _sync_method(Schedules.list)
-    ticks = _sync_method(Schedules.ticks)
+    create = sync_method(Schedules.create)
+    update = sync_method(Schedules.update)
+    pause = sync_method(Schedules.pause)
+    resume = sync_method(Schedules.resume)
+    delete = sync_method(Schedules.delete)
+    get = sync_method(Schedules.get)
+    list = sync_method(Schedules.list)
+    ticks = sync_method(Schedules.ticks)
 
     def trigger(self, name: str) -> SyncRun[Any]:
         """Blocking version of `app.schedules.trigger(…)`."""
-        return SyncRun(self._app, self._app.loop_thread.run(self._schedules.trigger(name)))
+        return SyncRun(self._app, self._app.loop_thread.run(self._wrapped.trigger(name)))
 
     def backfill(self, name: str, start: datetime, end: datetime) -> tuple[SyncRun[Any], ...]:
         """Blocking version of `app.schedules.backfill(…)`."""
-        runs = self._app.loop_thread.run(self._schedules.backfill(name, start, end))
+        runs = self._app.loop_thread.run(self._wrapped.backfill(name, start, end))
         return tuple(SyncRun(self._app, each) for each in runs)

@@ -63,25 +63,19 @@ def stop_on_signal(signals: Sequence[signal.Signals] = STOP_SIGNALS) -> Iterator
 
 
 class ShutdownSignals:
-    """Requests to stop, by signal or drain. A signal after that hurries the shutdown."""
+    """Requests to stop, by signal or drain. `on_hurry` is called at each signal after that."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_hurry: Callable[[], None]) -> None:
         self.drain_requested = False
         """True if a drain was requested before any signal."""
         self._loop = asyncio.get_running_loop()
         self._stop_event = asyncio.Event()
-        self._signal_count = 0
-        self._on_hurry: Callable[[], None] = lambda: None
+        self._on_hurry = on_hurry
 
     def handle_signals(self) -> AbstractContextManager[None]:
         """Handle signals during the block. A signal during startup takes effect when the startup is
         complete."""
         return handle_signals(self._on_signal)
-
-    def on_hurry(self, callback: Callable[[], None]) -> None:
-        self._on_hurry = callback
-        if self._signal_count > 1:
-            callback()
 
     async def wait(self) -> None:
         await self._stop_event.wait()
@@ -96,7 +90,6 @@ class ShutdownSignals:
         self._loop.call_soon_threadsafe(self.request_drain)
 
     def _on_signal(self, number: signal.Signals) -> None:
-        self._signal_count += 1
         if self._stop_event.is_set():
             self._on_hurry()
         self._stop_event.set()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from rota.app.run import Run
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+W = TypeVar("W", covariant=True)
 
 
 class LoopThread:
@@ -69,11 +70,20 @@ class LoopThread:
             loop.close()
 
 
+class SyncVersion(Protocol[W]):
+    """Blocking version of an object, with the object and its app."""
+
+    @property
+    def _app(self) -> Rota: ...
+    @property
+    def _wrapped(self) -> W: ...
+
+
 def sync_method(
-    method: Callable[Concatenate[Run[R], P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[SyncRun[R], P], T]:
-    def call(self: SyncRun[R], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._app.loop_thread.run(method(self._run, *args, **kwargs))
+    method: Callable[Concatenate[W, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[SyncVersion[W], P], T]:
+    def call(self: SyncVersion[W], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._app.loop_thread.run(method(self._wrapped, *args, **kwargs))
 
     call.__name__, call.__doc__ = method.__name__, method.__doc__
     return call
@@ -84,13 +94,13 @@ class SyncRun(Generic[R]):
 
     def __init__(self, app: Rota, run: Run[R]) -> None:
         self._app = app
-        self._run = run
+        self._wrapped = run
         self.id = run.id
         self.created = run.created
 
     def result(self, timeout: Any = None) -> R:
         """Wait for the run and return its result."""
-        return self._app.loop_thread.run(self._run.result(timeout))
+        return self._app.loop_thread.run(self._wrapped.result(timeout))
 
     status = sync_method(Run.status)
     cancel = sync_method(Run.cancel)
@@ -100,4 +110,4 @@ class SyncRun(Generic[R]):
     explain = sync_method(Run.explain)
 
     def __repr__(self) -> str:
-        return repr(self._run)
+        return repr(self._wrapped)

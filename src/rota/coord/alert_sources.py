@@ -199,6 +199,9 @@ class CoordinationAlerts:
                 self._publish_raised(alert)
         for key, by_this_call in ended.items():
             self._close(key, open_alerts, by_this_call)
+        self._plan_next_check(now, retry_at)
+
+    def _plan_next_check(self, now: float, retry_at: float) -> None:
         with self._lock:
             self._checked_at, self._pause = now, RETRY_SECONDS
             if self._due_at != retry_at:

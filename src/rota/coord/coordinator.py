@@ -52,13 +52,14 @@ class Coordinator:
         database: Database,
         get_listener: Callable[[], ListenerProtocol],
         publish: Callable[[Event], None],
+        counters: CoordinationCounters,
         clock: LeaseClock | None = None,
     ) -> None:
         self.database = database
         self.clock = clock or LeaseClock()
         self.get_listener = get_listener
         self.identity = new_identity()
-        self.counters = CoordinationCounters()
+        self.counters = counters
         self._loop = asyncio.get_running_loop()
         self._publish = publish
         self._unfinished: set[asyncio.Task[Any]] = set()

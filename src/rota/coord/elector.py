@@ -29,6 +29,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
 
 from rota.coord.alert_sources import CoordinationAlerts
 from rota.coord.candidate import PROBE_SHARE, TRUSTED_SHARE, Candidate
@@ -227,10 +228,14 @@ class Elector:
                 self._finish_resignation(resignation)  # the server has released the session lock
 
     async def renew(self, connection: PgConnection) -> None:
-        if connection.pooled:
-            self._log_pooler_once()
-        else:
+        if not connection.pooled:
             await self._set_idle_timeout(connection)
+        elif not self._pooler_logged:
+            self._pooler_logged = True
+            log.info(
+                "connected through a pooler: a leader holds a lease, and its death is detected only when "
+                "the lease expires; set ROTA_DIRECT_URL to bypass the pooler and detect it at once"
+            )
         await self._confirm_terms(connection)
         await self._send_resignations(connection)
         await self._seek_election(connection)
@@ -243,7 +248,7 @@ class Elector:
         for each in self._leading():
             if each.has_session_lock:
                 each.shorten_trust(idle_timeout)
-        await self._fetch(connection, leaders.set_idle_timeout(idle_timeout))
+        await _fetch(connection, self._schema, leaders.set_idle_timeout(idle_timeout))
         self._idle_timeout = idle_timeout
 
     async def _confirm_terms(self, connection: PgConnection) -> None:
@@ -261,10 +266,10 @@ class Elector:
             for each, _ in held.values():
                 # Retry soon if this fails.
                 each.due_at = now + each.lease * PROBE_SHARE / 2
-            answers = await self._fetch(
-                connection,
-                self._confirm_query(list(held.values()), has_session_lock=has_session_lock),
+            query = _confirm_query(
+                self._identity.instance, list(held.values()), has_session_lock=has_session_lock
             )
+            answers = await _fetch(connection, self._schema, query)
             for answer in answers:
                 each, term = held[answer.name]
                 if answer.is_current:
@@ -275,16 +280,6 @@ class Elector:
                     )
                 else:
                     self._lose_term(each, term, TERM_ENDED)
-
-    def _confirm_query(
-        self, held: list[tuple[Candidate, int | None]], *, has_session_lock: bool
-    ) -> Query[leaders.LeadershipProbe]:
-        instance = self._identity.instance
-        names = [each.name for each, _ in held]
-        terms = [term or 0 for _, term in held]
-        if has_session_lock:
-            return leaders.probe(instance, names, [each.session_lock for each, _ in held], terms)
-        return leaders.renew(instance, names, terms, [each.lease for each, _ in held])
 
     def _on_confirmed(self, candidate: Candidate, term: int | None, sent_at: float) -> None:
         lease = self._lease_seconds(candidate, has_session_lock=candidate.has_session_lock)
@@ -373,7 +368,7 @@ class Elector:
         missing = {each.session_lock for each in candidates} - self._session_locks
         self._session_locks |= missing
         if missing:
-            taken = await self._fetch(connection, leaders.lock_session(sorted(missing)))
+            taken = await _fetch(connection, self._schema, leaders.lock_session(sorted(missing)))
             self._session_locks -= missing - set(taken)
         return [each for each in candidates if each.session_lock in self._session_locks]
 
@@ -384,7 +379,9 @@ class Elector:
             [each.name for each in candidates],
             [each.session_lock for each in candidates],
         )
-        vacant = set(await self._fetch(connection, leaders.vacant_names(names, session_locks)))
+        vacant = set(
+            await _fetch(connection, self._schema, leaders.vacant_names(names, session_locks))
+        )
         return [each for each in candidates if each.name in vacant]
 
     async def _without_yielding(
@@ -438,10 +435,6 @@ class Elector:
                         )
                     )
 
-    async def _fetch(self, connection: PgConnection, query: Query[T]) -> list[T]:
-        [[rows]] = await pipeline(connection, [[query]], self._schema)
-        return rows
-
     def _lose_term(self, candidate: Candidate, term: int | None, reason: str) -> None:
         if term is not None and self._end_term(candidate, term, reason):
             log.warning("no longer leads %r (term %s): %s", candidate.name, term, reason)
@@ -449,10 +442,17 @@ class Elector:
     def _leading(self) -> list[Candidate]:
         return [each for each in self._candidates if each.term is not None]
 
-    def _log_pooler_once(self) -> None:
-        if not self._pooler_logged:
-            self._pooler_logged = True
-            log.info(
-                "connected through a pooler: a leader holds a lease, and its death is detected only when "
-                "the lease expires; set ROTA_DIRECT_URL to bypass the pooler and detect it at once"
-            )
+
+async def _fetch(connection: PgConnection, schema: str, query: Query[T]) -> list[T]:
+    [[rows]] = await pipeline(connection, [[query]], schema)
+    return rows
+
+
+def _confirm_query(
+    instance: UUID, held: list[tuple[Candidate, int | None]], *, has_session_lock: bool
+) -> Query[leaders.LeadershipProbe]:
+    names = [each.name for each, _ in held]
+    terms = [term or 0 for _, term in held]
+    if has_session_lock:
+        return leaders.probe(instance, names, [each.session_lock for each, _ in held], terms)
+    return leaders.renew(instance, names, terms, [each.lease for each, _ in held])

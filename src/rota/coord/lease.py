@@ -28,6 +28,7 @@ class Lease:
         sent_at: float,
         clock: LeaseClock,
         on_lost: Callable[[str], None],
+        max_held: float | None = None,
     ) -> None:
         self.name = name
         self.permit = permit
@@ -35,7 +36,7 @@ class Lease:
         self.ttl = ttl
         self.acquired_at = self.sent_at = sent_at
         self.renew_at = sent_at + ttl / RENEWALS_PER_TTL
-        self.max_held: float | None = None
+        self.max_held = max_held
         self._clock = clock
         self._trusted_until = sent_at + trusted_seconds(ttl)
         self._on_lost = on_lost

@@ -132,8 +132,8 @@ class LockHandle:
         lease = Lease(
             *(self.name, answer.permit, answer.token, self._ttl, sent_at, coordinator.clock),
             lambda why: self._report_lost(coordinator, lease, why),
+            self._max_held,
         )
-        lease.max_held = self._max_held
         self._lease = lease
         coordinator.lock_renewals.add(lease)
         coordinator.renewal_thread.wake_threadsafe()

@@ -152,8 +152,10 @@ class LocalPostgres:
     def paths(self) -> ServerPaths:
         """Locations of the server's files."""
         if self._paths is None:
-            configured = self._directory
-            data = Path(configured).expanduser().resolve() if configured else self._default_data()
+            if self._directory:
+                data = Path(self._directory).expanduser().resolve()
+            else:
+                data = default_directory(self._binaries.major if self._binaries else None)
             self._paths = ServerPaths(data)
         return self._paths
 
@@ -316,9 +318,6 @@ class LocalPostgres:
             return self.paths.detached_mark.read_text().strip() == str(server.pid)
         except OSError:
             return False
-
-    def _default_data(self) -> Path:
-        return default_directory(self._binaries.major if self._binaries else None)
 
     def _version(self) -> str:
         try:

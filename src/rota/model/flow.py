@@ -294,18 +294,18 @@ class FlowPlan:
             task_input = _json_object(
                 {parameter: encoded[parameter] for parameter in parameters if parameter in encoded}
             )
-            try:
-                for decoder in decoders:
-                    decoder.decode(task_input)
-            except (msgspec.ValidationError, ValueError) as error:
-                reason = (
-                    codec.describe(error) if isinstance(error, msgspec.ValidationError) else error
-                )
-                raise ArgumentError(
-                    f"{subject} does not fit task {node.name!r}: {reason}"
-                ) from None
+            for decoder in decoders:
+                _check_input(decoder, task_input, f"{subject} does not fit task {node.name!r}")
             task_inputs[node.name] = task_input
         return document, task_inputs
+
+
+def _check_input(decoder: msgspec.json.Decoder[Any], task_input: str, refusal: str) -> None:
+    try:
+        decoder.decode(task_input)
+    except (msgspec.ValidationError, ValueError) as error:
+        reason = codec.describe(error) if isinstance(error, msgspec.ValidationError) else error
+        raise ArgumentError(f"{refusal}: {reason}") from None
 
 
 def task_names(after: Sequence[Any] | Any) -> Iterator[str]:

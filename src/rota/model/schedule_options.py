@@ -93,14 +93,8 @@ class SchedulePolicy:
     """Number of consecutive failures after which the schedule is paused until it is resumed."""
 
     def __post_init__(self) -> None:
-        if self.overlap not in get_args(Overlap):
-            raise ArgumentError(
-                f"overlap is one of {', '.join(get_args(Overlap))}, not {self.overlap!r}"
-            )
-        if self.catch_up not in get_args(CatchUp):
-            raise ArgumentError(
-                f"catch_up is one of {', '.join(get_args(CatchUp))}, not {self.catch_up!r}"
-            )
+        _check_choice("overlap", self.overlap, get_args(Overlap))
+        _check_choice("catch_up", self.catch_up, get_args(CatchUp))
         _check_number("at_most", self.at_most, MAX_TICKS)
         if self.jitter is None:
             raise ArgumentError("jitter is a number of seconds; 0 is none")
@@ -119,6 +113,11 @@ class SchedulePolicy:
                 f"it ends ({self.ends.isoformat(sep=' ')}) before it starts "
                 f"({self.starts.isoformat(sep=' ')})"
             )
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ArgumentError(f"{name} is one of {', '.join(choices)}, not {value!r}")
 
 
 def _check_number(name: str, value: object, maximum: int) -> None:

@@ -64,6 +64,21 @@ class Settings:
     autoscale_max: int = 100  # maximum of desired workers of a queue
 
     def __post_init__(self) -> None:
+        self._check_numbers()
+        self._check_choices()
+        Retention.parse(self.retention)
+        if self.webhook_hosts:
+            from rota.model.webhook_hosts import WebhookHosts
+
+            WebhookHosts.parse(self.webhook_hosts)
+        if self.alerts:
+            from rota.model.alert_rules import AlertRules
+
+            AlertRules.parse(self.alerts)
+        if self.alert_webhook:
+            _check_urls(self.alert_webhook, self.webhook_hosts)
+
+    def _check_numbers(self) -> None:
         for name in ("connections", "concurrency", "batch", "payload_limit"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -85,15 +100,6 @@ class Settings:
                 "heartbeat could make a live worker count as dead; raise dead_after or lower "
                 "heartbeat_interval"
             )
-        if self.pooler not in ("auto", "yes", "no"):
-            raise SettingsError(f"pooler must be auto, yes or no, not {self.pooler!r}")
-        if self.tracing not in ("auto", "on", "off"):
-            raise SettingsError(f"tracing must be auto, on or off, not {self.tracing!r}")
-        if self.tracing == "on" and find_spec("opentelemetry") is None:
-            raise SettingsError(
-                "tracing is on, and OpenTelemetry is not installed: pip install 'pgrota[otel]', or set "
-                "ROTA_TRACING=off"
-            )
         if not self.autoscale_target > 0:
             raise SettingsError(
                 f"autoscale_target must be above 0 seconds, not {self.autoscale_target}"
@@ -103,22 +109,22 @@ class Settings:
                 f"autoscale_min is {self.autoscale_min} and autoscale_max {self.autoscale_max}: the first "
                 "cannot be below 0, or above the second"
             )
-        Retention.parse(self.retention)
-        if self.webhook_hosts:
-            from rota.model.webhook_hosts import WebhookHosts
-
-            WebhookHosts.parse(self.webhook_hosts)
-        if self.alerts:
-            from rota.model.alert_rules import AlertRules
-
-            AlertRules.parse(self.alerts)
-        if self.alert_webhook:
-            _check_urls(self.alert_webhook, self.webhook_hosts)
         for name in ("alert_retention", "audit_retention"):
             if not getattr(self, name) >= 3600:
                 raise SettingsError(
                     f"{name} is {getattr(self, name):g} s, less than an hour; raise it"
                 )
+
+    def _check_choices(self) -> None:
+        if self.pooler not in ("auto", "yes", "no"):
+            raise SettingsError(f"pooler must be auto, yes or no, not {self.pooler!r}")
+        if self.tracing not in ("auto", "on", "off"):
+            raise SettingsError(f"tracing must be auto, on or off, not {self.tracing!r}")
+        if self.tracing == "on" and find_spec("opentelemetry") is None:
+            raise SettingsError(
+                "tracing is on, and OpenTelemetry is not installed: pip install 'pgrota[otel]', or set "
+                "ROTA_TRACING=off"
+            )
 
     @classmethod
     def read(cls, environment: Mapping[str, str] | None = None, **given: Any) -> Settings:

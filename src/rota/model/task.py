@@ -111,16 +111,7 @@ class TaskPolicy:
                 f"max_crashes is a whole number, at least 1, not {self.max_crashes!r}"
             )
         if self.visibility_timeout is not None:
-            if not (self.visibility_timeout > 0 and math.isfinite(self.visibility_timeout)):
-                raise DefinitionError(
-                    f"visibility_timeout must be above 0 seconds, not {self.visibility_timeout:g}"
-                )
-            if self.timeout is not None and self.visibility_timeout < self.timeout:
-                raise DefinitionError(
-                    f"visibility_timeout={self.visibility_timeout:g} is shorter than"
-                    f" timeout={self.timeout:g}: another worker could take the job before it times"
-                    " out; make visibility_timeout longer"
-                )
+            _check_visibility_timeout(self.visibility_timeout, self.timeout)
         if self.isolation not in (None, "process"):
             raise DefinitionError(
                 f'isolation is "process", or None for in the worker itself, not {self.isolation!r}'
@@ -303,6 +294,18 @@ def check_priority(priority: int) -> int:
     if type(priority) is not int or not 0 <= priority <= 9:
         raise DefinitionError(f"priority is from 0 to 9, larger sooner, not {priority!r}")
     return priority
+
+
+def _check_visibility_timeout(visibility_timeout: float, timeout: float | None) -> None:
+    if not (visibility_timeout > 0 and math.isfinite(visibility_timeout)):
+        raise DefinitionError(
+            f"visibility_timeout must be above 0 seconds, not {visibility_timeout:g}"
+        )
+    if timeout is not None and visibility_timeout < timeout:
+        raise DefinitionError(
+            f"visibility_timeout={visibility_timeout:g} is shorter than timeout={timeout:g}: another "
+            "worker could take the job before it times out; make visibility_timeout longer"
+        )
 
 
 def _check_importable(fn: Callable[..., Any], name: str) -> None:

@@ -19,6 +19,12 @@ from uuid import UUID
 ANY_JSON_TYPE = frozenset({"null", "bool", "int", "float", "text", "list", "object"})
 
 _STRING_TYPES = (str, bytes, bytearray, datetime, date, time, timedelta, UUID, Decimal)
+_SCALARS: tuple[tuple[type | tuple[type, ...], frozenset[str]], ...] = (
+    (bool, frozenset({"bool"})),  # before int, of which it is a subclass
+    (int, frozenset({"int"})),
+    (float, frozenset({"float", "int"})),
+    (_STRING_TYPES, frozenset({"text"})),
+)
 _DECIMAL_JSON_TYPES = {"text", "int", "float"}
 
 
@@ -80,14 +86,9 @@ def _json_types(hint: Any) -> frozenset[str]:
         return ANY_JSON_TYPE
     if issubclass(kind, enum.Enum):
         return frozenset().union(*(_json_types(type(each.value)) for each in kind))
-    if issubclass(kind, bool):
-        return frozenset({"bool"})
-    if issubclass(kind, int):
-        return frozenset({"int"})
-    if issubclass(kind, float):
-        return frozenset({"float", "int"})
-    if issubclass(kind, _STRING_TYPES):
-        return frozenset({"text"})
+    for classes, json_types in _SCALARS:
+        if issubclass(kind, classes):
+            return json_types
     if issubclass(kind, Mapping) or _has_fields(kind):
         return frozenset({"object"})
     if issubclass(kind, Iterable):

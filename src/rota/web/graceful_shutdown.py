@@ -3,6 +3,9 @@
 first signal ─▶ /health/ready fails ─▶ serve for drain_delay ─▶ stop the server ─▶ finish requests
                                                │                                          │
 second signal ─────────────────────────────────┴─▶ stop now                               └─▶ cancel
+
+A signal before the server serves requests stops it at once. It takes effect when the startup is complete,
+so that everything that was started is also shut down.
 """
 
 from __future__ import annotations
@@ -27,28 +30,34 @@ HURRY_SECONDS = 1.0
 
 
 class GracefulShutdown:
-    """Shutdown of one server. `stop_server` stops it and receives the number of the first signal."""
+    """Shutdown of one server. `stop_server` stops it and receives the number of the first signal.
+
+    `is_serving` is false while the server starts.
+    """
 
     def __init__(
         self,
         app: Rota,
         requests: InFlightRequests,
         stop_server: Callable[[int], None],
+        is_serving: Callable[[], bool] = lambda: True,
     ) -> None:
         self._app = app
         self._requests = requests
         self._stop_server = stop_server
+        self._is_serving = is_serving
+        self._has_begun = False
         self._hurry = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    @property
-    def has_begun(self) -> bool:
-        return self._task is not None
-
     def on_signal(self, number: int) -> None:
         """Begin the shutdown at the first signal, hurry at the second, stop the server at any later one."""
-        if self._task is None:
-            self._task = asyncio.create_task(self._shut_down(number), name="rota departure")
+        if not self._has_begun:
+            self._has_begun = True
+            if self._is_serving():
+                self._task = asyncio.create_task(self._shut_down(number), name="rota departure")
+            else:
+                self._stop_server(number)
         elif not self._hurry.is_set():
             log.info(
                 "second signal: open requests have %g s, unfinished jobs return to their queue",

@@ -1,8 +1,4 @@
-"""Server for an API on uvicorn, with the graceful shutdown of `rota.asgi.Drain`.
-
-Rota handles the signals from the start. A signal during startup takes effect when the startup is complete,
-so that everything that was started is also shut down.
-"""
+"""Server for an API on uvicorn, with the graceful shutdown of `rota.asgi.Drain`."""
 
 from __future__ import annotations
 
@@ -17,10 +13,10 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from rota.app.shutdown_signals import handle_signals
+from rota.asgi import Drain
 from rota.errors import RotaError
 from rota.web.connection_limit import LimitedProtocol
-from rota.web.graceful_shutdown import GracefulShutdown
-from rota.web.in_flight import Asgi, InFlightRequests, Message, Receive, Scope, Send
+from rota.web.in_flight import Asgi, Message, Receive, Scope, Send
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota
@@ -43,11 +39,9 @@ async def serve(
     on_started: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until SIGTERM or SIGINT and the graceful shutdown. Raise the error of a failed startup."""
-    app.readiness.is_drain_managed = True
-    requests = InFlightRequests(app.readiness)
-    counted_api = _CountedApi(api, app, requests)
+    reporting_api = _StartupReportingApi(api, app)
     config = uvicorn.Config(
-        counted_api,
+        Drain(reporting_api, app),
         http=LimitedProtocol,
         lifespan="on",
         log_config=None,
@@ -58,30 +52,13 @@ async def serve(
         # cancelled.
         timeout_graceful_shutdown=max(1, math.ceil(app.settings.drain_timeout)),
     )
-    server = _Server(config, on_started)
-    shutdown = GracefulShutdown(app, requests, server.stop)
-
-    stopped_early = False
-
-    def on_signal(number: int) -> None:
-        nonlocal stopped_early
-        if stopped_early:
-            app.readiness.hurry()
-        elif server.started:
-            shutdown.on_signal(number)
-        else:
-            stopped_early = True
-            server.stop(number)
-
     try:
-        with handle_signals(on_signal):
-            await server.serve(list(sockets))
+        await _Server(config, on_started).serve(list(sockets))
     except SystemExit:
-        if counted_api.startup_error is not None:
-            raise counted_api.startup_error from None
+        if reporting_api.startup_error is not None:
+            raise reporting_api.startup_error from None
         raise
     finally:
-        shutdown.cancel()
         await app.close()  # done already, unless the API does not use app.lifespan
 
 
@@ -112,31 +89,32 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # serve() handles the signals
+        # uvicorn's own handler would raise the signal again at the end, and the exit code would not be 0.
+        with handle_signals(self._on_signal):
+            yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             self._on_started()
 
-    def stop(self, number: int) -> None:
+    def _on_signal(self, number: int) -> None:
         self.should_exit = True
 
 
-class _CountedApi:
-    """The API with its requests counted and the error of a failed startup kept."""
+class _StartupReportingApi:
+    """The API with the error of a failed startup kept."""
 
-    def __init__(self, api: Asgi, app: Rota, requests: InFlightRequests) -> None:
+    def __init__(self, api: Asgi, app: Rota) -> None:
         self._api = api
         self._app = app
-        self._requests = requests
         self.startup_error: BaseException | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._run_lifespan(scope, receive, send)
         else:
-            await self._requests.serve(self._api, scope, receive, send)
+            await self._api(scope, receive, send)
 
     async def _run_lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         held_back: list[Message] = []

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from rota import ArgumentError, Context, Rota
+from rota.app.worker_entry import declare_schedules
 from rota.engine.scheduling import scheduler
 from rota.engine.scheduling.definitions import declare
 from rota.errors import DefinitionError
@@ -28,7 +29,7 @@ async def deploy(dsn: str, define: Define) -> None:
     """Declare the schedules of this code, as a worker does when it starts."""
     async with Rota(dsn, connections=2) as app:
         define(app)
-        await app._declare_schedules(await app.open())
+        await declare_schedules(app, await app.open())
 
 
 def report(app: Rota, *schedules: dict[str, Any]) -> None:

@@ -71,3 +71,16 @@ async def test_graceful_shutdown_third_signal_is_forwarded_to_server(
     leaving.on_signal(2)
     assert told == [15, 2]
     leaving.cancel()
+
+
+async def test_graceful_shutdown_signal_during_start_stops_server_at_once(app: Rota) -> None:
+    told: list[int] = []
+    requests = InFlightRequests(app.readiness)
+    leaving = GracefulShutdown(app, requests, told.append, is_serving=lambda: False)
+    leaving.on_signal(15)
+    assert (told, app.readiness.is_draining) == ([15], False)
+    leaving.on_signal(15)
+    assert (told, app.readiness.is_hurried) == ([15], True)
+    leaving.on_signal(2)
+    assert told == [15, 2]
+    leaving.cancel()

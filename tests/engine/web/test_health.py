@@ -18,6 +18,7 @@ from starlette.routing import Mount
 
 from rota import Rota
 from rota.app.tokens import create_access_token
+from rota.app.worker_entry import run_worker
 from rota.model.access import Role
 from rota.model.service import ServiceContext
 from rota.web.health import health
@@ -162,8 +163,8 @@ async def test_admin_drain_worker_drains_only_this_worker_and_is_audited(
     async def work() -> None: ...
 
     left = asyncio.Event()
-    async with rota_app.worker() as worker, client_with_role(rota_app, Role.OPERATOR) as client:
-        worker.on_drain_request(left.set)
+    running = run_worker(rota_app, on_drain_request=left.set)
+    async with running as worker, client_with_role(rota_app, Role.OPERATOR) as client:
         answer = await client.post("/admin/drain", json={"worker": worker.id})
         assert (answer.status_code, answer.json()["worker"]) == (202, worker.id)
         await asyncio.wait_for(left.wait(), 60)
@@ -185,8 +186,8 @@ async def test_admin_drain_without_worker_id_drains_the_answering_instance(
     async def work() -> None: ...
 
     left = asyncio.Event()
-    async with rota_app.worker() as worker, client_with_role(rota_app, Role.OPERATOR) as client:
-        worker.on_drain_request(left.set)
+    running = run_worker(rota_app, on_drain_request=left.set)
+    async with running as worker, client_with_role(rota_app, Role.OPERATOR) as client:
         answer = await client.post("/admin/drain")
         assert (answer.status_code, answer.json()["worker"]) == (202, worker.id)
         await asyncio.wait_for(left.wait(), 60)

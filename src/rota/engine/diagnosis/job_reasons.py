@@ -271,22 +271,8 @@ def contended_lock(lock: AwaitedLockRow, job: int) -> ExplanationReason:
 
 def _sleeping(builder: ReasonBuilder) -> list[ExplanationReason]:
     job, now = builder.job, builder.situation.now
-    is_due = job.wakes is not None and job.wakes <= now
-    if is_due:
-        if builder.eligibility.wakers:
-            return [
-                builder(
-                    code="due",
-                    message=f"the time of {builder.name} has come: a worker wakes it",
-                    until=job.wakes,
-                )
-            ]
-        cause = "all workers are draining" if builder.eligibility.alive else "no worker is running"
-        return [
-            no_worker_reason(
-                builder, f"the time of {builder.name} has come, and {cause}: it is not woken"
-            )
-        ]
+    if job.wakes is not None and job.wakes <= now:
+        return [_due(builder)]
     waits = builder.situation.waits.get(job.job, [])
     # Steps that a failed attempt left open are not the cause of the sleep.
     awaited = [each for each in waits if _is_awaited(each, job)]
@@ -306,6 +292,15 @@ def _sleeping(builder: ReasonBuilder) -> list[ExplanationReason]:
             )
         ]
     return [builder(code="delay", message=f"{builder.name} was started for later", until=job.wakes)]
+
+
+def _due(builder: ReasonBuilder) -> ExplanationReason:
+    if builder.eligibility.wakers:
+        message = f"the time of {builder.name} has come: a worker wakes it"
+        return builder(code="due", message=message, until=builder.job.wakes)
+    cause = "all workers are draining" if builder.eligibility.alive else "no worker is running"
+    message = f"the time of {builder.name} has come, and {cause}: it is not woken"
+    return no_worker_reason(builder, message)
 
 
 def _is_awaited(wait: WaitingRow, job: JobSituationRow) -> bool:

@@ -19,6 +19,7 @@ attempt, and the next attempt runs the step again.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -93,23 +94,13 @@ class DurableExecution:
         entry, stored = self._next_entry("step", name)
         branch = self.branches.current_branch()
         read = reader_of_function(fn)
-        tries = 0
-        if stored is not None:
-            if not stored.is_open:
-                if stored.error is not None:
-                    if stored.error == durable_journal.ABANDONED_ERROR:
-                        await self._wait_until_cancelled()
-                    raise durable_journal.step_failed(entry, stored.error)
-                return read(stored.result)
-            if (
-                stored.error is None
-                or codec.decode_error(stored.error.encode()).attempt == self._attempt
-            ):
-                tries = stored.tries
-                remaining = self._remaining_seconds(stored)
-                if remaining is not None and remaining > 0:
-                    await self._wait_or_leave(entry, remaining, is_stored=True)
-            # Else an earlier attempt tried the step and failed: this attempt has all tries again.
+        if stored is not None and not stored.is_open:
+            if stored.error == durable_journal.ABANDONED_ERROR:
+                await self._wait_until_cancelled()
+            if stored.error is not None:
+                raise durable_journal.step_failed(entry, stored.error)
+            return read(stored.result)
+        tries = 0 if stored is None else await self._resume_tries(entry, stored)
         while True:
             with self.busy():
                 await self.flush()
@@ -133,6 +124,18 @@ class DurableExecution:
                     )
                     raise
             await self._wait_or_leave(durable_journal.open_entry(entry, delay), delay)
+
+    async def _resume_tries(self, entry: JournalEntry, stored: StoredEntry) -> int:
+        """Wait until the next try of an open step is due. Return the number of tries so far."""
+        if stored.error is not None:
+            failed_attempt = codec.decode_error(stored.error.encode()).attempt
+            if failed_attempt != self._attempt:
+                # An earlier attempt tried the step and failed: this attempt has all tries again.
+                return 0
+        remaining = self._remaining_seconds(stored)
+        if remaining is not None and remaining > 0:
+            await self._wait_or_leave(entry, remaining, is_stored=True)
+        return stored.tries
 
     async def _run_step(
         self,
@@ -245,29 +248,30 @@ class DurableExecution:
         if not is_stored:
             with self.busy():
                 await self._pending.write([entry])
-        deadline = None if delay is None else time.monotonic() + delay
         self._waits.append(entry)
         try:
-            while True:
-                remaining = None if deadline is None else deadline - time.monotonic()
-                if remaining is not None and remaining <= 0:
-                    return None
-                await self._journal.pause(
-                    inline_wait if remaining is None else min(remaining, inline_wait),
-                    idle=not self._busy_count,
-                )
-                if entry.kind == "wait":
-                    payload = await self._journal.read_signal(entry.name)
-                    if payload is not None:
-                        return payload
-                is_quiet = (
-                    not self._busy_count and time.monotonic() - self._last_activity >= inline_wait
-                )
-                if is_quiet and (remaining is None or remaining > inline_wait):
-                    await self._suspend([], self._waits)
+            return await self._wait_inline(entry, delay, inline_wait)
         finally:
             self._waits.remove(entry)
             self._last_activity = time.monotonic()
+
+    async def _wait_inline(
+        self, entry: JournalEntry, delay: float | None, inline_wait: float
+    ) -> str | None:
+        """Wait in the worker, and suspend the job once no branch is active and the wait is long."""
+        deadline = math.inf if delay is None else time.monotonic() + delay
+        while (remaining := deadline - time.monotonic()) > 0:
+            await self._journal.pause(min(remaining, inline_wait), idle=not self._busy_count)
+            if entry.kind == "wait":
+                payload = await self._journal.read_signal(entry.name)
+                if payload is not None:
+                    return payload
+            is_quiet = (
+                not self._busy_count and time.monotonic() - self._last_activity >= inline_wait
+            )
+            if is_quiet and remaining > inline_wait:
+                await self._suspend([], self._waits)
+        return None
 
     async def _suspend(
         self, entries: Sequence[JournalEntry], waits: Sequence[JournalEntry]

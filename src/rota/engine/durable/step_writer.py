@@ -97,11 +97,17 @@ class StepWriter:
             for write in writes:
                 if not write.done.done():
                     write.done.set_exception(error)
-            return
         except BaseException:
             for write in writes:
                 write.done.cancel()
             raise
+        else:
+            self._resolve_all(writes, claims, unwritten)
+
+    def _resolve_all(
+        self, writes: list[_Write], claims: list[int], unwritten: list[UnwrittenEntry]
+    ) -> None:
+        """Answer writes that were sent under these claims."""
         by_index = {each.index: each for each in unwritten}
         index = 0
         for write, claim in zip(writes, claims, strict=True):

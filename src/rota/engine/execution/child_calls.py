@@ -117,6 +117,12 @@ class ChildCalls:
             self._notifier.notify(sorted(queues))
             run: int = started[0].run
             return run
+        return await self._find_started(job, number, calls_digest, span)
+
+    async def _find_started(
+        self, job: ClaimedJob, number: int, calls_digest: str, span: ActiveSpan
+    ) -> int:
+        """Return the run of calls that an earlier attempt started, after a retry of the failed ones."""
         found = await self._database.run_with_retry(runs.calls(job.job, number))
         if not found:
             raise ClaimLost(

@@ -142,6 +142,15 @@ def outcome_of_stop(reason: StopReason) -> Outcome:
             return DISCARDED
 
 
+def outcome_of_abandoned(
+    job: ClaimedJob, retry: Retry, timeout: float, reason: StopReason | None
+) -> Outcome:
+    """Return the outcome of an attempt that exceeded its timeout and did not stop."""
+    if reason is not None:
+        return outcome_of_stop(reason)
+    return outcome_of_error(timeout_error(timeout), job, retry)
+
+
 def outcome_after_leaving(forced_outcome: Outcome, reason: StopReason | None) -> Outcome:
     """Return the outcome of an attempt whose outcome was forced, for example by suspending it.
 

@@ -23,6 +23,7 @@ from rota.engine.execution.executor import (
     StopReason,
     build_context,
     outcome_after_leaving,
+    outcome_of_abandoned,
     outcome_of_error,
     outcome_of_stop,
     should_skip,
@@ -150,12 +151,7 @@ class ThreadExecutor:
             job.task,
             timeout,
         )
-        reason = self._stop_reasons.pop(job, None)
-        outcome = (
-            outcome_of_error(timeout_error(timeout), job, retry)
-            if reason is None
-            else outcome_of_stop(reason)
-        )
+        outcome = outcome_of_abandoned(job, retry, timeout, self._stop_reasons.pop(job, None))
         self._on_finished(job, outcome, time.perf_counter() - began)
 
     def stop(self, job: ClaimedJob, reason: StopReason) -> None:

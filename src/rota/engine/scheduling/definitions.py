@@ -108,21 +108,12 @@ async def _redefine(
     if definition.declared and not previous.declared:
         log.warning("schedule %r was made at run time; the code declares it now", definition.name)
     anchor, next, due = locked.anchor, locked.next, locked.due
-    reschedule = not definition.has_same_times(previous)
-    if reschedule:
+    reschedule = _must_reschedule(definition, locked)
+    if not definition.has_same_times(previous):
         anchor = _anchor(definition, locked.now)
     if state == "disabled":
-        state, reason, reschedule = (
-            ("active" if locked.paused_reason is None else "paused"),
-            locked.paused_reason,
-            True,
-        )
-    if not definition.has_same_end(previous):
-        reschedule |= (
-            next is None
-            or is_past_end(definition, next)
-            or _has_reached_max_runs(definition, locked)
-        )
+        reason = locked.paused_reason
+        state = "active" if reason is None else "paused"
     if reschedule:
         next = _first_allowed_tick(definition, locked, anchor)
         if state in ("active", "ended"):
@@ -133,6 +124,17 @@ async def _redefine(
     if state in ("active", "ended"):
         reason = None  # its cause may be gone
     await run(connection, schedules.replace(definition, anchor, next, due, state, reason), schema)
+
+
+def _must_reschedule(definition: ScheduleDefinition, locked: LockedSchedule) -> bool:
+    """True if the next tick must be computed again."""
+    if locked.state == "disabled" or not definition.has_same_times(locked.definition):
+        return True
+    return not definition.has_same_end(locked.definition) and (
+        locked.next is None
+        or is_past_end(definition, locked.next)
+        or _has_reached_max_runs(definition, locked)
+    )
 
 
 def is_past_end(definition: ScheduleDefinition, tick: datetime) -> bool:

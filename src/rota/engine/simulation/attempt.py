@@ -133,7 +133,7 @@ class SimulatedAttempt:
             tracing=Tracing(),  # off
             is_draining=lambda: False,
         )
-        self.journal: SimulatedJournal | None = None
+        self._journal: SimulatedJournal | None = None
         self._done: asyncio.Future[Outcome]
 
     def _wrap_function(self, task: TaskDefinition) -> Callable[..., Any]:
@@ -168,9 +168,7 @@ class SimulatedAttempt:
             self.finish_detached(job, outcome)
 
         executor_class = CoroutineExecutor if self.task.is_async else ThreadExecutor
-        executor: Executor = executor_class(
-            on_finished, self.limit, lambda _: SimulatedBackend(self)
-        )
+        executor: Executor = executor_class(on_finished, self.limit, self._open_backend)
         retry, timeout = effective_policy(self.job, self.task)
         executor.start(self.job, self.task, without_jitter(retry), timeout)
         try:
@@ -182,6 +180,11 @@ class SimulatedAttempt:
         finally:
             executor.close()
 
+    def _open_backend(self, job: ClaimedJob) -> SimulatedBackend:
+        backend = SimulatedBackend(self)
+        self._journal = backend.journal
+        return backend
+
     def parked(self, job: ClaimedJob) -> AbstractContextManager[None]:
         return nullcontext()
 
@@ -192,9 +195,9 @@ class SimulatedAttempt:
 
     async def discard(self) -> NoReturn:
         """End this attempt here, without an outcome."""
-        assert self.journal is not None
+        assert self._journal is not None
         self.is_discarded = True
-        await self.journal.end_attempt()
+        await self._journal.end_attempt()
 
     # Operations of the code
 
@@ -348,14 +351,14 @@ class SimulatedBackend(JobBackend):
     def __init__(self, simulated: SimulatedAttempt) -> None:
         super().__init__(simulated.services, simulated.job)
         self._simulated = simulated
-        self._journal = simulated.journal = SimulatedJournal(simulated, self)
+        self.journal = SimulatedJournal(simulated, self)
 
     @property
     def durable(self) -> DurableExecution:
         if self._simulated.is_isolated:
             refuse("ctx.step, ctx.sleep and the like")
         if self._durable is None:
-            self._durable = _SimulatedExecution(self._simulated, self._journal)
+            self._durable = _SimulatedExecution(self._simulated, self.journal)
         return self._durable
 
     @property

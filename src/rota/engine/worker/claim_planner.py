@@ -128,23 +128,25 @@ class ClaimPlanner:
         poll_due = now >= self._next_poll_at
         free_slots = self._slots.capacity - self._slots.running - self._slots.backlog
         with_suspects = (self._suspects_expected or poll_due) and free_slots > 0
-        if self._suspects_expected and with_suspects:
-            # Claim suspects by themselves: if one has to run alone, no other job should come with it.
-            return self._request(
-                self._cursors.plan(now), 0, timers_due or poll_due, False, free_slots
-            )
-        if not (self._more_expected or full_read_due or timers_due or poll_due or with_suspects):
-            return None
-        limit, prefetch_only = self._limit(free_slots)
-        if limit < 1 or (prefetch_only and self._none_prefetchable):
-            return None
-        # A poll checks the timers too, so an idle worker sends one query instead of two.
-        return self._request(
+        limit, prefetch_only = 0, False
+        # Claim suspects by themselves: if one has to run alone, no other job should come with it.
+        if not (self._suspects_expected and with_suspects):
+            if not (
+                self._more_expected or full_read_due or timers_due or poll_due or with_suspects
+            ):
+                return None
+            limit, prefetch_only = self._limit(free_slots)
+            if limit < 1 or (prefetch_only and self._none_prefetchable):
+                return None
+        return ClaimRequest(
             self._cursors.plan(now),
             limit,
+            # A poll checks the timers too, so an idle worker sends one query instead of two.
             timers_due or poll_due,
             prefetch_only,
             free_slots if with_suspects else 0,
+            self._notification_count,
+            self._suspect_notification_count,
         )
 
     def _limit(self, free_slots: int) -> tuple[int, bool]:
@@ -161,24 +163,6 @@ class ClaimPlanner:
             else:
                 prefetch_only = True
         return min(free_slots + prefetch, self._settings.batch), prefetch_only
-
-    def _request(
-        self,
-        read_plan: ReadPlan,
-        limit: int,
-        with_timers: bool,
-        prefetch_only: bool,
-        suspect_limit: int,
-    ) -> ClaimRequest:
-        return ClaimRequest(
-            read_plan,
-            limit,
-            with_timers,
-            prefetch_only,
-            suspect_limit,
-            self._notification_count,
-            self._suspect_notification_count,
-        )
 
     def statements(self, request: ClaimRequest) -> list[Query[Any]]:
         """Return the statements of a claim, for one transaction."""

@@ -19,6 +19,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from rota.engine.telemetry.counters import Counters
 from rota.engine.telemetry.event_bus import EventBus
+from rota.engine.telemetry.otel import is_sampled
 from rota.logs import job_fields
 from rota.model import codec, events
 from rota.model.outcome import (
@@ -117,8 +118,11 @@ class OutcomeQueue:
     def add(self, job: ClaimedJob, outcome: Outcome, seconds: float) -> None:
         self._attempts.append(FinishedAttempt(job, outcome, seconds))
 
-    def add_trace_link(self, job: int, span: str) -> None:
-        self._trace_links.append((job, span))
+    def add_trace_link(self, job: ClaimedJob, span: str, outcome: Outcome) -> None:
+        """Keep the span of a finished job, so that jobs that waited for it can link to it."""
+        is_final = isinstance(outcome, Succeeded | FinalOutcome)
+        if job.run is not None and is_final and is_sampled(span):
+            self._trace_links.append((job.job, span))
 
     def claims(self) -> set[int]:
         return {each.job.claim for each in self._attempts}

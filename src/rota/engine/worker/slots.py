@@ -17,7 +17,6 @@ from uuid import UUID
 
 from rota.engine.execution.executor import StopReason, effective_policy, outcome_of_error
 from rota.engine.execution.pool import ExecutorPool
-from rota.engine.telemetry.otel import is_sampled
 from rota.engine.telemetry.tracing import Tracing
 from rota.engine.worker.crash_policy import after_crash
 from rota.engine.worker.exclusive_run import ExclusiveRun, MarkExclusive
@@ -82,7 +81,10 @@ class JobSlots:
         self.expected_nonces: set[UUID] = set()
         """Nonces of claims that `split_claim` has requested and the database has not confirmed yet."""
         self._exclusive_run = ExclusiveRun(
-            mark_exclusive, self._count_others, self._on_exclusive_end
+            # Parked jobs are harmless: the property does not count them.
+            mark_exclusive,
+            lambda: self.running - 1,
+            self._on_exclusive_end,
         )
         self._starting_suspects: set[asyncio.Task[None]] = set()
         self._executors = ExecutorPool(
@@ -155,7 +157,11 @@ class JobSlots:
                 continue
             task = self._tasks[job.task]
             if job.job in running:
-                self._discard_previous(running[job.job])
+                # This worker has claimed the job again: the claim of the previous attempt is lost.
+                previous = running[job.job]
+                self._parked.pop(previous, None)
+                self._exclusive_run.end(previous)
+                self._stop(previous, StopReason.CLAIM_LOST)
             running[job.job] = job
             try:
                 retry, timeout = effective_policy(job, task)
@@ -168,16 +174,6 @@ class JobSlots:
                 self._finish(job, outcome_of_error(error, job, task.policy.retry), 0.0)
         if not running and not backlog:
             self._empty.set()
-
-    def _discard_previous(self, previous: ClaimedJob) -> None:
-        """Stop an attempt whose job was claimed again by this worker: its old claim is lost."""
-        self._parked.pop(previous, None)
-        self._exclusive_run.end(previous)
-        self._stop(previous, StopReason.CLAIM_LOST)
-
-    def _count_others(self) -> int:
-        """Return the number of other jobs in slots. Parked jobs are harmless and not counted."""
-        return len(self._running) - len(self._parked) - 1
 
     def _on_exclusive_end(self) -> None:
         self._start_jobs()
@@ -226,7 +222,7 @@ class JobSlots:
         if job.claim == RECORDED_CLAIM:
             outcome = AlreadyRecorded()
         if job.span is not None:
-            self._add_trace_link(job, job.span, outcome)
+            self._outcomes.add_trace_link(job, job.span, outcome)
         needs_wake = False
         if not isinstance(outcome, Discarded):
             # A returned attempt does not count, and neither does its duration.
@@ -239,15 +235,6 @@ class JobSlots:
         self._start_jobs()
         if needs_wake:
             self._wake_claim_loop()
-
-    def _add_trace_link(self, job: ClaimedJob, span: str, outcome: Outcome) -> None:
-        """Keep the span of a finished job, so that jobs that waited for it can link to it."""
-        if (
-            job.run is not None
-            and isinstance(outcome, Succeeded | FinalOutcome)
-            and is_sampled(span)
-        ):
-            self._outcomes.add_trace_link(job.job, span)
 
     def finish_detached(self, job: ClaimedJob, outcome: Outcome) -> None:
         """Record the outcome of a job whose code does not end. Later results of the code are ignored."""

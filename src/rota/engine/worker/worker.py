@@ -24,7 +24,21 @@ Outcomes of jobs that the reaper has not taken back yet can still be recorded in
 
 
 class Worker:
-    def __init__(self, config: WorkerConfig) -> None:
+    """Worker of one process.
+
+    on_drain_request   called when an operator requests a drain, with `rota drain` or in SQL; by default the
+                       worker drains and stops without ending the process
+    on_drain           called when the worker begins to drain
+    on_hurry           called when `hurry` is called
+    """
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        on_drain_request: Callable[[], None] | None = None,
+        on_drain: Callable[[], object] = lambda: None,
+        on_hurry: Callable[[], object] = lambda: None,
+    ) -> None:
         if not config.tasks:
             raise DefinitionError(
                 "this worker knows no task: import the modules that define them before it starts"
@@ -36,9 +50,9 @@ class Worker:
         self._is_stopping = False
         self._hurried = False
         self._stopped = asyncio.Event()
-        self._on_drain_request: Callable[[], None] = self._drain_in_background
-        self._on_drain: Callable[[], object] = lambda: None
-        self._on_hurry: Callable[[], object] = lambda: None
+        self._on_drain_request = on_drain_request or self._drain_in_background
+        self._on_drain = on_drain
+        self._on_hurry = on_hurry
         self._drain_task: asyncio.Task[None] | None = None
 
     @property
@@ -55,15 +69,6 @@ class Worker:
     def id(self) -> int:
         """Id in the registry. Each session has a new one."""
         return self.session.id
-
-    def on_drain_request(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when an operator requests a drain, with `rota drain` or in SQL."""
-        self._on_drain_request = callback
-
-    def on_drain(self, callback: Callable[[], object], on_hurry: Callable[[], object]) -> None:
-        """Call `callback` when the worker begins to drain, and `on_hurry` when `hurry` is called."""
-        self._on_drain = callback
-        self._on_hurry = on_hurry
 
     def _drain_in_background(self) -> None:
         """Drain and stop without ending the process: the worker runs inside another program."""
