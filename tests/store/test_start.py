@@ -128,7 +128,7 @@ async def test_start_notifies_only_if_requested(stage: Stage, plain: bool, notif
     await stage.run(jobs.start(start, notify=notify))
     await stage.sql("select pg_notify('rota.wake', 'the end')")
 
-    heard = [note.payload async for note in listener.notifies(timeout=5, stop_after=1)]
+    heard = [note.payload async for note in listener.notifies(timeout=60, stop_after=1)]
     assert heard[0] == ("images" if notify else "the end")
 
 
@@ -372,7 +372,7 @@ async def test_start_sql_function_queues_job_and_notifies(stage: Stage) -> None:
 
     assert created
     assert await stage.place(run) == "queued"
-    [heard] = [note async for note in listener.notifies(timeout=5, stop_after=1)]
+    [heard] = [note async for note in listener.notifies(timeout=60, stop_after=1)]
     assert heard.payload == "images"
 
 
