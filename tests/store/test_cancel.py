@@ -242,7 +242,7 @@ async def test_cancel_notifies_registered_waiters(stage: Stage) -> None:
 
     await cancel(stage, run)
 
-    [heard] = [note async for note in listener.notifies(timeout=5, stop_after=1)]
+    [heard] = [note async for note in listener.notifies(timeout=60, stop_after=1)]
     assert (heard.channel, heard.payload) == ("rota.someone", str(run))
 
 

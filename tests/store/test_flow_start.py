@@ -3,7 +3,6 @@ held."""
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -144,11 +143,9 @@ async def test_job_results_are_returned_for_succeeded_jobs_only(stage: Stage) ->
 @pytest.mark.parametrize("many", [10_000])
 async def test_flow_start_ten_thousand_jobs_takes_one_statement(stage: Stage, many: int) -> None:
     names = [f"n{number}" for number in range(many - 1)]
-    began = time.perf_counter()
 
     run = await start(stage, {**dict.fromkeys(names, ()), "last": names})
 
-    assert time.perf_counter() - began < 10
     assert await stage.one("select count(*) from rota.queued") == many - 1
     assert (await flows.waiting(stage))[run["last"]][0] == many - 1
 

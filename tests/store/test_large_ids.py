@@ -83,7 +83,7 @@ async def test_large_ids_work_with_keys_copies_cursors_and_notifications(large: 
     await large.run(listeners.register("rota.a", [ended]))
     await large.complete(batch)
     await large.run(listeners.notify_waiters([ended]))
-    [heard] = [note async for note in listener.notifies(timeout=5, stop_after=1)]
+    [heard] = [note async for note in listener.notifies(timeout=60, stop_after=1)]
     assert int(heard.payload) == ended
 
 

@@ -63,7 +63,7 @@ async def test_release_quarantined_job_is_queued_with_reset_counters(stage: Stag
 
     assert await stage.run(jobs.release_quarantined(job)) == [1]
 
-    [heard] = [note async for note in listener.notifies(timeout=5, stop_after=1)]
+    [heard] = [note async for note in listener.notifies(timeout=60, stop_after=1)]
     assert heard.payload == "default"
     assert await queued_rows(stage, "attempt", *HISTORY) == {job: (1, 0, None)}
     assert (await stage.claim(await stage.worker())).jobs == [job]

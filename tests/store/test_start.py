@@ -128,7 +128,7 @@ async def test_start_notifies_only_if_requested(stage: Stage, plain: bool, notif
     await stage.run(jobs.start(start, notify=notify))
     await stage.sql("select pg_notify('rota.wake', 'the end')")
 
-    heard = [note.payload async for note in listener.notifies(timeout=5, stop_after=1)]
+    heard = [note.payload async for note in listener.notifies(timeout=60, stop_after=1)]
     assert heard[0] == ("images" if notify else "the end")
 
 
@@ -232,7 +232,8 @@ async def test_start_key_held_by_open_transaction_raises_key_busy(stage: Stage) 
                 jobs.start(StartJob("work", "{}", "default", key="k"), notify=False)
             )
 
-    assert 1.5 < time.monotonic() - began < 3.5
+    assert time.monotonic() - began > 1.5
+    assert await stage.one("show lock_timeout") == "2s"
 
 
 async def in_a_savepoint(connection: Connection, query: Query[StartedJob]) -> None:
@@ -250,19 +251,17 @@ async def test_start_busy_key_keeps_the_caller_transaction_usable(stage: Stage) 
     async with other.transaction():
         await keyed(stage, other)
         async with await psycopg.AsyncConnection.connect(stage.dsn) as mine:
-            await mine.execute("set lock_timeout = '7s'")
+            await mine.execute("set lock_timeout = '1h'")
             await mine.execute(
                 "insert into rota.workers (host, pid, version, queues, tasks, capacity)"
                 " values ('mine', 1, '', '{}', '{}', 1)"
             )
-            began = time.monotonic()
             with pytest.raises(KeyBusy):
                 await in_a_savepoint(mine, query)
-            assert time.monotonic() - began < 4
             timeout = await (await mine.execute("show lock_timeout")).fetchone()
             await mine.commit()
 
-    assert timeout == ("7s",)
+    assert timeout == ("1h",)
     assert await stage.sql("select host from rota.workers") == ["mine"]
 
 
@@ -373,7 +372,7 @@ async def test_start_sql_function_queues_job_and_notifies(stage: Stage) -> None:
 
     assert created
     assert await stage.place(run) == "queued"
-    [heard] = [note async for note in listener.notifies(timeout=5, stop_after=1)]
+    [heard] = [note async for note in listener.notifies(timeout=60, stop_after=1)]
     assert heard.payload == "images"
 
 

@@ -7,7 +7,7 @@ from support.stage import Connection, Stage
 
 
 async def receive_notifications(connection: Connection, count: int) -> list[tuple[str, str]]:
-    notes = connection.notifies(timeout=5, stop_after=count)
+    notes = connection.notifies(timeout=60, stop_after=count)
     return [(note.channel, note.payload) async for note in notes]
 
 

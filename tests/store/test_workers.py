@@ -68,7 +68,7 @@ async def test_register_notifies_other_workers(stage: Stage) -> None:
 
     await stage.run(workers.register("h", 1, "0", [], [], 1, notify=True))
 
-    [heard] = [note async for note in listener.notifies(timeout=5, stop_after=1)]
+    [heard] = [note async for note in listener.notifies(timeout=60, stop_after=1)]
     assert heard.payload == "!worker"
 
 
@@ -121,7 +121,7 @@ async def test_beat_after_drain_request_returns_drain_requested(stage: Stage) ->
 
     assert await stage.run(workers.request_drain(worker)) == ["active"]
 
-    [heard] = [note async for note in listener.notifies(timeout=5, stop_after=1)]
+    [heard] = [note async for note in listener.notifies(timeout=60, stop_after=1)]
     assert heard.payload == "!drain"
     [told] = await stage.run(workers.beat(worker, None))
     assert told.drain_requested

@@ -26,6 +26,16 @@ def stop_renewal(company: Coordinator, lock: Lock) -> None:
     company.lock_renewals.remove(lock._require_lease())
 
 
+async def wait_until_awaited(db: AsyncConnection[Any]) -> None:
+    """Wait until a waiting client has set its flag on the row of the only lock."""
+    async with asyncio.timeout(60):
+        while True:
+            cursor = await db.execute("select awaited_since is not null from rota.locks")
+            if await cursor.fetchone() == (True,):
+                return
+            await asyncio.sleep(0.01)
+
+
 RENEWALS = "select coalesce(min(renewals), 0) from rota.locks where name = any(%s)"
 
 

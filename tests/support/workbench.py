@@ -122,7 +122,7 @@ def is_alive(pid: int) -> bool:
     return state != "Z"
 
 
-async def until_gone(pid: int, within: float) -> None:
+async def until_gone(pid: int, within: float = 60) -> None:
     async with asyncio.timeout(within):
         while is_alive(pid):
             await asyncio.sleep(0.01)

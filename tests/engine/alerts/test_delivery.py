@@ -359,7 +359,7 @@ async def test_delivery_after_killed_sender_is_repeated_with_same_key(
     )
     await wait_for_requests(receiver, 1)
     fleet.processes[0].send_signal(signal.SIGKILL)
-    await asyncio.to_thread(receiver.left.wait, 10)
+    await asyncio.to_thread(receiver.left.wait, 60)
     receiver.hold.set()
     receiver.hold = None
     fleet.start(1, ROTA_ALERTS="worker-dead=off", **how)

@@ -166,7 +166,7 @@ async def test_schedule_fails_alert_of_paused_schedule_clears_on_resume(
         await app.schedules.create("nightly", report, every=0.2, pause_after=2)
         async with app.worker():
             raised = await harness.wait_for_event(
-                AlertRaised, kind=alert_rules.SCHEDULE_FAILS, timeout=20
+                AlertRaised, kind=alert_rules.SCHEDULE_FAILS, timeout=60
             )
             await app.schedules.pause("nightly")
             assert await rows(db) == [(alert_rules.SCHEDULE_FAILS, "nightly", True)]
@@ -244,12 +244,15 @@ async def test_refused_outcome_alert_of_dead_worker_is_raised_and_cleared(
 async def test_snapshot_alert_open_transaction_names_its_session(
     rota_dsn: str, direct_dsn: str, db: Sql
 ) -> None:
+    patient = ManualEvaluator(rota_dsn, alerts="snapshot=1h")
     looker = ManualEvaluator(rota_dsn, alerts="snapshot=1s")
     async with await type(db).connect(direct_dsn, application_name="a report") as other:
         await other.execute("select txid_current()")
-        assert await looker.look() == []
-        await asyncio.sleep(1.1)
-        await looker.look()
+        assert await patient.look() == []
+        await patient.close()
+        async with asyncio.timeout(60):
+            while not await looker.look():
+                await asyncio.sleep(0.05)
         assert await rows(db) == [(alert_rules.SNAPSHOT_OLD, "database", True)]
         pid = other.info.backend_pid
         said = await message(db, alert_rules.SNAPSHOT_OLD)

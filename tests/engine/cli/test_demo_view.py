@@ -187,7 +187,7 @@ def test_demo_open_browser_does_not_delay_the_end(
 
     def browse(url: str) -> bool:
         opened.append(url)
-        return closed.wait(60)
+        return closed.wait(3600)
 
     monkeypatch.setattr(webbrowser, "open", browse)
     scene = full_state()
@@ -198,10 +198,8 @@ def test_demo_open_browser_does_not_delay_the_end(
         while not opened:
             await asyncio.sleep(0.001)
 
-    began = time.monotonic()
     try:
         asyncio.run(asyncio.wait_for(demo(), 60))
-        assert time.monotonic() - began < 5
     finally:
         closed.set()
     assert opened == [scene.flow_url]

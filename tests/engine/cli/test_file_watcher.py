@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -73,16 +74,17 @@ def test_file_watcher_nested_directory_is_watched_once(tmp_path: Path) -> None:
 async def test_file_watcher_changes_in_sequence_are_returned_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_watcher, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(file_watcher, "QUIET_SECONDS", 0.2)
-    seen = FileWatcher([tmp_path])
-    next = asyncio.create_task(seen.wait_for_changes())
+    """A file is written in every pause of the watcher, five times."""
+    names = iter(["0.py", "1.py", "2.py", "3.py", "4.py"])
 
-    for number in range(5):
-        (tmp_path / f"{number}.py").touch()
-        await asyncio.sleep(0.05)
+    async def write(seconds: float) -> None:
+        if name := next(names, None):
+            (tmp_path / name).touch()
 
-    assert len(await next) == 5
+    its_asyncio = SimpleNamespace(**{**vars(asyncio), "sleep": write})
+    monkeypatch.setattr(file_watcher, "asyncio", its_asyncio)
+
+    assert len(await FileWatcher([tmp_path]).wait_for_changes()) == 5
 
 
 def test_find_syntax_error_returns_pythons_message_for_broken_file(tmp_path: Path) -> None:

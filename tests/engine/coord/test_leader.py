@@ -46,7 +46,7 @@ async def test_leader_resigned_is_replaced_by_the_waiting_candidate(
             await second.resign()
             assert not second.is_leader()
             assert not first.held
-            await clocked_app.lease_clock.advance_until(waiting.is_leader)
+            await clocked_app.lease_clock.advance_until(waiting.is_leader, 0.1)
             term = await elected(waiting)
             assert term.number == first.number + 1
             assert waiting.is_leader()
@@ -157,7 +157,7 @@ async def test_leader_failed_election_releases_the_session_lock(
 
     monkeypatch.setattr(Elector, "_elect", fails)
     async with clocked_app.leader("housekeeping", lease=OWNED_LEASE) as leader:
-        await clocked_app.lease_clock.advance_until(leader.is_leader)
+        await clocked_app.lease_clock.advance_until(leader.is_leader, 0.1)
         assert len(await session_lock_pids(direct_dsn)) <= 1
         await leader.resign()
         assert await session_lock_pids(direct_dsn) == []
@@ -221,7 +221,7 @@ async def test_leader_of_closed_app_is_replaced_at_once(
         assert a.lost_reason == "the app was closed while it was held"
         if POOLED:  # no notifications, so they poll
             clock = clocked_app.lease_clock
-            await clock.advance_until(lambda: first.is_leader() and second.is_leader())
+            await clock.advance_until(lambda: first.is_leader() and second.is_leader(), 0.1)
         await asyncio.gather(elected(first), elected(second))
         for leader in led:
             await leader.__aexit__(None, None, None)

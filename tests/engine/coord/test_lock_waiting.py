@@ -18,7 +18,7 @@ from rota.store import pg_errors
 from rota.store.database import run
 from rota.testing import Proxy
 from rota.testing.proxy.connection import CutPoint
-from support.lock_faults import release_by_operator, stop_renewal
+from support.lock_faults import release_by_operator, stop_renewal, wait_until_awaited
 from support.owned_clock import ClockedRota
 
 POOLED = os.environ.get("ROTA_TEST_POOLER") == "1"
@@ -64,16 +64,6 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
-
-
-async def wait_until_awaited(db: Db) -> None:
-    """Wait until a waiting client has set its flag on the lock's row."""
-    async with asyncio.timeout(60):
-        while True:
-            cursor = await db.execute("select awaited_since is not null from rota.locks")
-            if await cursor.fetchone() == (True,):
-                return
-            await asyncio.sleep(0.01)
 
 
 async def is_free(db: Db, name: str = "invoices") -> bool:
@@ -134,7 +124,8 @@ async def test_waiting_acquirer_gets_expired_lock(
         client = await other.open()
         lock = await other.lock("invoices", ttl=TTL).acquire()
         stop_renewal(client.coordinator, lock)
-        waiting = asyncio.create_task(clocked_app.lock("invoices").acquire())
+        # The clock advances until the lock is acquired; this lease does not expire meanwhile.
+        waiting = asyncio.create_task(clocked_app.lock("invoices", ttl=86400).acquire())
         await wait_until_awaited(db)
         clock = clocked_app.lease_clock
         if how == "run out":
@@ -167,7 +158,7 @@ async def test_acquire_by_forty_clients_grants_the_lock_in_turn(rota_app: Rota) 
     order: list[int] = []
 
     async def once() -> None:
-        async with rota_app.lock("invoices", wait=20) as lock:
+        async with rota_app.lock("invoices", wait=60) as lock:
             order.append(lock.token)
 
     await asyncio.gather(*(once() for _ in range(40)))
@@ -220,7 +211,7 @@ async def test_cancelled_waiting_acquire_leaves_the_lock_free(rota_app: Rota, db
     while got < 4:
         holder = await rota_app.lock("invoices").acquire()
         waiting = asyncio.create_task(rota_app.lock("invoices").acquire())
-        await asyncio.sleep(0.03)
+        await wait_until_awaited(db)
         giving_back = asyncio.create_task(holder.release())
         await turns(position)
         waiting.cancel()
@@ -253,9 +244,9 @@ async def test_release_cancelled_twice_returns_during_outage(app: Rota, proxy: P
     lock = await app.lock("invoices").acquire()
     proxy.drop()
     giving_back = asyncio.create_task(lock.release())
-    await asyncio.sleep(0.05)
+    await turns(100)
     giving_back.cancel()
-    await asyncio.sleep(0.05)
+    await turns(100)
     assert not giving_back.done()
     giving_back.cancel()
     # The proxy drops all data: the release itself would last as long as the outage.

@@ -147,8 +147,9 @@ async def test_once_cancelled_at_any_point_leaves_no_held_call(rota_app: Rota, d
     for step in range(3):
         await rota_app.once(f"warm {step}", quick)
     took = (time.monotonic() - began) / 3
-    made = 0
-    for step in range(80):
+    made = step = 0
+    # Cancel later and later until some calls ended first: the duration of one varies.
+    while step < 80 or made < 5:
         task = asyncio.create_task(rota_app.once(f"{step}", quick))
         await asyncio.sleep(took * step / 30)
         task.cancel()
@@ -156,8 +157,9 @@ async def test_once_cancelled_at_any_point_leaves_no_held_call(rota_app: Rota, d
         made += not isinstance(outcome, asyncio.CancelledError)
         # The key is free or has a result; the call is never still held.
         assert isinstance(await rota_app.once(f"{step}", quick, wait=0), int)
-    assert 0 < made < 80
-    assert await count_results(db) == 84
+        step += 1
+    assert made < step
+    assert await count_results(db) == step + 4
 
 
 async def test_once_cancelled_during_store_keeps_the_result(

@@ -6,16 +6,20 @@ import asyncio
 import threading
 import time
 
-import psycopg
 import pytest
 
 from rota import Rota
+from rota.coord.candidate import PROBE_SHARE, TRUSTED_SHARE
 from rota.errors import LeadershipLost
 from rota.model.service import ServiceContext
+from support.leader_helpers import OWNED_LEASE, candidate_of
+from support.owned_clock import ClockedRota
 from support.service_helpers import (
+    begins_blocked,
     elect_other_instance,
     outcomes,
     record_iterations,
+    record_pauses,
     run_sql,
     terminate_leader_sessions,
     until,
@@ -43,15 +47,17 @@ async def test_service_lost_term_cancels_iteration_and_reruns_at_once(rota_app: 
     assert await outcomes(rota_app) == ["lost", "succeeded"]
 
 
-async def test_service_lost_between_iterations_keeps_its_interval(rota_app: Rota) -> None:
-    heard = record_iterations(rota_app)
+async def test_service_lost_between_iterations_keeps_its_interval(
+    rota_app: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard, pauses = record_iterations(rota_app), record_pauses(monkeypatch)
     rota_app.service("hourly", every=3600)(lambda: None)
     async with rota_app.services() as services:
-        await until(lambda: heard)
+        await until(lambda: len(pauses) == 2)  # one before the iteration, one after it
         await terminate_leader_sessions(rota_app)
-        await until(lambda: not services.list_running(), within=60)
-        await until(services.list_running, within=60)
-        await asyncio.sleep(0.2)
+        await until(lambda: len(pauses) == 3)
+        assert services.list_running() == ["hourly"]
+    assert pauses[2] > 3000
     assert len(heard) == 1
 
 
@@ -63,11 +69,11 @@ async def test_service_with_unnoticed_lost_term_begins_no_iteration(rota_app: Ro
     async def filings(ctx: ServiceContext) -> None:
         begun.append(ctx.term)
 
-    async with rota_app.services():
+    async with rota_app.services() as services:
         await until(lambda: len(begun) > 2)
         await elect_other_instance(rota_app)
         count = len(begun)
-        await asyncio.sleep(0.5)
+        await until(lambda: not services.list_running())
         assert len(begun) <= count + 1  # one may have begun before the takeover
         assert set(begun) == {1}
 
@@ -81,10 +87,7 @@ async def test_service_term_lost_during_begin_starts_in_the_next_term(rota_app: 
 
     async with rota_app.services() as services:
         await until(lambda: begun)
-        dsn = (await rota_app.open()).database.dsn
-        async with await psycopg.AsyncConnection.connect(dsn) as in_the_way:
-            await in_the_way.execute("select from rota.services for update")
-            await asyncio.sleep(0.5)  # the next iteration waits for the locked row
+        async with begins_blocked(rota_app):
             count = len(begun)
             await terminate_leader_sessions(rota_app)
             await until(lambda: not services.list_running(), within=60)
@@ -103,20 +106,16 @@ async def test_service_stop_requested_during_begin_starts_no_iteration(rota_app:
 
     async with rota_app.services() as services:
         await until(lambda: begun)
-        dsn = (await rota_app.open()).database.dsn
-        async with await psycopg.AsyncConnection.connect(dsn) as in_the_way:
-            await in_the_way.execute("select from rota.services for update")
-            await asyncio.sleep(0.3)
+        async with begins_blocked(rota_app):
             count = len(begun)
-            stopping = services.request_stop(5)
-            await asyncio.sleep(0.05)
+            stopping = services.request_stop(60)
         await stopping
     assert len(begun) == count
     assert (await outcomes(rota_app))[-1] == "stopped"
 
 
 async def test_service_with_stuck_iteration_is_taken_over_after_loss(
-    rota_app: Rota, rota_dsn: str
+    rota_app: Rota, rota_dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     enough, inside, most = asyncio.Event(), 0, 0
 
@@ -142,8 +141,10 @@ async def test_service_with_stuck_iteration_is_taken_over_after_loss(
                 await until(lambda: len(elsewhere) > 2, within=60)
                 assert inside == 1
                 await standing_by.stop(1)
-            await asyncio.sleep(1.5)
-            assert not services.list_running()  # it does not hold a service that it cannot run
+            await until(lambda: "this instance is no candidate until it has stopped" in caplog.text)
+            # It does not hold a service that it cannot run.
+            assert services._runners["filings"]._leader._candidacy is None
+            assert not services.list_running()
             enough.set()
             await until(lambda: services.list_running(), within=60)
     assert most == 1
@@ -188,16 +189,20 @@ async def test_service_plain_function_after_loss_stops_and_cannot_write(
     assert terms[0] < terms[1]
 
 
-async def test_service_blocked_event_loop_keeps_its_term(rota_app: Rota) -> None:
-    heard = record_iterations(rota_app)
+async def test_service_blocked_event_loop_keeps_its_term(clocked_app: ClockedRota) -> None:
+    heard, clock = record_iterations(clocked_app), clocked_app.lease_clock
 
-    @rota_app.service("blocks", every=60, lease=1)
+    @clocked_app.service("blocks", every=60, lease=OWNED_LEASE)
     async def blocks(ctx: ServiceContext) -> None:
-        time.sleep(2.5)  # noqa: ASYNC251 - as somebody's code may
+        candidate = candidate_of(services._runners["blocks"]._leader)
+        for _ in range(8):  # for more than a lease
+            clock.advance(PROBE_SHARE * OWNED_LEASE)
+            while candidate.trusted_until < clock.now() + TRUSTED_SHARE * OWNED_LEASE:
+                time.sleep(0.005)  # noqa: ASYNC251 - blocks on purpose
         async with ctx.transaction() as connection:
             await connection.execute("select 1")
 
-    async with rota_app.services():
+    async with clocked_app.services() as services:
         await until(lambda: heard)
     assert [(each.iteration, each.outcome) for each in heard] == [(1, "succeeded")]
 

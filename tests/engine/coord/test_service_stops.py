@@ -14,7 +14,7 @@ from rota.coord.services import ServiceGroup
 from rota.model.service import ServiceContext
 from support.leader_helpers import OWNED_LEASE, seek_election
 from support.owned_clock import ClockedRota
-from support.service_helpers import outcomes, record_iterations, run_sql, until
+from support.service_helpers import outcomes, record_iterations, registered, run_sql, until
 
 
 async def test_service_forever_ends_on_stop_request(rota_app: Rota) -> None:
@@ -57,7 +57,8 @@ async def test_service_stop_lets_running_iteration_finish(rota_app: Rota) -> Non
     @rota_app.service("filings", every=60)
     async def filings(ctx: ServiceContext) -> None:
         running.set()
-        await asyncio.sleep(0.5)
+        while not ctx.stopping:
+            await asyncio.sleep(0.01)
         stopping.append(ctx.stopping)
 
     async with rota_app.services():
@@ -87,7 +88,8 @@ async def test_service_cut_short_iteration_runs_again_elsewhere(
                     services.hurry()
                 stopping = services.request_stop(1 if how == "the grace is over" else 3600)
                 if how == "hurried":
-                    await asyncio.sleep(0.2)
+                    for _ in range(10):  # by then the stop waits for the iteration
+                        await asyncio.sleep(0)
                     services.hurry()
                 await stopping
                 await until(lambda: elsewhere, within=60)
@@ -132,8 +134,8 @@ async def test_service_stopped_repeatedly_or_before_start_ends_cleanly(rota_app:
     heard = record_iterations(rota_app)
     rota_app.service("filings", every=60)(lambda: None)
     async with rota_app.services() as services:
-        await asyncio.gather(services.stop(5), services.stop(5))
-        await services.stop(5)
+        await asyncio.gather(services.stop(60), services.stop(60))
+        await services.stop(60)
     assert not services.list_running()
     assert len(heard) <= 1
     assert await run_sql(rota_app, "select from rota.leaders where instance is not null") == []
@@ -146,7 +148,7 @@ async def test_service_standby_stops_at_once(rota_app: Rota, rota_dsn: str) -> N
         async with other.services() as services:
             await until(services.list_running)
             async with rota_app.services() as standing_by:
-                await asyncio.sleep(0.1)
+                await registered(rota_app, 2)
             assert not standing_by.list_running()
             assert services.list_running()
 
@@ -162,10 +164,10 @@ async def test_service_stop_leaves_no_tasks_or_threads(rota_app: Rota) -> None:
     async with rota_app.services():
         await until(lambda: len(heard) > 30)
         assert len(asyncio.all_tasks()) - len(before) < 20
-    await asyncio.sleep(0.05)
-    left = {each.get_name() for each in asyncio.all_tasks() - before}
-    assert left <= {"rota wakeups"}
-    assert not [each for each in threading.enumerate() if each.name == "rota service"]
+    await until(
+        lambda: {each.get_name() for each in asyncio.all_tasks() - before} <= {"rota wakeups"}
+    )
+    await until(lambda: "rota service" not in {each.name for each in threading.enumerate()})
 
 
 # Handover
@@ -176,14 +178,14 @@ def hand_over_service(services: ServiceGroup, name: str) -> None:
 
 
 async def test_service_hand_over_waits_for_running_iteration(rota_app: Rota, rota_dsn: str) -> None:
-    running, inside, most, stopping = asyncio.Event(), 0, 0, []
+    running, enough, inside, most, stopping = asyncio.Event(), asyncio.Event(), 0, 0, []
 
     async def filings(ctx: ServiceContext) -> None:
         nonlocal inside, most
         inside += 1
         most = max(most, inside)
         running.set()
-        await asyncio.sleep(0.3)
+        await enough.wait()
         stopping.append(ctx.stopping)
         inside -= 1
 
@@ -195,7 +197,9 @@ async def test_service_hand_over_waits_for_running_iteration(rota_app: Rota, rot
             await asyncio.wait_for(running.wait(), 60)
             async with other.services() as standing_by:
                 hand_over_service(services, "filings")
+                await registered(rota_app, 2)
                 assert services.list_running() == ["filings"]
+                enough.set()
                 await until(lambda: elsewhere, within=60)
                 assert standing_by.list_running() == ["filings"]
     assert stopping[:2] == [True, False]
@@ -223,8 +227,10 @@ async def test_service_won_again_after_hand_over_is_not_stopped(
     async with rota_app.services() as services:
         await until(lambda: begun)
         hand_over_service(services, "tail")
+        over = asyncio.Event()  # set right after the time to stop, which counts from the hand-over
+        asyncio.get_running_loop().call_later(1.0, over.set)
         await until(lambda: len(begun) == 2, within=60)
-        await asyncio.sleep(1.2)
+        await asyncio.wait_for(over.wait(), 60)
         assert len(begun) == 2
         assert services.list_running() == ["tail"]
     assert cancelled == []

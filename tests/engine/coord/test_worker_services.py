@@ -13,7 +13,8 @@ from rota import Rota
 from rota.engine.worker.worker import Worker
 from rota.errors import DefinitionError
 from rota.model.events import ServiceRan
-from support.service_helpers import outcomes, record_iterations, run_sql, until
+from rota.model.service import ServiceContext
+from support.service_helpers import outcomes, record_iterations, registered, run_sql, until
 
 
 async def stop_worker(app: Rota, worker: Worker) -> None:
@@ -45,7 +46,7 @@ async def test_worker_drain_hands_services_over_before_jobs_end(
             await asyncio.wait_for(started.wait(), 60)
             await until(lambda: here)
             async with other.services():
-                await asyncio.sleep(0.2)
+                await registered(other, 2)
                 assert not elsewhere
                 leaving = asyncio.ensure_future(drain(other, worker))
                 await until(lambda: elsewhere, within=60)
@@ -74,23 +75,24 @@ async def test_worker_hurry_stops_its_services(rota_dsn: str) -> None:
 
 async def test_worker_with_services_false_runs_none(rota_app: Rota) -> None:
     heard = record_iterations(rota_app)
-    rota_app.task(name="nothing")(lambda: None)
+    nothing = rota_app.task(name="nothing")(lambda: None)
     rota_app.service("filings", every=0.1)(lambda: None)
     async with rota_app.worker(services=False):
-        await asyncio.sleep(0.5)
+        await (await nothing.start()).result(timeout=60)
     assert not heard
     assert await run_sql(rota_app, "select from rota.instances") == []
 
 
 async def test_app_with_only_services_works_until_second_signal(rota_dsn: str) -> None:
     app = Rota(rota_dsn)
-    running, stopping, told = asyncio.Event(), asyncio.Event(), []
+    running, stopping, told, contexts = asyncio.Event(), asyncio.Event(), [], []
 
     @app.service("filings", every=60)
-    async def filings() -> None:
+    async def filings(ctx: ServiceContext) -> None:
+        contexts.append(ctx)
         running.set()
         try:
-            await asyncio.sleep(60)
+            await asyncio.sleep(3600)
         except asyncio.CancelledError:
             stopping.set()
             raise
@@ -109,7 +111,9 @@ async def test_app_with_only_services_works_until_second_signal(rota_dsn: str) -
         # between would end the app at once, and the second signal would reach a process without handlers.
         await asyncio.wait_for(running.wait(), 60)
         os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.sleep(0.3)
+        await until(lambda: contexts[0].stopping)
+        for _ in range(10):
+            await asyncio.sleep(0)
         assert not stopping.is_set()  # after one signal the service may end by itself
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.wait_for(stopping.wait(), 60)

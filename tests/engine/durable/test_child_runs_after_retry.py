@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -280,7 +281,10 @@ async def test_parent_waiting_at_drain_is_returned_and_finishes_elsewhere(
     """With one slot, the parent must not take the slot that its child on the second worker needs."""
     ran: Counter[int] = Counter()
     gate = asyncio.Event()
-    parent, plain = define(rota_harness.app, ran, gate)
+    app = rota_harness.app
+    database = (await app.open()).database
+    database.settings = replace(database.settings, drain_timeout=3600.0)
+    parent, plain = define(app, ran, gate)
     async with Rota(rota_dsn, poll_interval=0.05, drain_timeout=0.2) as second:
         define(second, ran, gate)
         run = await (parent if kind == "async" else plain).start()
@@ -289,8 +293,6 @@ async def test_parent_waiting_at_drain_is_returned_and_finishes_elsewhere(
             async with rota_harness.app.worker(queues=["default"], concurrency=1):
                 await rota_harness.wait_for_event(JobClaimed, job=run.id)
                 await until(lambda: row_count_is(second, "rota.outcomes", 4))
-                began = time.monotonic()
-            assert time.monotonic() - began < 2
             await rota_harness.wait_for_event(JobReturned, job=run.id)
             assert not any(thread.name.startswith("rota_") for thread in threading.enumerate())
 

@@ -105,7 +105,7 @@ async def test_progress_and_log_from_thread_are_written(rota_app: Rota, rota_dsn
     def work(ctx: Context) -> None:
         ctx.progress(1, 4, note="from a thread")
         ctx.log("from a thread")
-        go.wait(10)
+        go.wait(60)
 
     async with rota_app.worker():
         run = await work.start()

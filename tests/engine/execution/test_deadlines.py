@@ -144,14 +144,17 @@ async def test_timeout_error_in_non_retryable_ends_job(loop: Workbench) -> None:
 
 
 async def test_cancel_after_deadline_wins_over_timeout(loop: Workbench) -> None:
+    late = asyncio.Event()
+
     async def slow() -> None:
         try:
-            await asyncio.sleep(30)
+            await asyncio.sleep(3600)
         except asyncio.CancelledError:
-            await asyncio.sleep(30)
+            late.set()
+            await asyncio.sleep(3600)
 
     job = loop.start(define(slow), 0.05)
-    await asyncio.sleep(0.1)
+    await late.wait()
     loop.stop(job, StopReason.CANCELLED)
     assert await loop.outcome(job) == FinalOutcome("cancelled", None)
 
@@ -171,11 +174,11 @@ async def test_job_ended_before_deadline_leaves_no_state(
         return 1
 
     for bench, task in ((loop, define(quick)), (pool, define(plain))):
-        assert await bench.outcome(bench.start(task, 0.05)) == Succeeded("1")
+        assert await bench.outcome(bench.start(task, 2.0)) == Succeeded("1")
         own = [each for each in vars(bench.executor).values() if isinstance(each, dict | set)]
         assert own
         assert not any(own)
-    await asyncio.sleep(0.1)  # past the deadline
+    await asyncio.sleep(2.1)  # past the deadline
     assert len(loop.ended) == len(pool.ended) == 1
     assert not given_up
 
@@ -247,7 +250,7 @@ async def test_timeout_thread_running_on_is_abandoned(
     second = pool.put(claimed("next_one", job=first.job), define(next_one), 20)
     pool.stop(first, StopReason.CANCELLED)  # the attempt is abandoned: no effect
     go.set()
-    assert await asyncio.to_thread(old_ended.wait, 10)
+    assert await asyncio.to_thread(old_ended.wait, 60)
     await asyncio.sleep(0.05)
     assert not pool.outcomes[second].done()
     assert [ctx.cancelled for ctx in contexts] == [True, False]
@@ -263,9 +266,10 @@ async def test_stopped_attempt_when_abandoned_keeps_its_stop_outcome(
 ) -> None:
     monkeypatch.setattr(coroutines, "TIMEOUT_MARGIN_SECONDS", 0.1)
     monkeypatch.setattr(threads, "TIMEOUT_MARGIN_SECONDS", 0.1)
-    go, may_end = asyncio.Event(), threading.Event()
+    go, may_end, started = asyncio.Event(), threading.Event(), threading.Event()
 
     async def awaits() -> None:
+        started.set()
         while not go.is_set():
             try:
                 await go.wait()
@@ -273,11 +277,12 @@ async def test_stopped_attempt_when_abandoned_keeps_its_stop_outcome(
                 continue
 
     def waits() -> None:
+        started.set()
         may_end.wait(60)
 
     bench, task = (loop, define(awaits)) if kind == "async" else (pool, define(waits))
-    job = bench.start(task, 0.05)
-    await asyncio.sleep(0.01)
+    job = bench.start(task, 2.0)
+    assert await asyncio.to_thread(started.wait, 60)
     bench.stop(job, StopReason.CLAIM_LOST)
     assert await bench.outcome(job) == Discarded()
     go.set()
@@ -318,7 +323,7 @@ async def test_job_with_lost_claim_discards_its_outcome(
         await began.wait()
     else:
         bench, job = pool, pool.start(define(waits))
-        await asyncio.to_thread(began_too.wait, 10)
+        await asyncio.to_thread(began_too.wait, 60)
     bench.stop(job, StopReason.CLAIM_LOST)
     assert await bench.outcome(job) == Discarded()
 

@@ -124,7 +124,7 @@ async def test_start_by_a_job_is_below_the_span_of_the_job(
     @rota_app.task
     async def parent(ctx: Context) -> None:
         run = await child.start()
-        await run.result(timeout=20)
+        await run.result(timeout=60)
 
     async with rota_app.worker():
         await (await parent.start()).result(timeout=60)

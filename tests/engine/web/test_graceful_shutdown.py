@@ -66,7 +66,9 @@ async def test_graceful_shutdown_third_signal_is_forwarded_to_server(
     leaving.on_signal(15)
     await asyncio.sleep(0.01)
     leaving.on_signal(15)
-    await asyncio.sleep(0.05)
+    async with asyncio.timeout(60):
+        while not told:
+            await asyncio.sleep(0.01)
     assert told == [15]
     leaving.on_signal(2)
     assert told == [15, 2]

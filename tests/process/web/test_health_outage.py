@@ -103,9 +103,10 @@ async def test_worker_health_during_outage_stays_live_and_recovers(
     worker.process.terminate()
     assert await asyncio.to_thread(worker.process.wait, 15) == 0
     assert "Traceback" not in worker.said
-    assert noticed < 3
-    assert slowest < 1
-    assert recovered < 5
+    if scale(False, True):
+        assert noticed < 3
+        assert slowest < 1
+        assert recovered < 5
     print(f"noticed in {noticed:.2f} s, live in {slowest * 1000:.0f} ms, back in {recovered:.2f} s")
 
 
