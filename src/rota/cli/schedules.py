@@ -271,7 +271,7 @@ def trigger(target: Target, name: str, as_json: bool) -> None:
     from rota.operations.schedules import trigger_schedule
 
     started, _ = target.perform(trigger_schedule, name=name)
-    _print_result(as_json, started, started.run)
+    _print_result(as_json, started, str(started.run))
 
 
 @schedules.command()
@@ -317,7 +317,7 @@ def backfill(
             f"{output.format_count(len(started_runs))} runs were started: {started_runs[0]} "
             f"to {started_runs[-1]}"
         )
-    _print_result(as_json, BackfillResult([str(each) for each in started_runs]), words)
+    _print_result(as_json, BackfillResult(started_runs), words)
 
 
 def _print_progress(done: int, total: int) -> None:

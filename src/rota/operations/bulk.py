@@ -9,9 +9,17 @@ from msgspec import Meta
 
 from rota.errors import ArgumentError
 from rota.model.access import Role
+from rota.model.document import Id
 from rota.operations import bulk_actions
 from rota.operations.declare import OperationContext, OperationGroup
-from rota.operations.documents import MAX_INT64, Cursor, Id, Next, decode_id_cursor, encode_cursor
+from rota.operations.documents import (
+    MAX_INT64,
+    Cursor,
+    IdText,
+    Next,
+    decode_id_cursor,
+    encode_cursor,
+)
 from rota.operations.filters import RunFilterQuery, build_run_filter
 
 group = OperationGroup("runs")
@@ -36,9 +44,9 @@ class RunCountDocument(msgspec.Struct, frozen=True):
 class BulkRequest(RunFilterQuery):
     """Matching runs to act on: those up to the id `upto`, or those in `ids`."""
 
-    upto: Annotated[Id, Meta(description="Value of `upto` from GET /runs/count.")] | None = None
+    upto: Annotated[IdText, Meta(description="Value of `upto` from GET /runs/count.")] | None = None
     ids: (
-        Annotated[list[Id], Meta(min_length=1, max_length=MAX_IDS, description="Ids of runs.")]
+        Annotated[list[IdText], Meta(min_length=1, max_length=MAX_IDS, description="Ids of runs.")]
         | None
     ) = None
     cursor: Cursor | None = None
@@ -56,7 +64,7 @@ async def count_runs(context: OperationContext, query: RunCountQuery) -> RunCoun
     found = await bulk_actions.count_runs(
         context.app, context.read, query.action, build_run_filter(context, query)
     )
-    return RunCountDocument(found.count, found.is_exact, str(found.last_id))
+    return RunCountDocument(found.count, found.is_exact, found.last_id)
 
 
 @group.operation("POST /runs/cancel", Role.OPERATOR, audit="cancel run")

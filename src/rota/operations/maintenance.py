@@ -14,9 +14,10 @@ from rota.errors import Busy
 from rota.model.access import Role
 from rota.model.retention import FOREVER, Retention
 from rota.operations.declare import OperationContext, OperationGroup
-from rota.operations.documents import Cursor, Next, decode_id_cursor, encode_cursor, to_document
+from rota.operations.documents import Cursor, Next, decode_id_cursor, encode_cursor
 from rota.store import metrics
 from rota.store.read import runs
+from rota.store.retention import PrunableRow
 
 group = OperationGroup("fleet")
 
@@ -62,15 +63,8 @@ class PruneRunsRequest(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor | None = None
 
 
-class PrunedRuns(msgspec.Struct, frozen=True):
-    queue: Annotated[str, Meta(description="null: jobs of several queues.")] | None
-    outcome: str
-    runs: int
-    jobs: int
-
-
 class PrunedBatchDocument(msgspec.Struct, frozen=True):
-    pruned: list[PrunedRuns]
+    pruned: list[PrunableRow]
     next: Annotated[Next, Meta(description="Cursor of the next batch; null after the last.")] | None
 
 
@@ -88,9 +82,8 @@ async def prune_runs(context: OperationContext, body: PruneRunsRequest) -> Prune
     while time.monotonic() < deadline:
         batch = await prune(database, rules, after, dry_run=body.dry_run, by=context.caller.name)
         if batch is not None:
-            rows = [to_document(PrunedRuns, each) for each in batch.rows]
             next = encode_cursor(str(batch.position)) if batch.has_more else None
-            return PrunedBatchDocument(rows, next)
+            return PrunedBatchDocument(batch.rows, next)
         await asyncio.sleep(0.02)
     raise Busy(
         f"another process has been removing runs for {TURN_TIMEOUT_SECONDS:g} s without a pause; "

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
 
+from rota.model.document import Mark
 from rota.store.query import Query
 
 
 class PauseRow(msgspec.Struct, frozen=True):
+    """A paused queue, from which no job is claimed. Operator and reason are absent for viewers."""
+
     queue: str
     since: datetime
-    operator: str
-    reason: str
+    operator: Annotated[str, Mark.HIDDEN]
+    reason: Annotated[str, Mark.HIDDEN]
 
 
 def pause(queue: str, operator: str, reason: str) -> Query[bool]:

@@ -41,7 +41,7 @@ def show(target: Target, run: int, show_all: bool, as_json: bool) -> None:
         context = operator_context(app)
         limits = RunLimits() if show_all else RunLimits(steps=MAX_STEPS, logs=MAX_LOG_LINES)
         found = await load_run(context, run, limits, with_values=False)
-        explanation = await explain_run.perform(context, run=run)
+        explanation = await explain_run.call(context, run=run)
         if isinstance(found, FlowDetail):
             return flow.FlowReport(found, explanation)
         return job.JobReport(found, explanation)
