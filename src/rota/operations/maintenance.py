@@ -1,17 +1,20 @@
-"""Operations on the whole database: counts of jobs and workers, deletion of old runs."""
+"""Operations on the whole database: counts of jobs and workers, checks, deletion of old runs."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from rota.engine.diagnosis.doctor import run_checks
 from rota.engine.maintenance.pruner import prune
 from rota.errors import Busy
 from rota.model.access import Role
+from rota.model.check_result import CheckResult
 from rota.model.retention import FOREVER, Retention
 from rota.operations.declare import OperationContext, OperationGroup
 from rota.operations.documents import Cursor, Next, decode_id_cursor, encode_cursor
@@ -52,6 +55,22 @@ async def overview(context: OperationContext) -> Overview:
         alerts,
         fleet.paused_queues,
     )
+
+
+class Checks(msgspec.Struct, frozen=True):
+    healthy: Annotated[bool, Meta(description="False if a check found a problem.")]
+    seconds: Annotated[float, Meta(description="Duration of all checks.")]
+    checks: list[CheckResult]
+
+
+@group.operation("GET /doctor", Role.VIEWER)
+async def check_database(context: OperationContext) -> Checks:
+    """Check the database: server, schema, jobs that no worker can run. Each finding has a fix."""
+    database = (await context.app.open()).database
+    began = time.perf_counter()
+    found = [each async for each in run_checks(database, lambda: datetime.now(UTC))]
+    healthy = all(each.level != "problem" for each in found)
+    return Checks(healthy, round(time.perf_counter() - began, 3), found)
 
 
 class PruneRunsRequest(msgspec.Struct, forbid_unknown_fields=True):

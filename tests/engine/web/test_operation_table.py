@@ -56,7 +56,7 @@ def test_operation_that_changes_something_needs_operator_and_audit() -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
-async def test_operation_action_writes_one_audit_row_and_read_none(
+async def test_operation_action_writes_audit_row_of_caller_and_read_none(
     site_client: SiteClient, operation: Operation[Any]
 ) -> None:
     path, more = await EXAMPLES[operation.method, V1 + operation.path](site_client)
@@ -64,9 +64,10 @@ async def test_operation_action_writes_one_audit_row_and_read_none(
 
     await site_client.done(operation.method, path, **more)
 
-    found = await site_client.sql("select action from rota.audit where id > %s", before)
+    found = await site_client.sql("select action, operator from rota.audit where id > %s", before)
     has_effect = operation.audit is not None and operation.name not in NO_EFFECT
-    assert found == ([(operation.audit,)] if has_effect else [])
+    caller = f"admin (token {site_client.passes['admin'].split('_')[1]})"
+    assert found == ([(operation.audit, caller)] if has_effect else [])
 
 
 @pytest.mark.parametrize(
