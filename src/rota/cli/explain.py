@@ -29,7 +29,7 @@ def explain(target: Target, id: int, as_json: bool) -> None:
     For a job that waits for other jobs, the cause that blocks them is shown first. Exit code 1 if it
     cannot continue without an action; 0 if it runs, has ended, or continues by itself.
     """
-    from rota.operations.explain import explain_run
+    from rota.operations.runs import explain_run
 
     def show(document: Explanation, now: datetime) -> None:
         print_explanation(document)

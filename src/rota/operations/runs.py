@@ -1,4 +1,4 @@
-"""Operations on runs: start, list, show, cancel, retry, signal, release from quarantine, fork."""
+"""Operations on runs: start, list, show, explain, cancel, retry, signal, release from quarantine, fork."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from rota.app import Flow, Run, Task
 from rota.app.run import send_signal
+from rota.engine.diagnosis.explain import explain
 from rota.errors import ArgumentError, KeyBusy, RunNotFound
 from rota.model.access import Role
+from rota.model.explanation import Explanation
 from rota.operations import run_search
 from rota.operations.declare import OperationContext, OperationGroup
 from rota.operations.documents import (
@@ -194,6 +196,15 @@ def _with_attempts(rows: list[JobRow], past_attempts: list[JobAttemptRow]) -> li
     for each in past_attempts:
         attempts.setdefault(each.job, []).append(extend(AttemptRow, each))
     return [extend(JobDocument, each, attempts=attempts.get(each.job, [])) for each in rows]
+
+
+@group.operation("GET /runs/{run}/explain", Role.VIEWER, refuses=(RunNotFound,))
+async def explain_run(context: OperationContext, run: PathId) -> Explanation:
+    """Explain why a run, or one of its jobs, does not run, and give the remedy."""
+    found = await explain(context.read, run, context.app.settings)
+    if found is None:
+        raise RunNotFound(f"there is no run {run}")
+    return found
 
 
 @group.operation("GET /runs/{run}/jobs", Role.VIEWER, refuses=(RunNotFound,))

@@ -28,9 +28,8 @@ def show(target: Target, run: int, show_all: bool, as_json: bool) -> None:
     A flow's run is drawn as the graph of its jobs; #17 after a name is the job's id, and `rota show 17`
     shows that job.
     """
-    from rota.operations.explain import explain_run
     from rota.operations.run_detail import FlowDetail, RunLimits, load_run
-    from rota.operations.runs import show_run
+    from rota.operations.runs import explain_run, show_run
 
     if as_json:
         document, _ = target.perform(show_run, run=run)
