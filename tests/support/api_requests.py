@@ -41,6 +41,7 @@ for each in (
         "/queues",
         "/autoscale",
         "/overview",
+        "/doctor",
         "/quarantine",
         "/locks",
         "/advisory-locks",

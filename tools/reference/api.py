@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import enum
 import importlib
 import inspect
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FunctionType
@@ -264,6 +264,11 @@ def _fields(of: type[Any]) -> list[list[str]]:
     if not (hasattr(of, "__dataclass_fields__") or hasattr(of, "__struct_fields__")):
         return []
     source = inspect.getsource(of)
+    defaults = {
+        each.target.id: ast.get_source_segment(source, each.value)
+        for each in ast.walk(ast.parse(source))
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name) and each.value
+    }
     rows = []
     annotations = {
         name: kind
@@ -273,12 +278,27 @@ def _fields(of: type[Any]) -> list[list[str]]:
     for name, kind in annotations.items():
         if name.startswith("_") or not isinstance(kind, str | type):
             continue
-        default = re.search(
-            rf"^    {name}: [^\n=]+ = ([^\n#]+?)(?:  #[^\n]*)?$", source, re.MULTILINE
-        )
-        shown = _plain(kind if isinstance(kind, str) else kind.__name__)
-        rows.append([f"`{name}`", f"`{shown}`" + (f" = `{default[1]}`" if default else "")])
+        default = defaults.get(name)
+        shown = _without_marks(_plain(kind if isinstance(kind, str) else kind.__name__))
+        rows.append([f"`{name}`", f"`{shown}`" + (f" = `{default}`" if default else "")])
     return rows
+
+
+def _without_marks(kind: str) -> str:
+    """Return a type without its annotations for documents: `int` for `Id`."""
+
+    class Plain(ast.NodeTransformer):
+        def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+            self.generic_visit(node)
+            is_marked = isinstance(node.value, ast.Name) and node.value.id == "Annotated"
+            return node.slice.elts[0] if is_marked and isinstance(node.slice, ast.Tuple) else node
+
+        def visit_Name(self, node: ast.Name) -> ast.AST:
+            return ast.Name("int") if node.id == "Id" else node
+
+    if "Annotated[" not in kind and "Id" not in kind:
+        return kind
+    return ast.unparse(Plain().visit(ast.parse(kind)))
 
 
 def _signature(call: Any) -> str:

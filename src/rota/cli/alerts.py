@@ -16,8 +16,10 @@ from rota.cli.table import Column, Table, json_option, limit_option, list_comman
 from rota.cli.target import Target, subcommand_follows, with_target
 
 if TYPE_CHECKING:
-    from rota.operations.access import AuditDocument, AuditPage
-    from rota.operations.alerts import AlertDocument, AlertList
+    from rota.operations.access import AuditPage
+    from rota.operations.alerts import AlertList
+    from rota.store.audit import AuditRow
+    from rota.store.read.coordination import AlertRow
 
 
 @click.group(invoke_without_command=True)
@@ -101,14 +103,14 @@ def close(target: Target, kind: str, subject: str | None) -> None:
         click.echo(f"closed: {each.kind}: {each.subject}")
 
 
-def _print_alerts(found: list[AlertDocument], now: datetime) -> None:
+def _print_alerts(found: list[AlertRow], now: datetime) -> None:
     any_closed = any(each.cleared is not None for each in found)
 
-    def raised(alert: AlertDocument, now: datetime) -> str:
+    def raised(alert: AlertRow, now: datetime) -> str:
         ago = output.format_age(alert.raised, now)
         return f"{ago} ago" if any_closed else ago
 
-    Table["AlertDocument"](
+    Table["AlertRow"](
         Column("alert", lambda row, now: row.kind, _style, wraps=True),
         Column("raised" if any_closed else "age", raised, _closed_style, right=True),
         Column("duration", _duration, "dim", right=True),
@@ -126,15 +128,15 @@ def _print_alerts(found: list[AlertDocument], now: datetime) -> None:
     ).print(found, now)
 
 
-def _style(alert: AlertDocument) -> str:
+def _style(alert: AlertRow) -> str:
     return "dim" if alert.cleared is not None or alert.acknowledged_until is not None else "yellow"
 
 
-def _closed_style(alert: AlertDocument) -> str:
+def _closed_style(alert: AlertRow) -> str:
     return "dim" if alert.cleared is not None else ""
 
 
-def _duration(alert: AlertDocument, now: datetime) -> str:
+def _duration(alert: AlertRow, now: datetime) -> str:
     if alert.cleared is None:
         return ""
     return output.format_duration((alert.cleared - alert.raised).total_seconds())
@@ -177,7 +179,7 @@ def audit(
     list_command(target, list_audit, show, as_json=as_json, query=query)
 
 
-def _holder(entry: AuditDocument, now: datetime) -> str:
+def _holder(entry: AuditRow, now: datetime) -> str:
     detail = json.loads(bytes(entry.detail))
     if "pid" not in detail:
         return ""
@@ -185,7 +187,7 @@ def _holder(entry: AuditDocument, now: datetime) -> str:
     return f"{holder}, token {detail.get('token')}"
 
 
-AUDIT = Table["AuditDocument"](
+AUDIT = Table["AuditRow"](
     Column("time", lambda row, now: output.format_time(row.at)),
     Column("operator", lambda row, now: row.operator, wraps=True),
     Column("action", lambda row, now: row.action, wraps=True),

@@ -14,7 +14,8 @@ from rota.cli.table import Column, Table, json_option, list_command
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
-    from rota.operations.queues import DesiredWorkersDocument, DesiredWorkersList
+    from rota.operations.queues import DesiredWorkersList
+    from rota.store.metrics import DesiredWorkersRow
 
 
 @click.command()
@@ -73,11 +74,11 @@ def autoscale(
         exit_with(FAILED)
 
 
-def _has_too_few(row: DesiredWorkersDocument) -> bool:
+def _has_too_few(row: DesiredWorkersRow) -> bool:
     return row.desired > row.workers
 
 
-DESIRED_WORKERS = Table["DesiredWorkersDocument"](
+DESIRED_WORKERS = Table["DesiredWorkersRow"](
     Column("queue", lambda row, now: row.queue, shrinks=True),
     Column(
         "desired",

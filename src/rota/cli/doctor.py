@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import rich_click as click
 
 from rota.cli import output
 from rota.cli.exit_codes import FAILED, exit_with
-from rota.cli.target import Target, with_target
+from rota.cli.target import Target, operator_context, with_target
 from rota.model.text import counted
 
 if TYPE_CHECKING:
-    from rota import Rota
     from rota.model.check_result import CheckResult
 
 LEVEL_STYLES = {
@@ -36,27 +33,17 @@ def doctor(target: Target, as_json: bool) -> None:
     its role does not allow. Exit code 1 if there is a problem, else 0; notices are not problems.
     """
 
-    async def query(app: Rota) -> list[CheckResult]:
-        from rota.engine.diagnosis.doctor import run_checks
+    from rota.operations.maintenance import check_database
 
-        database = (await app.open()).database
-        return [each async for each in run_checks(database, _now)]
-
-    began = time.perf_counter()
-    found = target.run_unchecked(query)
-    seconds = time.perf_counter() - began
-    problems = [each for each in found if each.level == "problem"]
+    # The checks also run on a database without Rota's schema.
+    found = target.run_unchecked(lambda app: check_database.call(operator_context(app)))
     if as_json:
-        output.print_json({"healthy": not problems, "seconds": round(seconds, 3), "checks": found})
+        output.print_json(found)
     else:
-        _print(found)
-        output.print_text(f"\n{_summary(found)}", "red" if problems else "")
-    if problems:
+        _print(found.checks)
+        output.print_text(f"\n{_summary(found.checks)}", "" if found.healthy else "red")
+    if not found.healthy:
         exit_with(FAILED)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 def _print(found: list[CheckResult]) -> None:

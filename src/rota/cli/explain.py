@@ -14,7 +14,7 @@ from rota.cli.table import json_option, list_command
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
-    from rota.operations.explain import ExplanationDocument, ReasonDocument
+    from rota.model.explanation import Explanation, ExplanationReason
 
 STATUS_STYLES = {"ended": "dim", "running": "cyan", "waiting": "blue", "stuck": "yellow"}
 
@@ -29,9 +29,9 @@ def explain(target: Target, id: int, as_json: bool) -> None:
     For a job that waits for other jobs, the cause that blocks them is shown first. Exit code 1 if it
     cannot continue without an action; 0 if it runs, has ended, or continues by itself.
     """
-    from rota.operations.explain import explain_run
+    from rota.operations.runs import explain_run
 
-    def show(document: ExplanationDocument, now: datetime) -> None:
+    def show(document: Explanation, now: datetime) -> None:
         print_explanation(document)
 
     found = list_command(target, explain_run, show, as_json=as_json, run=id)
@@ -39,7 +39,7 @@ def explain(target: Target, id: int, as_json: bool) -> None:
         exit_with(FAILED)
 
 
-def print_explanation(explanation: ExplanationDocument) -> None:
+def print_explanation(explanation: Explanation) -> None:
     title = (
         f"run {explanation.id}"
         if explanation.is_flow or explanation.id == explanation.run
@@ -58,7 +58,7 @@ def print_explanation(explanation: ExplanationDocument) -> None:
         )
 
 
-def explanation_properties(explanation: ExplanationDocument) -> list[tuple[str, str]]:
+def explanation_properties(explanation: Explanation) -> list[tuple[str, str]]:
     """Return reasons and remedies as pairs of a title and a text."""
     first, *others = explanation.reasons
     pairs = [("reason", _reason_text(first, explanation.now))]
@@ -77,7 +77,7 @@ def explanation_properties(explanation: ExplanationDocument) -> list[tuple[str, 
     return pairs
 
 
-def _reason_text(reason: ReasonDocument, now: datetime) -> str:
+def _reason_text(reason: ExplanationReason, now: datetime) -> str:
     words = reason.message
     if reason.jobs > 1:
         more = (

@@ -13,7 +13,8 @@ from rota.cli.table import Column, Table, json_option, list_command
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
-    from rota.operations.coordination import LeaderDocument, LeaderList
+    from rota.operations.coordination import LeaderList
+    from rota.store.read.coordination import LeaderRow
 
 FREQUENT_ELECTIONS = 5
 """Elections per hour from which the number is highlighted."""
@@ -37,7 +38,7 @@ def _print_leaders(document: LeaderList, now: datetime) -> None:
     if not document.leaders:
         click.echo('no leaders yet; `app.leader("name")` and services stand for election')
         return
-    Table["LeaderDocument"](
+    Table["LeaderRow"](
         Column("name", lambda row, now: row.name, wraps=True),
         Column("term", lambda row, now: row.term, right=True),
         *owner.columns("leader", document.leaders),
@@ -54,19 +55,19 @@ def _print_leaders(document: LeaderList, now: datetime) -> None:
     output.hint("elections: within the last hour")
 
 
-def _kind(leader: LeaderDocument) -> str | None:
+def _kind(leader: LeaderRow) -> str | None:
     if leader.instance is None:
         return None
     return "session" if leader.expires is None else "lease"
 
 
-def _age(leader: LeaderDocument, now: datetime) -> str:
+def _age(leader: LeaderRow, now: datetime) -> str:
     if not leader.alive or leader.since is None:
         return ""
     return output.format_age(leader.since, now)
 
 
-def _state(leader: LeaderDocument, now: datetime) -> str:
+def _state(leader: LeaderRow, now: datetime) -> str:
     if leader.instance is None:
         return "resigned"
     if leader.alive:
@@ -76,7 +77,7 @@ def _state(leader: LeaderDocument, now: datetime) -> str:
     return "session ended"
 
 
-def _state_style(leader: LeaderDocument) -> str:
+def _state_style(leader: LeaderRow) -> str:
     if leader.instance is None:
         return "dim"
     return "green" if leader.alive else "yellow"

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rota import Rota
-    from rota.operations.coordination import LockDocument, LockList
+    from rota.operations.coordination import LockList
+    from rota.store.read.coordination import LockRow
 
 MAX_PERMIT_ROWS = 100_000
 
@@ -55,8 +56,8 @@ def locks(target: Target, free: bool, limit: int, as_json: bool) -> None:
     list_command(target, list_locks, show, as_json=as_json, query=query)
 
 
-def _print_locks(found: list[LockDocument], now: datetime) -> None:
-    Table["LockDocument"](
+def _print_locks(found: list[LockRow], now: datetime) -> None:
+    Table["LockRow"](
         Column("lock", lambda row, now: row.name, wraps=True),
         Column("permit", lambda row, now: row.permit or "", right=True),
         *owner.columns("holder", found),
@@ -77,17 +78,17 @@ def _print_locks(found: list[LockDocument], now: datetime) -> None:
         output.hint("release a lock by force with `rota locks release NAME`")
 
 
-def _age(lock: LockDocument, now: datetime) -> str:
+def _age(lock: LockRow, now: datetime) -> str:
     return output.format_age(lock.acquired, now) if lock.held and lock.acquired else ""
 
 
-def _is_held_too_long(lock: LockDocument, now: datetime) -> bool:
+def _is_held_too_long(lock: LockRow, now: datetime) -> bool:
     if lock.acquired is None or lock.max_held is None:
         return False
     return (now - lock.acquired).total_seconds() > lock.max_held
 
 
-def _expiry(lock: LockDocument, now: datetime) -> str:
+def _expiry(lock: LockRow, now: datetime) -> str:
     if lock.instance is None or lock.expires is None:
         return ""
     if not lock.held:
@@ -95,7 +96,7 @@ def _expiry(lock: LockDocument, now: datetime) -> str:
     return f"in {output.format_age(now, lock.expires)}"
 
 
-def _awaited(lock: LockDocument, now: datetime) -> str:
+def _awaited(lock: LockRow, now: datetime) -> str:
     """Return how long a client has been waiting, as recorded on the lock's row."""
     return output.format_age(lock.awaited_since, now) if lock.awaited_since and lock.held else ""
 
@@ -121,15 +122,15 @@ def release(target: Target, name: str, permit: int | None, yes: bool) -> None:
 
         context = operator_context(app)
         query = LockListQuery(name, include_free=True, limit=MAX_PERMIT_ROWS)
-        found = await list_locks.perform(context, query=query)
+        found = await list_locks.call(context, query=query)
         lock = _choose(found.locks, name, permit)
         now = await context.now()
         if not yes:
             _describe_effect(lock, now)
             print_error("nothing was released; repeat the command with --yes to release it")
             exit_with(FAILED)
-        body = ReleaseLockRequest(lock.permit, lock.token)
-        released = await release_operation.perform(context, name=name, body=body)
+        body = ReleaseLockRequest(lock.permit, str(lock.token))
+        released = await release_operation.call(context, name=name, body=body)
         holder = owner.describe(released.host, released.pid, released.label)
         output.print_text(
             f"released {_title(lock)}: it was held by {holder} for "
@@ -140,7 +141,7 @@ def release(target: Target, name: str, permit: int | None, yes: bool) -> None:
     target.run(release_lock)
 
 
-def _choose(found: Sequence[LockDocument], name: str, permit: int | None) -> LockDocument:
+def _choose(found: Sequence[LockRow], name: str, permit: int | None) -> LockRow:
     if not found:
         raise CommandError(
             f"lock {name!r} does not exist; list all locks with `rota locks --all`", NOT_FOUND
@@ -167,11 +168,11 @@ def _enumerate(numbers: list[str]) -> str:
     return f"{', '.join(numbers[:-1])} and {numbers[-1]} are"
 
 
-def _title(lock: LockDocument) -> str:
+def _title(lock: LockRow) -> str:
     return f"permit {lock.permit} of {lock.name!r}" if lock.permit else f"lock {lock.name!r}"
 
 
-def _describe_effect(lock: LockDocument, now: datetime) -> None:
+def _describe_effect(lock: LockRow, now: datetime) -> None:
     holder = owner.describe(lock.host, lock.pid, lock.label)
     assert lock.acquired is not None
     assert lock.expires is not None

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from rota.operations.documents import ErrorDetail
-
 STATE_STYLES = {
     "waiting": "dim",
     "queued": "default",
@@ -203,20 +201,16 @@ def format_json(document: bytes) -> str:
     return msgspec.json.format(document, indent=2).decode()
 
 
-def error_summary(error: bytes | None) -> str:
-    """Return a stored error on one line; for a lost worker, the worker."""
-    return "" if error is None else error_line(msgspec.json.decode(error, type=TaskError))
-
-
 class TaskError(msgspec.Struct):
     type: str | None = None
     message: Any = None
 
 
-def error_line(error: TaskError | ErrorDetail | None) -> str:
-    """Return an error on one line; for a lost worker, the worker."""
-    if error is None:
+def error_summary(document: bytes | None) -> str:
+    """Return a stored error on one line; for a lost worker, the worker."""
+    if document is None:
         return ""
+    error = msgspec.json.decode(document, type=TaskError)
     if error.type != WORKER_LOST:
         return single_line(f"{error.type}: {error.message}")
     message = single_line(f"{error.message}")
@@ -237,7 +231,10 @@ def format_traceback(error: bytes) -> str:
 
 def print_json(document: Any) -> None:
     """Print one JSON document: times in ISO 8601, integers exact, stored JSON unchanged."""
-    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", nl=False)
+    from rota.operations.documents import to_document
+
+    data = msgspec.json.encode(to_document(document))
+    click.echo(msgspec.json.format(data, indent=2) + b"\n", nl=False)
 
 
 def fields(struct: msgspec.Struct, *, stored: Iterable[str] = ()) -> dict[str, Any]:

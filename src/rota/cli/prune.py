@@ -14,7 +14,7 @@ from rota.cli.target import Target, operator_context, with_target
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.operations.maintenance import PrunedRuns
+    from rota.store.retention import PrunableRow
 
 Totals = dict[tuple[str | None, str], tuple[int, int]]
 
@@ -65,7 +65,7 @@ async def _prune(
         cursor, is_first = None, True
         while is_first or cursor is not None:
             body = PruneRunsRequest(retention, dry_run, cursor)
-            batch = await prune_runs.perform(operator_context(app), body=body)
+            batch = await prune_runs.call(operator_context(app), body=body)
             cursor, is_first = batch.next, False
             for row in batch.pruned:
                 runs, jobs = totals.get((row.queue, row.outcome), (0, 0))
@@ -74,15 +74,15 @@ async def _prune(
     return totals
 
 
-def _rows(totals: Totals) -> list[PrunedRuns]:
+def _rows(totals: Totals) -> list[PrunableRow]:
     """Return rows by queue and outcome; runs with several queues are last."""
-    from rota.operations.maintenance import PrunedRuns
+    from rota.store.retention import PrunableRow
 
     order = sorted(totals, key=lambda each: (each[0] is None, each[0] or "", each[1]))
-    return [PrunedRuns(*each, *totals[each]) for each in order]
+    return [PrunableRow(*each, *totals[each]) for each in order]
 
 
-PRUNED_RUNS: Table[PrunedRuns] = Table(
+PRUNED_RUNS: Table[PrunableRow] = Table(
     Column(
         "queue",
         lambda row, now: "several" if row.queue is None else row.queue,

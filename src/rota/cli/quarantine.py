@@ -9,6 +9,7 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 import rich_click as click
 
 from rota.cli import output
@@ -19,7 +20,8 @@ from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
     from rota.operations.declare import OperationContext
-    from rota.operations.queues import QuarantinedJob, QuarantineList
+    from rota.operations.queues import QuarantineList
+    from rota.store.read.runs import QuarantineRow
 
 _MISMATCH_MESSAGE = re.compile(
     r"job \d+ reached (.+), but its journal has (.+) here: the code has changed since the run began"
@@ -90,7 +92,7 @@ def quarantine(
     list_command(target, list_quarantine, show, as_json=as_json, query=query)
 
 
-def _next_steps(found: list[QuarantinedJob]) -> str:
+def _next_steps(found: list[QuarantineRow]) -> str:
     words = "retry with `rota release JOB` or end with `rota cancel JOB`; `rota show JOB` shows the reason"
     if any(_difference(each) for each in found):
         words += (
@@ -99,13 +101,16 @@ def _next_steps(found: list[QuarantinedJob]) -> str:
     return words
 
 
-def _difference(job: QuarantinedJob) -> ReplayDifference | None:
-    return None if job.error is None else replay_difference(job.error.type, str(job.error.message))
+def _difference(job: QuarantineRow) -> ReplayDifference | None:
+    if job.error is None:
+        return None
+    error = msgspec.json.decode(job.error, type=output.TaskError)
+    return replay_difference(error.type or "", str(error.message))
 
 
-def _print_jobs(found: list[QuarantinedJob], now: datetime) -> None:
+def _print_jobs(found: list[QuarantineRow], now: datetime) -> None:
     in_runs = any(each.run != each.job for each in found)
-    Table["QuarantinedJob"](
+    Table["QuarantineRow"](
         Column("job", lambda row, now: row.job, right=True),
         Column(
             "run",
@@ -125,7 +130,7 @@ def _print_jobs(found: list[QuarantinedJob], now: datetime) -> None:
         Column("since", lambda row, now: output.format_age(row.since, now), right=True),
         Column(
             "reason",
-            lambda row, now: _difference(row) or output.error_line(row.error),
+            lambda row, now: _difference(row) or output.error_summary(row.error),
             shrinks=True,
         ),
     ).print(found, now)
@@ -167,7 +172,7 @@ def release(
 async def _release(context: OperationContext, id: int) -> None:
     from rota.operations.runs import describe_run, release_run
 
-    released = (await release_run.perform(context, run=id)).released
+    released = (await release_run.call(context, run=id)).released
     name = await describe_run(context, id)
     if not released:
         state = await context.app.run(id).status()

@@ -13,7 +13,8 @@ from rota.cli.table import Column, Table, json_option, list_command
 from rota.cli.target import Target, subcommand_follows, with_target
 
 if TYPE_CHECKING:
-    from rota.operations.queues import QueueDocument, QueueList
+    from rota.operations.queues import QueueList
+    from rota.store.read.runs import QueueRow
 
 
 @click.group(invoke_without_command=True)
@@ -95,7 +96,7 @@ def resume(target: Target, name: str) -> None:
     click.echo(f"queue {name!r} goes on")
 
 
-QUEUES: Table[QueueDocument] = Table(
+QUEUES: Table[QueueRow] = Table(
     Column("queue", lambda row, now: row.queue, shrinks=True),
     Column("task", lambda row, now: row.task, shrinks=True),
     Column("queued", lambda row, now: output.format_count(row.queued), right=True),

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from rota import Rota
     from rota.operations.declare import OperationContext
     from rota.operations.filters import RunFilterQuery
-    from rota.operations.run_documents import RunPage, RunSummary
+    from rota.operations.run_documents import RunPage
+    from rota.store.read.runs import RunRow
 
 
 class RunIdParameter(click.IntRange):
@@ -70,10 +71,10 @@ def runs(
     list_command(target, list_runs, show, as_json=as_json, query=query)
 
 
-def _print_runs(found: list[RunSummary], now: datetime) -> None:
+def _print_runs(found: list[RunRow], now: datetime) -> None:
     """Print a table of runs, without columns that are the same for all."""
     has_flows = any(each.is_flow for each in found)
-    Table["RunSummary"](
+    Table["RunRow"](
         Column("run", lambda row, now: row.run, right=True),
         Column("name" if has_flows else "task", lambda row, now: row.name, shrinks=True),
         Column("kind", lambda row, now: (has_flows and _kind(row)) or "", "dim"),
@@ -98,11 +99,11 @@ def _print_runs(found: list[RunSummary], now: datetime) -> None:
     ).print(found, now)
 
 
-def _kind(row: RunSummary) -> str:
+def _kind(row: RunRow) -> str:
     return "flow" if row.is_flow else "task"
 
 
-def _detail(row: RunSummary, now: datetime) -> str:
+def _detail(row: RunRow, now: datetime) -> str:
     words = wait_summary(row, now)
     return f"{words}: {output.single_line(row.note)}" if words and row.note else words
 
@@ -134,7 +135,7 @@ def cancel(
     async def cancel_one(context: OperationContext, run: int) -> None:
         from rota.operations.runs import cancel_run, describe_run
 
-        status = (await cancel_run.perform(context, run=run)).status
+        status = (await cancel_run.call(context, run=run)).status
         name = await describe_run(context, run)
         if status == "cancelled":
             click.echo(f"{name} is cancelled")
@@ -170,7 +171,7 @@ def retry(
     async def retry_one(context: OperationContext, run: int) -> None:
         from rota.operations.runs import retry_run
 
-        await retry_run.perform(context, run=run)
+        await retry_run.call(context, run=run)
         click.echo(f"run {run} is queued for a retry")
 
     for_each_run(target, runs, retry_one)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import rich_click as click
 
@@ -21,28 +20,23 @@ from rota.cli.exit_codes import (
 from rota.cli.format import owner
 from rota.cli.format.schedule import (
     format_runs,
+    format_target,
     format_timetable,
-    last_tick_cell,
-    next_tick_cell,
     print_schedule,
-    state_cell,
-    state_reason,
+    print_schedules,
 )
-from rota.cli.table import json_option
-from rota.cli.target import Target, subcommand_follows, with_target
+from rota.cli.table import json_option, limit_option
+from rota.cli.target import Target, operator_context, subcommand_follows, with_target
 from rota.errors import ArgumentError
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.model.schedule_view import Schedule, Tick
+    from rota.model.schedule_view import Schedule
+    from rota.operations.declare import Operation
+
+T = TypeVar("T")
 
 SCHEDULE_STATES = ("active", "paused", "disabled", "ended")
-
-WIDE_TERMINAL_COLUMNS = 100
-"""Terminal width from which the tenant and the time zone fit."""
-
-EXTRA_WIDE_TERMINAL_COLUMNS = 150
-"""Terminal width from which reasons fit."""
 
 
 class TimeParameter(click.ParamType[datetime]):
@@ -69,13 +63,7 @@ class TimeParameter(click.ParamType[datetime]):
 @with_target
 @click.option("--tenant", metavar="NAME", help="Only schedules of this tenant.")
 @click.option("--state", type=click.Choice(SCHEDULE_STATES), help="Only schedules in this state.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 100_000),
-    default=100,
-    show_default=True,
-    help="Maximum number of rows.",
-)
+@limit_option(100)
 @click.option("--after", metavar="NAME", help="Only schedules after this one.")
 @json_option
 def schedules(
@@ -93,29 +81,18 @@ def schedules(
     """
     if subcommand_follows(target):
         return
+    from rota.operations.documents import encode_cursor
+    from rota.operations.schedules import ScheduleListQuery, list_schedules
+
+    cursor = None if after is None else encode_cursor(after)
+    query = ScheduleListQuery(tenant, state, limit, cursor)  # type: ignore[arg-type]
+    page, has_workers, now = _perform(target, list_schedules, query=query)
+    found = page.schedules
     if as_json:
-        from rota.operations.documents import encode_cursor
-        from rota.operations.schedules import ScheduleListQuery, list_schedules
-
-        cursor = None if after is None else encode_cursor(after)
-        query = ScheduleListQuery(tenant, state, limit, cursor)  # type: ignore[arg-type]
-        output.print_json(target.perform(list_schedules, query=query)[0])
+        output.print_json(page)
         return
-
-    async def fetch(app: Rota) -> tuple[list[Schedule], bool, datetime]:
-        from rota.store.read import runs
-        from rota.store.read import schedules as read_schedules
-
-        database = (await app.open()).database
-        query = read_schedules.schedules(tenant=tenant, state=state, after=after, limit=limit)
-        found = await database.run(query)
-        workers = await database.run(runs.workers())
-        [now] = await database.run(runs.database_time())
-        return found, bool(workers), now
-
-    found, has_workers, now = target.run(fetch)
     if found:
-        _print_schedules(found, has_workers, now)
+        print_schedules(found, has_workers, now)
         if len(found) == limit:
             output.hint(f"more: rota schedules --after {found[-1].name!r}")
     elif tenant or state or after:
@@ -127,53 +104,18 @@ def schedules(
         )
 
 
-def _print_schedules(found: Sequence[Schedule], has_workers: bool, now: datetime) -> None:
-    """Print a table without empty columns. On a narrow terminal, reasons are printed below it."""
-    width = output.console().width
-    reasons = [state_reason(each, has_workers=has_workers) for each in found]
-    columns = {
-        "schedule": [output.wrapped_cell(each.name) for each in found],
-        "tenant": [
-            output.wrapped_cell(each.tenant if width >= WIDE_TERMINAL_COLUMNS else "")
-            for each in found
-        ],
-        "when": [
-            output.cell(format_timetable(each, two_lines=width < WIDE_TERMINAL_COLUMNS))
-            for each in found
-        ],
-        "target": [output.wrapped_cell(_format_target(each)) for each in found],
-        "state": [state_cell(each, has_workers=has_workers) for each in found],
-        "last": [last_tick_cell(each, now) for each in found],
-        "next": [next_tick_cell(each, now) for each in found],
-        "reason": [
-            output.wrapped_cell(each if width >= EXTRA_WIDE_TERMINAL_COLUMNS else "")
-            for each in reasons
-        ],
-    }
-    shown = {name: cells for name, cells in columns.items() if any(cell.plain for cell in cells)}
-    grid = output.new_table(
-        *shown, right=("next",), free=("schedule", "tenant", "target", "reason")
-    )
-    for cells in zip(*shown.values(), strict=True):
-        grid.add_row(*cells)
-    output.print_renderable(grid)
-    if width < EXTRA_WIDE_TERMINAL_COLUMNS and any(reasons):
-        click.echo()
-        for each, reason in zip(found, reasons, strict=True):
-            if reason:
-                output.print_text(
-                    f"{each.name}: {reason}", "yellow" if each.state != "disabled" else "dim"
-                )
-    if not has_workers:
-        click.echo()
-        output.print_text(
-            "no worker is running, so no tick starts a run; start one with `rota worker MODULE:APP`",
-            "yellow",
-        )
+def _perform(target: Target, operation: Operation[T], **arguments: Any) -> tuple[T, bool, datetime]:
+    """Return the result of an operation, True if a worker is running, and the database's time."""
 
+    async def action(app: Rota) -> tuple[T, bool, datetime]:
+        from rota.operations.workers import WorkerListQuery, list_workers
 
-def _format_target(schedule: Schedule) -> str:
-    return schedule.target if schedule.kind == "task" else f"{schedule.kind} {schedule.target}"
+        context = operator_context(app)
+        found = await operation.call(context, **arguments)
+        fleet = await list_workers.call(context, query=WorkerListQuery())
+        return found, bool(fleet.workers), await context.now()
+
+    return target.run(action)
 
 
 @schedules.command()
@@ -192,25 +134,14 @@ def show(target: Target, name: str, limit: int, as_json: bool) -> None:
 
     Times are in the schedule's zone, the next ticks also in UTC.
     """
+    from rota.operations.schedules import TickListQuery, show_schedule
+
+    query = TickListQuery(limit)
+    schedule, has_workers, now = _perform(target, show_schedule, name=name, query=query)
     if as_json:
-        from rota.operations.schedules import TickListQuery, show_schedule
-
-        document, _ = target.perform(show_schedule, name=name, query=TickListQuery(limit))
-        output.print_json(document)
-        return
-
-    async def query(app: Rota) -> tuple[Schedule, list[Tick], bool, datetime]:
-        from rota.store.read import runs
-
-        schedule = await app.schedules.get(name)
-        ticks = await app.schedules.ticks(name, limit)
-        database = (await app.open()).database
-        workers = await database.run(runs.workers())
-        [now] = await database.run(runs.database_time())
-        return schedule, ticks, bool(workers), now
-
-    schedule, ticks, has_workers, now = target.run(query)
-    print_schedule(schedule, ticks, has_workers, now)
+        output.print_json(schedule)
+    else:
+        print_schedule(schedule, schedule.ticks or [], has_workers, now)
 
 
 @schedules.command()
@@ -271,7 +202,7 @@ def trigger(target: Target, name: str, as_json: bool) -> None:
     from rota.operations.schedules import trigger_schedule
 
     started, _ = target.perform(trigger_schedule, name=name)
-    _print_result(as_json, started, started.run)
+    _print_result(as_json, started, str(started.run))
 
 
 @schedules.command()
@@ -317,7 +248,7 @@ def backfill(
             f"{output.format_count(len(started_runs))} runs were started: {started_runs[0]} "
             f"to {started_runs[-1]}"
         )
-    _print_result(as_json, BackfillResult([str(each) for each in started_runs]), words)
+    _print_result(as_json, BackfillResult(started_runs), words)
 
 
 def _print_progress(done: int, total: int) -> None:
@@ -345,7 +276,7 @@ def delete(target: Target, name: str, yes: bool, as_json: bool) -> None:
         schedule = await app.schedules.get(name)
         if not yes:
             output.print_text(
-                f"schedule {name!r} ({format_timetable(schedule)}, {_format_target(schedule)}) "
+                f"schedule {name!r} ({format_timetable(schedule)}, {format_target(schedule)}) "
                 "would be deleted, with "
                 f"the records of its ticks; it has started {format_runs(schedule.runs)}."
             )

@@ -16,12 +16,8 @@ from rota.cli.target import Target, subcommand_follows, with_target
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from rota.operations.coordination import (
-        IterationDocument,
-        ServiceDetail,
-        ServiceDocument,
-        ServiceList,
-    )
+    from rota.operations.coordination import ServiceDetail, ServiceList
+    from rota.store.read.coordination import IterationRow, ServiceRow
 
 OUTCOME_STYLES = {
     "running": "cyan",
@@ -65,27 +61,27 @@ def _print_services(document: ServiceList, now: datetime) -> None:
         output.hint("standbys: number of standby instances; a wider terminal or --json names them")
 
 
-def _every(service: ServiceDocument, now: datetime) -> str:
+def _every(service: ServiceRow, now: datetime) -> str:
     return "" if service.every is None else output.format_duration(service.every)
 
 
-def _instance(service: ServiceDocument, now: datetime) -> str:
+def _instance(service: ServiceRow, now: datetime) -> str:
     return "none" if service.host is None else owner.format_process(service.host, service.pid)
 
 
-def _last(service: ServiceDocument, now: datetime) -> str:
+def _last(service: ServiceRow, now: datetime) -> str:
     if service.iteration is None or service.started is None:
         return ""
     return f"#{service.iteration} {output.format_age(service.started, now)} ago"
 
 
-def _outcome(row: ServiceDocument | IterationDocument, *, running: bool) -> str:
+def _outcome(row: ServiceRow | IterationRow, *, running: bool) -> str:
     if row.started is None:
         return ""
     return row.outcome or ("running" if running and row.ended is None else "not known")
 
 
-def _service_outcome(service: ServiceDocument, now: datetime) -> str:
+def _service_outcome(service: ServiceRow, now: datetime) -> str:
     outcome = _outcome(service, running=service.host is not None)
     failures = service.failures
     return f"{outcome} {failures} times" if failures > 1 and outcome in FAILURES else outcome
@@ -95,24 +91,24 @@ def _outcome_style(outcome: str) -> str:
     return OUTCOME_STYLES.get(outcome, "yellow")
 
 
-def _duration(row: ServiceDocument | IterationDocument, now: datetime) -> str:
+def _duration(row: ServiceRow | IterationRow, now: datetime) -> str:
     if row.started is None or row.ended is None or row.outcome == "lost":
         return ""
     return output.format_duration((row.ended - row.started).total_seconds())
 
 
-def _next(service: ServiceDocument, now: datetime) -> str:
+def _next(service: ServiceRow, now: datetime) -> str:
     if service.due is None:
         return ""
     return "due" if service.due <= now else f"in {output.format_age(now, service.due)}"
 
 
-_FIRST: tuple[Column[ServiceDocument], ...] = (
+_FIRST: tuple[Column[ServiceRow], ...] = (
     Column("service", lambda row, now: row.name, wraps=True),
     Column("every", _every, right=True),
     Column("instance", _instance, lambda row: "" if row.host else "yellow", wraps=True),
 )
-_LAST: tuple[Column[ServiceDocument], ...] = (
+_LAST: tuple[Column[ServiceRow], ...] = (
     Column("last", _last),
     Column(
         "outcome",
@@ -120,10 +116,10 @@ _LAST: tuple[Column[ServiceDocument], ...] = (
         lambda row: _outcome_style(_outcome(row, running=row.host is not None)),
     ),
 )
-_NEXT: Column[ServiceDocument] = Column(
+_NEXT: Column[ServiceRow] = Column(
     "next", _next, lambda row: "" if row.host else "yellow", right=True
 )
-SERVICES = Table["ServiceDocument"](
+SERVICES = Table["ServiceRow"](
     *_FIRST,
     Column(
         "standby",
@@ -135,7 +131,7 @@ SERVICES = Table["ServiceDocument"](
     Column("duration", _duration, right=True),
     _NEXT,
 )
-NARROW_SERVICES = Table["ServiceDocument"](
+NARROW_SERVICES = Table["ServiceRow"](
     *_FIRST, Column("standbys", lambda row, now: len(row.standing_by), right=True), *_LAST, _NEXT
 )
 
@@ -173,16 +169,16 @@ def _print_service(service: ServiceDetail, now: datetime) -> None:
         output.print_text("it has never run")
         return
 
-    def outcome(row: IterationDocument) -> str:
+    def outcome(row: IterationRow) -> str:
         is_running = service.host is not None and row is service.iterations[0]
         return _outcome(row, running=is_running)
 
-    Table["IterationDocument"](
+    Table["IterationRow"](
         Column("iteration", lambda row, now: row.number, right=True),
         Column("term", lambda row, now: row.term, right=True),
         Column("instance", lambda row, now: owner.format_process(row.host, row.pid), wraps=True),
         Column("started", lambda row, now: format_short_time(row.started, now)),
         Column("duration", _duration, right=True),
         Column("outcome", lambda row, now: outcome(row), lambda row: _outcome_style(outcome(row))),
-        Column("error", lambda row, now: output.error_line(row.error), wraps=True),
+        Column("error", lambda row, now: output.error_summary(row.error), wraps=True),
     ).print(service.iterations, now)

@@ -195,7 +195,7 @@ async def _perform_start(
     body = StartRunRequest(
         name, arguments, delay=None if delay is None else delay.total_seconds(), **options
     )
-    started = await start_run.perform(operator_context(app), body=body)
+    started = await start_run.call(operator_context(app), body=body)
     return Run(app, int(started.run), app.registry.get(name), created=started.created)
 
 

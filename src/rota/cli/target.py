@@ -76,7 +76,7 @@ class Target:
 
         async def action(app: Rota) -> tuple[T, datetime]:
             context = operator_context(app)
-            return await operation.perform(context, **arguments), await context.now()
+            return await operation.call(context, **arguments), await context.now()
 
         return self.run(action)
 

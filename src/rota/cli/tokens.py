@@ -16,7 +16,8 @@ from rota.cli.target import Target, subcommand_follows, with_target
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.operations.access import TokenDocument, TokenList
+    from rota.operations.access import TokenList
+    from rota.store.tokens import TokenRow
 
 ROLES = ("viewer", "operator", "admin")
 NEVER = "never"
@@ -114,14 +115,8 @@ def create(target: Target, name: str, role: str, expires: timedelta, as_json: bo
 def revoke(target: Target, id: str, as_json: bool) -> None:
     """Revoke the token ID."""
     from rota.app.tokens import revoke_access_token
-    from rota.operations.access import TokenDocument
-    from rota.operations.documents import to_document
 
-    async def action(app: Rota) -> TokenDocument:
-        row = await revoke_access_token(app, id, owner.current_operator())
-        return to_document(TokenDocument, row)
-
-    token = target.run(action)
+    token = target.run(lambda app: revoke_access_token(app, id, owner.current_operator()))
     if as_json:
         output.print_json(token)
     else:
@@ -146,21 +141,21 @@ def _list(target: Target, include_inactive: bool, as_json: bool) -> None:
     list_command(target, list_tokens, show, as_json=as_json, query=query)
 
 
-def _style(token: TokenDocument) -> str:
+def _style(token: TokenRow) -> str:
     return "" if token.state == "active" else "dim"
 
 
-def _expires(token: TokenDocument, now: datetime) -> str:
+def _expires(token: TokenRow, now: datetime) -> str:
     if token.state != "active":
         return token.state
     return NEVER if token.expires is None else f"in {output.format_age(now, token.expires)}"
 
 
-def _used(token: TokenDocument, now: datetime) -> str:
+def _used(token: TokenRow, now: datetime) -> str:
     return "never" if token.last_used is None else f"{output.format_age(token.last_used, now)} ago"
 
 
-TOKENS = Table["TokenDocument"](
+TOKENS = Table["TokenRow"](
     Column("token", lambda row, now: row.id, _style, wraps=True),
     Column("name", lambda row, now: row.name, _style, wraps=True),
     Column("role", lambda row, now: row.role, _style),

@@ -19,7 +19,8 @@ from rota.errors import WorkerNotFound
 if TYPE_CHECKING:
     from rota import Rota
     from rota.operations.declare import OperationContext
-    from rota.operations.workers import WorkerDetail, WorkerDocument, WorkerList
+    from rota.operations.workers import WorkerDetail, WorkerList
+    from rota.store.read.runs import WorkerDetailRow
 
 STATE_STYLES = {
     "active": "green",
@@ -73,32 +74,32 @@ def workers(target: Target, include_ended: bool, as_json: bool) -> None:
     list_command(target, list_workers, show, as_json=as_json, query=WorkerListQuery(include_ended))
 
 
-def _ended_style(worker: WorkerDocument) -> str:
+def _ended_style(worker: WorkerDetailRow) -> str:
     return "dim" if worker.ended else ""
 
 
-def _state(worker: WorkerDocument, now: datetime) -> str:
+def _state(worker: WorkerDetailRow, now: datetime) -> str:
     ago = "" if worker.ended is None else f" {output.format_age(worker.ended, now)} ago"
     return f"{worker.state}{ago}"
 
 
-def _heartbeat(worker: WorkerDocument, now: datetime) -> str:
+def _heartbeat(worker: WorkerDetailRow, now: datetime) -> str:
     return "" if worker.ended else output.format_age(worker.last_beat, now)
 
 
-def _lag(worker: WorkerDocument, now: datetime) -> str:
+def _lag(worker: WorkerDetailRow, now: datetime) -> str:
     is_late = worker.lag >= MIN_SHOWN_LAG_SECONDS and worker.ended is None
     return output.format_duration(worker.lag) if is_late else ""
 
 
-def _metadata(worker: WorkerDocument, now: datetime) -> str:
+def _metadata(worker: WorkerDetailRow, now: datetime) -> str:
     return " ".join(
         f"{name}={value if isinstance(value, str) else json.dumps(value)}"
         for name, value in json.loads(bytes(worker.metadata)).items()
     )
 
 
-WORKERS = Table["WorkerDocument"](
+WORKERS = Table["WorkerDetailRow"](
     Column("worker", lambda row, now: row.worker, _ended_style, right=True),
     Column("state", _state, lambda row: STATE_STYLES.get(row.state, "")),
     Column("host", lambda row, now: row.host, _ended_style, shrinks=True),
@@ -131,7 +132,7 @@ WORKERS = Table["WorkerDocument"](
 )
 
 
-def _print_silent(found: list[WorkerDocument], now: datetime) -> None:
+def _print_silent(found: list[WorkerDetailRow], now: datetime) -> None:
     if any(each.ended is None and each.state != "silent" for each in found):
         consequence = "if it stays silent, another worker declares it dead and takes back its jobs"
     else:
@@ -172,7 +173,7 @@ def drain(target: Target, workers: tuple[int, ...], timeout: float | None) -> No
         code, requested = OK, list[int]()
         for worker in dict.fromkeys(workers):
             try:
-                await drain_worker.perform(context, worker=worker)
+                await drain_worker.call(context, worker=worker)
             except WorkerNotFound as error:
                 print_error(str(error))
                 code = exit_code_of(error)
@@ -235,7 +236,7 @@ async def _read_worker(context: OperationContext, worker: int) -> WorkerDetail |
     from rota.operations.workers import show_worker
 
     try:
-        return await show_worker.perform(context, worker=worker)
+        return await show_worker.call(context, worker=worker)
     except WorkerNotFound:
         return None  # its row has been deleted
 

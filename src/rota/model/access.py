@@ -12,6 +12,7 @@ import re
 import secrets
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Literal
 
 from rota.errors import ArgumentError
 
@@ -21,6 +22,9 @@ ID_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 ID_CHARS = 10
 
 _TOKEN_PATTERN = re.compile(rf"rota_([{ID_ALPHABET}]{{{ID_CHARS}}})_([A-Za-z0-9_-]{{43}})")
+
+
+RoleName = Literal["viewer", "operator", "admin"]
 
 
 class Role(IntEnum):

@@ -8,9 +8,12 @@ never quote the input or the result of a run. `detail` may, and only authorised 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import msgspec
+from msgspec import Meta
+
+from rota.model.document import Id, Mark
 
 ReasonCode = Literal[
     # Nothing happens without an operator.
@@ -60,24 +63,24 @@ class ExplanationReason(msgspec.Struct, frozen=True, kw_only=True):
 
     code: ReasonCode
     message: str
-    kind: SubjectKind
-    """Kind of the subject."""
-    subject: str
-    """Number or name of the subject."""
-    job: int | None = None
-    """Job that does not run for this reason; None if it is no particular one."""
-    jobs: int = 1
-    """Number of jobs that do not run for this reason."""
+    kind: Annotated[SubjectKind, Meta(description="Kind of the object that is the cause.")]
+    subject: Annotated[str, Meta(description="Id or name of that object.")]
+    job: Annotated[Id, Meta(description="Job that this reason holds up.")] | None = None
+    jobs: Annotated[int, Meta(description="Number of jobs held up by the same reason.")] = 1
     since: datetime | None = None
     until: datetime | None = None
-    remedy: str | None = None
-    """Suggested action; None if none is needed."""
-    is_stuck: bool = False
-    """True if nothing changes without intervention."""
-    is_certain: bool = True
-    """False if the reason is only possible."""
-    detail: str | None = None
-    """Message of an error, or an operator's note. Not shown to every caller."""
+    remedy: Annotated[str, Meta(description="Remedy; null if none is needed.")] | None = None
+    is_stuck: Annotated[bool, Meta(description="True if nothing changes without the remedy.")] = (
+        False
+    )
+    is_certain: Annotated[
+        bool, Meta(description="False if the reason is possible but not certain.")
+    ] = True
+    detail: (
+        Annotated[str, Mark.HIDDEN, Meta(description="Text of the error. Absent for viewers.")]
+        | None
+    ) = None
+    """Message of an error, or an operator's note."""
 
     @property
     def rank(self) -> tuple[bool, bool, int]:
@@ -87,16 +90,16 @@ class ExplanationReason(msgspec.Struct, frozen=True, kw_only=True):
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Status of a run or job, and the reasons why it does not run."""
 
-    id: int
-    run: int
+    id: Id
+    run: Id
     name: str
     """Name of the task or flow; empty for the child calls of a job."""
     is_flow: bool
     status: RunStatus
-    reasons: list[ExplanationReason]
-    """Most specific reasons first; reasons that only refer to another job last."""
-    omitted_jobs: int
-    """Number of jobs that were not examined because there are too many."""
+    reasons: Annotated[list[ExplanationReason], Meta(description="Most specific reason first.")]
+    """Reasons that only refer to another job are last."""
+    omitted_jobs: Annotated[int, Meta(description="Jobs that were not checked.")]
+    """There are too many jobs to check all."""
     now: datetime
 
     @property

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from rota.errors import ArgumentError
+from rota.model.document import Id, Mark
 from rota.model.timetable import Timetable
 
 UPCOMING_TICKS = 5
@@ -24,13 +26,13 @@ class Tick(msgspec.Struct, frozen=True):
     state: str
     """started; queued, if it waits for the previous run to end; skipped, missed or
     refused, with `reason`."""
-    reason: str | None
+    reason: Annotated[str, Mark.NULL_FOR_VIEWERS] | None
     backfilled: bool
     handled: datetime
     """Time at which the process given by `host` and `pid` handled the tick."""
     host: str
     pid: int
-    run: int | None
+    run: Id | None
     outcome: str | None
     """Outcome of the run; None if it has not ended."""
     ended: datetime | None
@@ -57,12 +59,11 @@ class ScheduleFields(msgspec.Struct, frozen=True):
     """Definition of a schedule, in the order of its columns."""
 
     name: str
-    declared: bool
-    """True if declared in code, False if created at run time."""
-    kind: str
-    """task, flow or action."""
-    target: str
-    """Name of the task, flow or action."""
+    declared: Annotated[
+        bool, Meta(description="True if declared in code, false if created at run time.")
+    ]
+    kind: Annotated[str, Meta(description="task, flow or action.")]
+    target: Annotated[str, Meta(description="Name of the task, flow or action.")]
     input: Any
     tenant: str | None
     cron: str | None
@@ -84,15 +85,14 @@ class ScheduleFields(msgspec.Struct, frozen=True):
 class Schedule(ScheduleFields, frozen=True):
     """Current state of a schedule."""
 
-    input: dict[str, Any]
+    input: Annotated[dict[str, Any], Mark.PAYLOAD]
     """Arguments of the run, or the config of an action."""
-    state: str
-    """active, paused, disabled (the code no longer declares it) or ended."""
-    reason: str | None
+    state: Annotated[str, Meta(description="active, paused, disabled or ended.")]
+    """A schedule is disabled if the code no longer declares it."""
+    reason: Annotated[str, Mark.NULL_FOR_VIEWERS] | None
     """Reason why it is paused or disabled, or why a due tick could not start."""
     created: datetime
-    next: list[datetime]
-    """Next five ticks of an active schedule."""
+    next: Annotated[list[datetime], Meta(description="Next ticks, if the schedule is active.")]
     last: Tick | None
     last_success: datetime | None
     last_failure: datetime | None
@@ -102,8 +102,9 @@ class Schedule(ScheduleFields, frozen=True):
     """Number of runs that the clock has started."""
     missed: int
     """Number of ticks that were not handled in time and started nothing."""
-    has_worker: bool
-    """True if a live worker knows the target."""
+    has_worker: Annotated[
+        bool, Meta(description="True if a live worker knows its task, flow or action.")
+    ]
 
     @property
     def when(self) -> str:

@@ -10,25 +10,22 @@ from msgspec import Meta
 
 from rota.app.tokens import create_access_token, revoke_access_token
 from rota.errors import TokenNotFound
-from rota.model.access import Role
+from rota.model.access import Role, RoleName
 from rota.model.schedule_view import ACTION_PREFIX
 from rota.operations.declare import OperationContext, OperationGroup
 from rota.operations.documents import (
     Cursor,
-    Id,
     Limit,
     Name,
     Next,
     decode_id_cursor,
     encode_cursor,
-    to_document,
 )
 from rota.operations.refusals import Forbidden
 from rota.store import audit, ticks, tokens
 
 group = OperationGroup("people")
 
-RoleName = Literal["viewer", "operator", "admin"]
 DAY_SECONDS = 86400
 TokenId = Annotated[str, Meta(pattern="^[a-z0-9]{1,40}$")]
 
@@ -78,18 +75,6 @@ async def list_catalog(context: OperationContext) -> Catalog:
 # Tokens
 
 
-class TokenDocument(msgspec.Struct, frozen=True):
-    id: str
-    name: str
-    role: RoleName
-    created_by: str
-    created: datetime
-    expires: datetime | None
-    revoked: datetime | None
-    last_used: Annotated[datetime, Meta(description="Time of the last use, to the minute.")] | None
-    state: Annotated[str, Meta(description="active, expired or revoked.")]
-
-
 class TokenListQuery(msgspec.Struct, forbid_unknown_fields=True):
     include_inactive: Annotated[bool, Meta(description="Also list expired and revoked tokens.")] = (
         False
@@ -98,7 +83,7 @@ class TokenListQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TokenList(msgspec.Struct, frozen=True):
-    tokens: list[TokenDocument]
+    tokens: list[tokens.TokenRow]
 
 
 class CreateTokenRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -119,7 +104,7 @@ async def list_tokens(context: OperationContext, query: TokenListQuery) -> Token
     [found] = await context.read(
         tokens.list_tokens(include_inactive=query.include_inactive, limit=query.limit)
     )
-    return TokenList([to_document(TokenDocument, each) for each in found])
+    return TokenList(found)
 
 
 @group.operation("POST /tokens", Role.ADMIN, status=201, audit="create token")
@@ -148,15 +133,6 @@ async def revoke_token(context: OperationContext, id: TokenId) -> None:
 # Audit log
 
 
-class AuditDocument(msgspec.Struct, frozen=True):
-    id: Id
-    at: datetime
-    operator: str
-    action: str
-    subject: str
-    detail: msgspec.Raw
-
-
 class AuditListQuery(msgspec.Struct, forbid_unknown_fields=True):
     operator: Annotated[str, Meta(max_length=1000)] | None = None
     action: Annotated[Name, Meta(description="For example `cancel run`.")] | None = None
@@ -168,7 +144,7 @@ class AuditListQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class AuditPage(msgspec.Struct, frozen=True):
-    entries: list[AuditDocument]
+    entries: list[audit.AuditRow]
     next: Next | None
 
 
@@ -180,8 +156,5 @@ async def list_audit(context: OperationContext, query: AuditListQuery) -> AuditP
         query.limit + 1, before, operator=query.operator, action=query.action, subject=query.subject
     )
     _, found = await context.read(ticks.set_short_timeouts(), entries_query)
-    page = [
-        to_document(AuditDocument, each, detail=msgspec.Raw(each.detail))
-        for each in found[: query.limit]
-    ]
-    return AuditPage(page, encode_cursor(page[-1].id) if len(found) > query.limit else None)
+    page = found[: query.limit]
+    return AuditPage(page, encode_cursor(str(page[-1].id)) if len(found) > query.limit else None)

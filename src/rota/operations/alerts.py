@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -13,12 +12,7 @@ from msgspec import Meta
 from rota.engine.alerting.evaluator import STALE_SECONDS, Evaluation
 from rota.model.access import Role
 from rota.operations.declare import OperationContext, OperationGroup
-from rota.operations.documents import (
-    Id,
-    Limit,
-    Name,
-    to_document,
-)
+from rota.operations.documents import Limit, Name
 from rota.operations.refusals import NotFound
 from rota.store import alerts
 from rota.store.query import Query
@@ -27,29 +21,13 @@ from rota.store.read import coordination
 group = OperationGroup("fleet")
 
 
-class AlertDocument(msgspec.Struct, frozen=True):
-    id: Id
-    kind: str
-    subject: str
-    message: str
-    raised: datetime
-    cleared: datetime | None
-    host: str
-    pid: int
-    acknowledged_until: Annotated[datetime, Meta(description="End of the acknowledgement.")] | None
-    acknowledged_by: str | None
-    closed_by: (
-        Annotated[str, Meta(description="null if it is open or was closed automatically.")] | None
-    )
-
-
 class AlertListQuery(msgspec.Struct, forbid_unknown_fields=True):
     include_closed: Annotated[bool, Meta(description="Also list closed alerts.")] = False
     limit: Limit = 50
 
 
 class AlertList(msgspec.Struct, frozen=True):
-    alerts: list[AlertDocument]
+    alerts: list[coordination.AlertRow]
 
 
 class AcknowledgeAlertRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -69,13 +47,8 @@ class DismissAlertRequest(msgspec.Struct, forbid_unknown_fields=True):
     ) = None
 
 
-class AlertSubject(msgspec.Struct, frozen=True):
-    kind: str
-    subject: str
-
-
 class AlertSubjects(msgspec.Struct, frozen=True):
-    alerts: list[AlertSubject]
+    alerts: list[alerts.ClosedAlert]
 
 
 @group.operation("GET /alerts", Role.VIEWER)
@@ -85,7 +58,7 @@ async def list_alerts(context: OperationContext, query: AlertListQuery) -> Alert
     [found] = await context.read(
         coordination.alerts(include_closed=query.include_closed, limit=query.limit)
     )
-    return AlertList([to_document(AlertDocument, each) for each in found])
+    return AlertList(found)
 
 
 async def evaluate_if_stale(context: OperationContext) -> None:
@@ -124,4 +97,4 @@ async def _change_alerts(
     if not found:
         about = "" if subject is None else f" about {subject!r}"
         raise NotFound(f"no alert {kind!r}{about} is open; list open alerts with `rota alerts`")
-    return AlertSubjects([to_document(AlertSubject, each) for each in found])
+    return AlertSubjects(found)

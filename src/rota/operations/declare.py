@@ -16,6 +16,7 @@ import msgspec
 
 from rota.errors import RotaError
 from rota.model.access import Caller, Role
+from rota.operations.documents import document_type, to_document
 from rota.operations.refusals import Forbidden, TooSlow, status_of
 from rota.store import pg_errors
 from rota.store.query import Query
@@ -89,7 +90,12 @@ class Operation(Generic[Document]):
     """Parameters that name the object, and their types."""
     query: type[msgspec.Struct] | None = None
     body: type[msgspec.Struct] | None = None
-    response: Any = None
+    returns: Any = None
+
+    @property
+    def response(self) -> Any:
+        """Type of the document."""
+        return document_type(self.returns)
 
     @property
     def name(self) -> str:
@@ -105,8 +111,16 @@ class Operation(Generic[Document]):
         found_by_key = self.body is not None and "key" in self.body.__struct_fields__
         return (self.status, 200) if found_by_key else (self.status,)
 
-    async def perform(self, context: OperationContext, **arguments: Any) -> Document:
-        """Call the operation. Raise Forbidden if the caller's role is below the operation's."""
+    async def perform(self, context: OperationContext, **arguments: Any) -> Any:
+        """Call the operation. Return its document, without values that the caller may not see."""
+        found = await self.call(context, **arguments)
+        return to_document(found, visible=context.may_see_payloads)
+
+    async def call(self, context: OperationContext, **arguments: Any) -> Document:
+        """Call the operation. Return its rows, for code of this process that may see all values.
+
+        Raise Forbidden if the caller's role is below the operation's.
+        """
         if not context.caller.has_role(self.role):
             raise Forbidden(
                 f"{self.name} needs the role {self.role.text}; {context.caller.name} has the role "
@@ -136,7 +150,7 @@ class OperationGroup:
 
         def decorate(handler: Callable[..., Awaitable[Document]]) -> Operation[Document]:
             hints = get_type_hints(handler, include_extras=True)
-            response = hints.pop("return")
+            returns = hints.pop("return")
             hints = {name: hints[name] for name in inspect.signature(handler).parameters}
             hints.pop("context")
             found = Operation(
@@ -152,7 +166,7 @@ class OperationGroup:
                 query=hints.pop("query", None),
                 body=hints.pop("body", None),
                 params=hints,
-                response=response,
+                returns=returns,
             )
             self.operations.append(found)
             return found

@@ -1,22 +1,26 @@
-"""Operations on the whole database: counts of jobs and workers, deletion of old runs."""
+"""Operations on the whole database: counts of jobs and workers, checks, deletion of old runs."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from rota.engine.diagnosis.doctor import run_checks
 from rota.engine.maintenance.pruner import prune
 from rota.errors import Busy
 from rota.model.access import Role
+from rota.model.check_result import CheckResult
 from rota.model.retention import FOREVER, Retention
 from rota.operations.declare import OperationContext, OperationGroup
-from rota.operations.documents import Cursor, Next, decode_id_cursor, encode_cursor, to_document
+from rota.operations.documents import Cursor, Next, decode_id_cursor, encode_cursor
 from rota.store import metrics
 from rota.store.read import runs
+from rota.store.retention import PrunableRow
 
 group = OperationGroup("fleet")
 
@@ -53,6 +57,22 @@ async def overview(context: OperationContext) -> Overview:
     )
 
 
+class Checks(msgspec.Struct, frozen=True):
+    healthy: Annotated[bool, Meta(description="False if a check found a problem.")]
+    seconds: Annotated[float, Meta(description="Duration of all checks.")]
+    checks: list[CheckResult]
+
+
+@group.operation("GET /doctor", Role.VIEWER)
+async def check_database(context: OperationContext) -> Checks:
+    """Check the database: server, schema, jobs that no worker can run. Each finding has a fix."""
+    database = (await context.app.open()).database
+    began = time.perf_counter()
+    found = [each async for each in run_checks(database, lambda: datetime.now(UTC))]
+    healthy = all(each.level != "problem" for each in found)
+    return Checks(healthy, round(time.perf_counter() - began, 3), found)
+
+
 class PruneRunsRequest(msgspec.Struct, forbid_unknown_fields=True):
     retention: (
         Annotated[str, Meta(max_length=4000, description="Rules in place of ROTA_RETENTION.")]
@@ -62,15 +82,8 @@ class PruneRunsRequest(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor | None = None
 
 
-class PrunedRuns(msgspec.Struct, frozen=True):
-    queue: Annotated[str, Meta(description="null: jobs of several queues.")] | None
-    outcome: str
-    runs: int
-    jobs: int
-
-
 class PrunedBatchDocument(msgspec.Struct, frozen=True):
-    pruned: list[PrunedRuns]
+    pruned: list[PrunableRow]
     next: Annotated[Next, Meta(description="Cursor of the next batch; null after the last.")] | None
 
 
@@ -88,9 +101,8 @@ async def prune_runs(context: OperationContext, body: PruneRunsRequest) -> Prune
     while time.monotonic() < deadline:
         batch = await prune(database, rules, after, dry_run=body.dry_run, by=context.caller.name)
         if batch is not None:
-            rows = [to_document(PrunedRuns, each) for each in batch.rows]
             next = encode_cursor(str(batch.position)) if batch.has_more else None
-            return PrunedBatchDocument(rows, next)
+            return PrunedBatchDocument(batch.rows, next)
         await asyncio.sleep(0.02)
     raise Busy(
         f"another process has been removing runs for {TURN_TIMEOUT_SECONDS:g} s without a pause; "

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
 from rota.errors import ArgumentError
 from rota.model.access import Role
 from rota.operations.declare import OperationContext, OperationGroup
 from rota.operations.documents import (
     Cursor,
-    ErrorDetail,
-    Id,
     Limit,
     Name,
     Next,
     decode_id_cursor,
     encode_cursor,
-    error_detail,
-    to_document,
 )
 from rota.operations.refusals import NotFound
 from rota.store import metrics, queues
+from rota.store.queues import PauseRow
 from rota.store.read import runs
 
 group = OperationGroup("fleet")
@@ -33,29 +29,9 @@ RELEASE_JOBS = 200
 """Jobs released by one request."""
 
 
-class QueueDocument(msgspec.Struct, frozen=True):
-    queue: str
-    task: str
-    queued: int
-    oldest: (
-        Annotated[float, Meta(description="Seconds that the oldest job has been queued.")] | None
-    )
-    workers: Annotated[int, Meta(description="Workers that can run the task.")]
-    quarantined: int
-
-
-class PausedQueue(msgspec.Struct, frozen=True):
-    """A paused queue, from which no job is claimed. Operator and reason are absent for viewers."""
-
-    queue: str
-    since: datetime
-    operator: str | UnsetType = UNSET
-    reason: str | UnsetType = UNSET
-
-
 class QueueList(msgspec.Struct, frozen=True):
-    queues: list[QueueDocument]
-    paused: list[PausedQueue]
+    queues: list[runs.QueueRow]
+    paused: list[PauseRow]
 
 
 class PauseQueueRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -75,19 +51,8 @@ class QuarantineListQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor | None = None
 
 
-class QuarantinedJob(msgspec.Struct, frozen=True):
-    job: Id
-    run: Id
-    task: str
-    queue: str
-    attempt: int
-    crashes: int
-    since: datetime
-    error: ErrorDetail | None
-
-
 class QuarantineList(msgspec.Struct, frozen=True):
-    jobs: list[QuarantinedJob]
+    jobs: list[runs.QuarantineRow]
     next: Next | None
 
 
@@ -95,11 +60,7 @@ class QuarantineList(msgspec.Struct, frozen=True):
 async def list_queues(context: OperationContext) -> QueueList:
     """List queued jobs by queue and task, and the paused queues."""
     found, paused = await context.read(runs.queues(), queues.list_paused())
-    hidden = {} if context.may_see_payloads else {"operator": UNSET, "reason": UNSET}
-    return QueueList(
-        [to_document(QueueDocument, each) for each in found],
-        [to_document(PausedQueue, each, **hidden) for each in paused],
-    )
+    return QueueList(found, paused)
 
 
 @group.operation("POST /queues/{queue:path}/pause", Role.OPERATOR, audit="pause queue")
@@ -130,22 +91,8 @@ class AutoscaleQuery(msgspec.Struct, forbid_unknown_fields=True):
     ) = None
 
 
-class DesiredWorkersDocument(msgspec.Struct, frozen=True):
-    """Number of workers that a queue needs, with the figures it was computed from."""
-
-    queue: str
-    desired: int
-    workers: Annotated[int, Meta(description="Workers that serve the queue now.")]
-    backlog: int
-    oldest: Annotated[float, Meta(description="Seconds that the oldest job has been queued.")]
-    running: float
-    arrival_rate: Annotated[float, Meta(description="Jobs per second.")]
-    mean_seconds: Annotated[float, Meta(description="Mean duration of an attempt.")] | None
-    slots: Annotated[float, Meta(description="Concurrency of one worker.")]
-
-
 class DesiredWorkersList(msgspec.Struct, frozen=True):
-    queues: list[DesiredWorkersDocument]
+    queues: list[metrics.DesiredWorkersRow]
 
 
 @group.operation("GET /autoscale", Role.VIEWER, refuses=(NotFound,))
@@ -162,7 +109,7 @@ async def autoscale(context: OperationContext, query: AutoscaleQuery) -> Desired
     )
     if query.queue is not None and not any(map(_is_known, found)):
         raise NotFound(f"there is no queue {query.queue!r}; see `rota queues`")
-    return DesiredWorkersList([to_document(DesiredWorkersDocument, each) for each in found])
+    return DesiredWorkersList(found)
 
 
 def _is_known(row: metrics.DesiredWorkersRow) -> bool:
@@ -177,13 +124,9 @@ async def list_quarantine(context: OperationContext, query: QuarantineListQuery)
     """
     after = decode_id_cursor(query.cursor, 0)
     [found] = await context.read(runs.quarantine(query.task, query.queue, after, query.limit + 1))
-    page = [
-        to_document(
-            QuarantinedJob, each, error=error_detail(each.error, visible=context.may_see_payloads)
-        )
-        for each in found[: query.limit]
-    ]
-    return QuarantineList(page, encode_cursor(page[-1].job) if len(found) > query.limit else None)
+    page = found[: query.limit]
+    next = encode_cursor(str(page[-1].job)) if len(found) > query.limit else None
+    return QuarantineList(page, next)
 
 
 class ReleaseRunsRequest(msgspec.Struct, forbid_unknown_fields=True):

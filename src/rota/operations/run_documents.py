@@ -8,7 +8,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from rota.operations.documents import Cursor, ErrorDetail, Id, Limit, Name, Next, StoredJson
+from rota.model.document import Id, Mark, Payload, StoredError
+from rota.operations.documents import Cursor, Limit, Name, Next
+from rota.store.read.job_detail import LogRow, SignalRow, StepRow
+from rota.store.read.runs import AttemptRow, ChildRunRow, JobRow, RunRow
 
 State = Literal[
     "queued", "sleeping", "running", "quarantined", "succeeded", "failed", "cancelled", "expired"
@@ -29,26 +32,8 @@ class StartedRun(msgspec.Struct, frozen=True):
     created: Annotated[bool, Meta(description="False if a run with this key existed.")]
 
 
-class RunSummary(msgspec.Struct, frozen=True):
-    run: Id
-    name: str
-    is_flow: bool
-    queue: str | None
-    state: str
-    attempt: int
-    worker: Id | None
-    since: datetime
-    created: datetime
-    key: str | None
-    wakes: datetime | None
-    awaits: list[str] | None
-    done: float | None
-    total: float | None
-    note: Annotated[str, Meta(description="Absent for viewers.")] | UnsetType | None = UNSET
-
-
 class RunPage(msgspec.Struct, frozen=True):
-    runs: list[RunSummary]
+    runs: list[RunRow]
     next: (
         Annotated[
             Next,
@@ -58,81 +43,13 @@ class RunPage(msgspec.Struct, frozen=True):
     )
 
 
-class AttemptDocument(msgspec.Struct, frozen=True):
-    attempt: int
-    state: str
-    worker: Id | None
-    at: datetime
-    seconds: float | None
-    error: ErrorDetail | None
-
-
-class JobDocument(msgspec.Struct, frozen=True):
-    job: Id
-    task: str
-    queue: str
-    state: str
-    attempt: int
-    worker: Id | None
-    since: datetime
-    rule: Annotated[str, Meta(description="Outcomes of its predecessors that it needs.")] | None
-    successors: Annotated[list[Id], Meta(description="Jobs that depend on it.")]
-    input_jobs: Annotated[list[Id], Meta(description="Jobs whose results it takes.")]
-    finished: datetime | None
-    seconds: float | None
-    error: ErrorDetail | None
-    wakes: datetime | None
-    awaits: list[str] | None
-    done: float | None
-    total: float | None
-    attempts: Annotated[list[AttemptDocument], Meta(description="Attempts before the last one.")]
-    input: StoredJson = UNSET
-    result: StoredJson = UNSET
+class JobDocument(JobRow, frozen=True):
+    attempts: Annotated[list[AttemptRow], Meta(description="Attempts before the last one.")]
 
 
 class JobPage(msgspec.Struct, frozen=True):
     jobs: list[JobDocument]
     next: Next | None
-
-
-class StepDocument(msgspec.Struct, frozen=True):
-    kind: str
-    name: str
-    number: int
-    position: Annotated[int, Meta(description="Place in the journal.")]
-    in_main_branch: bool
-    open: Annotated[bool, Meta(description="True if it has no result yet.")]
-    tries: int
-    at: datetime
-    seconds: float | None
-    until: datetime | None
-    error: ErrorDetail | None
-    result: StoredJson = UNSET
-
-
-class SignalDocument(msgspec.Struct, frozen=True):
-    name: str
-    at: (
-        Annotated[
-            datetime, Meta(description="Time at which it was sent; null while it is awaited.")
-        ]
-        | None
-    )
-    payload: StoredJson = UNSET
-
-
-class LogLine(msgspec.Struct, frozen=True):
-    at: datetime
-    attempt: int
-    message: str
-
-
-class ChildRunDocument(msgspec.Struct, frozen=True):
-    run: Id
-    parent: Annotated[Id, Meta(description="Job that started this run.")]
-    flow: str
-    state: str
-    jobs: int
 
 
 class RunDocument(msgspec.Struct, frozen=True):
@@ -159,11 +76,11 @@ class RunDocument(msgspec.Struct, frozen=True):
     key: str | None
     parent: Annotated[Id, Meta(description="Job that started this run.")] | None
     origin: Annotated[Id, Meta(description="Run that this one was forked from.")] | None
-    error: ErrorDetail | None
-    attempts: list[AttemptDocument]
-    steps: Annotated[list[StepDocument], Meta(description="Latest steps, the latest first.")]
-    signals: list[SignalDocument]
-    children: list[ChildRunDocument]
+    error: StoredError
+    attempts: list[AttemptRow]
+    steps: Annotated[list[StepRow], Meta(description="Latest steps, the latest first.")]
+    signals: list[SignalRow]
+    children: list[ChildRunRow]
     jobs: Annotated[list[JobDocument], Meta(description="First jobs of a flow's run.")]
     job_count: Annotated[int, Meta(description="Number of jobs of a flow's run.")]
     next_jobs: Annotated[Next, Meta(description="Cursor for /runs/{run}/jobs.")] | None
@@ -171,12 +88,18 @@ class RunDocument(msgspec.Struct, frozen=True):
     total: float | None
     crashes: Annotated[int, Meta(description="Workers lost while it ran, if it is a suspect.")]
     is_suspect: Annotated[bool, Meta(description="True if it is claimed alone.")]
-    note: Annotated[str, Meta(description="Absent for viewers.")] | UnsetType | None = UNSET
-    options: StoredJson = UNSET
-    input: StoredJson = UNSET
-    result: StoredJson = UNSET
+    input: Payload
+    result: Payload
+    note: (
+        Annotated[str, Mark.HIDDEN, Meta(description="Absent for viewers.")] | UnsetType | None
+    ) = UNSET
+    options: Payload | UnsetType = UNSET
     logs: (
-        Annotated[list[LogLine], Meta(description="Latest lines first. Absent for viewers.")]
+        Annotated[
+            list[LogRow],
+            Mark.HIDDEN,
+            Meta(description="Latest lines first. Absent for viewers."),
+        ]
         | UnsetType
     ) = UNSET
 

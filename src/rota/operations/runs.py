@@ -1,25 +1,23 @@
-"""Operations on runs: start, list, show, cancel, retry, signal, release from quarantine, fork."""
+"""Operations on runs: start, list, show, explain, cancel, retry, signal, release from quarantine, fork."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET
-
 from rota.app import Flow, Run, Task
 from rota.app.run import send_signal
+from rota.engine.diagnosis.explain import explain
 from rota.errors import ArgumentError, KeyBusy, RunNotFound
 from rota.model.access import Role
+from rota.model.explanation import Explanation
 from rota.operations import run_search
 from rota.operations.declare import OperationContext, OperationGroup
 from rota.operations.documents import (
     PathId,
     decode_id_cursor,
     encode_cursor,
-    error_detail,
-    stored_json,
-    to_document,
+    extend,
 )
 from rota.operations.filters import RunListQuery, build_run_filter
 from rota.operations.refusals import Conflict, NotFound
@@ -31,31 +29,26 @@ from rota.operations.run_detail import (
     load_run,
 )
 from rota.operations.run_documents import (
-    AttemptDocument,
     CancelledRun,
-    ChildRunDocument,
     ForkRunRequest,
     JobDocument,
     JobListQuery,
     JobPage,
-    LogLine,
     ReleasedJobs,
     RetriedRun,
     RunDocument,
     RunPage,
-    RunSummary,
     SentSignal,
-    SignalDocument,
     SignalRequest,
     StartedRun,
     StartRunRequest,
-    StepDocument,
 )
 from rota.store import audit, pg_errors
 from rota.store.audit import AuditEntry
 from rota.store.database import run as run_query
 from rota.store.read import job_detail
 from rota.store.read import runs as read_runs
+from rota.store.read.runs import AttemptRow, JobAttemptRow, JobRow
 
 if TYPE_CHECKING:
     from rota.store.connection import PgConnection
@@ -99,7 +92,7 @@ async def start_run(context: OperationContext, body: StartRunRequest) -> Started
             assert started is not None
             queue = body.queue or started.policy.queue
             app.process_counters.count_enqueued((queue, started.name))
-    return StartedRun(str(run.id), run.created)
+    return StartedRun(run.id, run.created)
 
 
 async def start_audited(
@@ -127,13 +120,8 @@ async def list_runs(context: OperationContext, query: RunListQuery) -> RunPage:
         context.read, run_filter, query.limit, before=before, seconds=context.search_seconds
     )
     rows = await run_search.load_rows(context.read, run_filter, found.positions)
-    return RunPage(
-        [
-            to_document(RunSummary, each, note=each.note if context.may_see_payloads else UNSET)
-            for each in rows
-        ],
-        None if found.next_id is None else encode_cursor(str(found.next_id)),
-    )
+    next = None if found.next_id is None else encode_cursor(str(found.next_id))
+    return RunPage(rows, next)
 
 
 @group.operation("GET /runs/{run}", Role.VIEWER, refuses=(RunNotFound,))
@@ -143,14 +131,14 @@ async def show_run(context: OperationContext, run: PathId) -> RunDocument:
     limits = RunLimits(MAX_JOBS, MAX_STEPS, MAX_STEPS if visible else 0)
     found = await load_run(context, run, limits, with_values=visible)
     if isinstance(found, FlowDetail):
-        return _flow_document(context, found)
-    return _job_document(context, found)
+        return _flow_document(found)
+    return _job_document(found)
 
 
-def _flow_document(context: OperationContext, found: FlowDetail) -> RunDocument:
-    visible, flow = context.may_see_payloads, found.run
+def _flow_document(found: FlowDetail) -> RunDocument:
+    flow = found.run
     first_error = next((each.error for each in found.jobs if each.error is not None), None)
-    return to_document(
+    return extend(
         RunDocument,
         flow,
         job=None,
@@ -167,94 +155,56 @@ def _flow_document(context: OperationContext, found: FlowDetail) -> RunDocument:
         crashes=0,
         is_suspect=False,
         priority=None,
-        error=error_detail(first_error, visible=visible) if flow.state == "failed" else None,
+        error=first_error if flow.state == "failed" else None,
         attempts=[],
         steps=[],
-        signals=_signal_documents(context, found.signals),
-        children=[to_document(ChildRunDocument, each) for each in found.children],
-        jobs=_job_documents(context, found.jobs, found.attempts),
+        signals=found.signals,
+        children=found.children,
+        jobs=_with_attempts(found.jobs, found.attempts),
         job_count=flow.jobs,
         next_jobs=encode_cursor(str(MAX_JOBS)) if flow.jobs > MAX_JOBS else None,
-        input=stored_json(flow.input, visible=visible),
-        result=stored_json(found.result, visible=visible),
+        result=found.result,
     )
 
 
-def _job_document(context: OperationContext, found: JobDetail) -> RunDocument:
-    visible, job, progress = context.may_see_payloads, found.job, found.progress
-    return to_document(
+def _job_document(found: JobDetail) -> RunDocument:
+    job, progress = found.job, found.progress
+    return extend(
         RunDocument,
         job,
-        job=str(found.id),
+        job=found.id,
         name=job.task,
         is_flow=False,
         parent=None,
         done=None if progress is None else progress.done,
         total=None if progress is None else progress.total,
-        note=(None if progress is None else progress.note) if visible else UNSET,
-        options=stored_json(job.options, visible=visible),
-        error=error_detail(job.error, visible=visible),
-        attempts=[_attempt_document(context, each) for each in found.attempts],
-        steps=[
-            to_document(
-                StepDocument,
-                each,
-                error=error_detail(each.error, visible=visible),
-                result=stored_json(each.result, visible=visible),
-            )
-            for each in found.steps
-        ],
-        signals=_signal_documents(context, found.signals),
-        children=[to_document(ChildRunDocument, each) for each in found.children],
+        note=None if progress is None else progress.note,
+        attempts=found.attempts,
+        steps=found.steps,
+        signals=found.signals,
+        children=found.children,
         jobs=[],
         job_count=0,
         next_jobs=None,
-        input=stored_json(job.args, visible=visible),
-        result=stored_json(job.result, visible=visible),
-        logs=[to_document(LogLine, each) for each in found.logs] if visible else UNSET,
+        input=job.args,
+        logs=found.logs,
     )
 
 
-def _attempt_document(
-    context: OperationContext, row: read_runs.AttemptRow | read_runs.JobAttemptRow
-) -> AttemptDocument:
-    return to_document(
-        AttemptDocument, row, error=error_detail(row.error, visible=context.may_see_payloads)
-    )
-
-
-def _signal_documents(
-    context: OperationContext, rows: list[job_detail.SignalRow]
-) -> list[SignalDocument]:
-    return [
-        to_document(
-            SignalDocument,
-            each,
-            payload=stored_json(each.payload, visible=context.may_see_payloads),
-        )
-        for each in rows
-    ]
-
-
-def _job_documents(
-    context: OperationContext,
-    rows: list[read_runs.JobRow],
-    past_attempts: list[read_runs.JobAttemptRow],
-) -> list[JobDocument]:
-    attempts: dict[int, list[AttemptDocument]] = {}
+def _with_attempts(rows: list[JobRow], past_attempts: list[JobAttemptRow]) -> list[JobDocument]:
+    attempts: dict[int, list[AttemptRow]] = {}
     for each in past_attempts:
-        attempts.setdefault(each.job, []).append(_attempt_document(context, each))
-    return [
-        to_document(
-            JobDocument,
-            each,
-            error=error_detail(each.error, visible=context.may_see_payloads),
-            attempts=attempts.get(each.job, []),
-            input=stored_json(each.args, visible=context.may_see_payloads),
-            result=stored_json(each.result, visible=context.may_see_payloads),
-        )
-        for each in rows
-    ]
+        attempts.setdefault(each.job, []).append(extend(AttemptRow, each))
+    return [extend(JobDocument, each, attempts=attempts.get(each.job, [])) for each in rows]
+
+
+@group.operation("GET /runs/{run}/explain", Role.VIEWER, refuses=(RunNotFound,))
+async def explain_run(context: OperationContext, run: PathId) -> Explanation:
+    """Explain why a run, or one of its jobs, does not run, and give the remedy."""
+    found = await explain(context.read, run, context.app.settings)
+    if found is None:
+        raise RunNotFound(f"there is no run {run}")
+    return found
 
 
 @group.operation("GET /runs/{run}/jobs", Role.VIEWER, refuses=(RunNotFound,))
@@ -269,7 +219,7 @@ async def list_jobs(context: OperationContext, run: PathId, query: JobListQuery)
         raise RunNotFound(f"there is no run {run} of a flow")
     end = after + query.limit
     return JobPage(
-        _job_documents(context, rows, await load_attempts(context, run, rows)),
+        _with_attempts(rows, await load_attempts(context, run, rows)),
         encode_cursor(str(end)) if flows[0].jobs > end else None,
     )
 
@@ -289,7 +239,7 @@ async def cancel_run(context: OperationContext, run: PathId) -> CancelledRun:
     if status not in ("cancelled", "requested"):
         has_ended = "was skipped" if status == "skipped" else f"has {status}"
         raise Conflict(f"{await describe_run(context, run)} {has_ended} already")
-    return CancelledRun(str(run), status)  # type: ignore[arg-type]
+    return CancelledRun(run, status)  # type: ignore[arg-type]
 
 
 @group.operation(
@@ -298,7 +248,7 @@ async def cancel_run(context: OperationContext, run: PathId) -> CancelledRun:
 async def retry_run(context: OperationContext, run: PathId) -> RetriedRun:
     """Retry a run that failed, expired or was cancelled."""
     await context.app.run(run).retry(by=context.caller.name)
-    return RetriedRun(str(run))
+    return RetriedRun(run)
 
 
 @group.operation(
@@ -316,7 +266,7 @@ async def signal_run(context: OperationContext, run: PathId, body: SignalRequest
     # A job that waited may have received it already.
     received = {each.name for each in signals if each.waiting_jobs}
     others = [] if body.name in awaited | received else sorted(awaited)
-    return SentSignal(str(details[0].run if details else run), status == "sent", status, others)
+    return SentSignal(details[0].run if details else run, status == "sent", status, others)
 
 
 @group.operation(
@@ -324,7 +274,7 @@ async def signal_run(context: OperationContext, run: PathId, body: SignalRequest
 )
 async def release_run(context: OperationContext, run: PathId) -> ReleasedJobs:
     """Release a run or its jobs from quarantine."""
-    return ReleasedJobs(str(run), await context.app.run(run).release(by=context.caller.name))
+    return ReleasedJobs(run, await context.app.run(run).release(by=context.caller.name))
 
 
 @group.operation(
@@ -339,4 +289,4 @@ async def fork_run(context: OperationContext, run: PathId, body: ForkRunRequest)
     forked = await context.app.fork(
         run, from_=body.task, from_step=body.step, input=body.input, by=context.caller.name
     )
-    return StartedRun(str(forked.id), True)
+    return StartedRun(forked.id, True)

@@ -9,21 +9,20 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from rota.errors import ArgumentError, ScheduleNotFound
-from rota.model import schedule_view as model
 from rota.model.access import Role
+from rota.model.document import Id
 from rota.model.schedule_options import CatchUp, Overlap
+from rota.model.schedule_view import Schedule, Tick
 from rota.model.timetable import load_zone
 from rota.operations.declare import OperationContext, OperationGroup
 from rota.operations.documents import (
     Cursor,
-    Id,
     Limit,
     Name,
     Next,
-    StoredJson,
     decode_cursor,
     encode_cursor,
-    to_document,
+    extend,
 )
 from rota.operations.run_documents import StartedRun
 from rota.store.read import runs as read_runs
@@ -40,58 +39,8 @@ Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Input = Annotated[dict[str, Any], Meta(description="Arguments by name; an action's config.")]
 
 
-class TickDocument(msgspec.Struct, frozen=True):
-    planned: datetime
-    state: str
-    reason: str | None
-    backfilled: bool
-    handled: datetime
-    host: str
-    pid: int
-    run: Id | None
-    outcome: str | None
-    ended: datetime | None
-
-
-class ScheduleDocument(msgspec.Struct, frozen=True):
-    name: str
-    declared: Annotated[
-        bool, Meta(description="True if declared in code, false if created at run time.")
-    ]
-    kind: Annotated[str, Meta(description="task, flow or action.")]
-    target: Annotated[str, Meta(description="Name of the task, flow or action.")]
-    tenant: str | None
-    cron: str | None
-    tz: str
-    every: float | None
-    at: datetime | None
-    overlap: str
-    catch_up: str
-    at_most: int
-    grace: float | None
-    jitter: float
-    starts: datetime | None
-    ends: datetime | None
-    max_runs: int | None
-    pause_after: int | None
-    queue: str | None
-    state: Annotated[str, Meta(description="active, paused, disabled or ended.")]
-    reason: str | None
-    created: datetime
-    next: Annotated[list[datetime], Meta(description="Next ticks, if the schedule is active.")]
-    last: TickDocument | None
-    last_success: datetime | None
-    last_failure: datetime | None
-    failures: int
-    runs: int
-    missed: int
-    has_worker: Annotated[
-        bool, Meta(description="True if a live worker knows its task, flow or action.")
-    ]
-    ticks: Annotated[list[TickDocument], Meta(description="Latest ticks first.")] | UnsetType = (
-        UNSET
-    )
-    input: StoredJson = UNSET
+class ScheduleDocument(Schedule, frozen=True):
+    ticks: Annotated[list[Tick], Meta(description="Latest ticks first.")] | UnsetType = UNSET
 
 
 class ScheduleListQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -186,7 +135,7 @@ async def list_schedules(context: OperationContext, query: ScheduleListQuery) ->
             tenant=query.tenant, state=query.state, after=after, limit=query.limit + 1
         )
     )
-    page = [_schedule_document(context, each) for each in found[: query.limit]]
+    page = [extend(ScheduleDocument, each) for each in found[: query.limit]]
     return SchedulePage(page, encode_cursor(page[-1].name) if len(found) > query.limit else None)
 
 
@@ -273,7 +222,7 @@ async def resume_schedule(context: OperationContext, name: Name) -> ScheduleDocu
 async def trigger_schedule(context: OperationContext, name: Name) -> StartedRun:
     """Start a run of a schedule now, in addition to its ticks."""
     run = await context.app.schedules.trigger(name, by=context.caller.name)
-    return StartedRun(str(run.id), True)
+    return StartedRun(run.id, True)
 
 
 @group.operation(
@@ -294,7 +243,7 @@ async def backfill_schedule(
     start = _parse_time(tz, body.start)
     end = now if body.end is None else _parse_time(tz, body.end)
     runs = await context.app.schedules.backfill(name, start, end, by=context.caller.name)
-    return BackfillResult([str(run.id) for run in runs])
+    return BackfillResult([run.id for run in runs])
 
 
 def _parse_time(tz: str, text: str) -> datetime:
@@ -317,21 +266,5 @@ async def _read_schedule(
     )
     if not found:
         # get() raises ScheduleNotFound with its usual message.
-        return _schedule_document(context, await context.app.schedules.get(name))
-    return _schedule_document(
-        context, found[0], ticks=[_tick_document(context, each) for each in ticks]
-    )
-
-
-def _schedule_document(
-    context: OperationContext, row: model.Schedule, **extra: Any
-) -> ScheduleDocument:
-    last = None if row.last is None else _tick_document(context, row.last)
-    input = msgspec.Raw(msgspec.json.encode(row.input)) if context.may_see_payloads else UNSET
-    reason = row.reason if context.may_see_payloads else None
-    return to_document(ScheduleDocument, row, last=last, input=input, reason=reason, **extra)
-
-
-def _tick_document(context: OperationContext, row: model.Tick) -> TickDocument:
-    """Return a tick as a document; viewers do not see the reason, which may quote the input."""
-    return to_document(TickDocument, row, reason=row.reason if context.may_see_payloads else None)
+        return extend(ScheduleDocument, await context.app.schedules.get(name))
+    return extend(ScheduleDocument, found[0], ticks=ticks)

@@ -9,7 +9,6 @@ from rota.operations import (
     alerts,
     bulk,
     coordination,
-    explain,
     maintenance,
     queues,
     runs,
@@ -24,7 +23,6 @@ OPERATIONS: list[Operation[Any]] = [
     for module in (
         bulk,
         runs,
-        explain,
         schedules,
         workers,
         queues,

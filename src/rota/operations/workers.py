@@ -3,44 +3,20 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from rota.errors import WorkerNotFound
 from rota.model.access import Role
+from rota.model.document import Id
 from rota.operations.declare import OperationContext, OperationGroup
-from rota.operations.documents import (
-    Id,
-    PathId,
-    to_document,
-)
+from rota.operations.documents import PathId, extend
 from rota.store.read import runs
+from rota.store.read.runs import WorkerDetailRow
 
 group = OperationGroup("fleet")
-
-
-class WorkerDocument(msgspec.Struct, frozen=True):
-    worker: Id
-    state: Annotated[str, Meta(description="active, draining, silent, stopped or dead.")]
-    host: str
-    pid: int
-    version: str
-    rota_version: str
-    queues: list[str]
-    tasks: list[str]
-    capacity: int
-    running: int
-    lag: float
-    started: datetime
-    last_beat: datetime
-    drain_requested: (
-        Annotated[datetime, Meta(description="Time at which it was asked to drain.")] | None
-    )
-    ended: datetime | None
-    charged_jobs: Annotated[list[Id], Meta(description="Jobs that caused its death.")]
-    metadata: msgspec.Raw
 
 
 class WorkerListQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -50,7 +26,7 @@ class WorkerListQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class WorkerList(msgspec.Struct, frozen=True):
-    workers: list[WorkerDocument]
+    workers: list[WorkerDetailRow]
 
 
 class DrainingWorker(msgspec.Struct, frozen=True):
@@ -63,12 +39,10 @@ async def list_workers(context: OperationContext, query: WorkerListQuery) -> Wor
     found, [now] = await context.read(
         runs.workers(include_ended=query.include_ended), runs.database_time()
     )
-    return WorkerList(
-        [to_document(WorkerDocument, each, **_derived(context, each, now)) for each in found]
-    )
+    return WorkerList([_with_state(context, each, now) for each in found])
 
 
-class WorkerDetail(WorkerDocument, frozen=True):
+class WorkerDetail(WorkerDetailRow, frozen=True):
     """A worker with the jobs it holds."""
 
     silent_seconds: Annotated[float, Meta(description="Seconds since the last heartbeat.")]
@@ -83,10 +57,9 @@ async def show_worker(context: OperationContext, worker: PathId) -> WorkerDetail
     )
     if not found or not details:
         raise WorkerNotFound(f"there is no worker {worker}; `rota workers --all` lists them")
-    return to_document(
+    return extend(
         WorkerDetail,
-        details[0],
-        **_derived(context, details[0], now),
+        _with_state(context, details[0], now),
         silent_seconds=found[0].silent_seconds,
         held_jobs=found[0].held_jobs,
     )
@@ -102,15 +75,15 @@ async def show_worker(context: OperationContext, worker: PathId) -> WorkerDetail
 async def drain_worker(context: OperationContext, worker: PathId) -> DrainingWorker:
     """Drain a worker on any instance: it finishes its running jobs and stops."""
     await context.app.drain(worker, by=context.caller.name)
-    return DrainingWorker(str(worker))
+    return DrainingWorker(worker)
 
 
-def _derived(context: OperationContext, row: runs.WorkerDetailRow, now: datetime) -> dict[str, Any]:
+def _with_state(context: OperationContext, row: WorkerDetailRow, now: datetime) -> WorkerDetailRow:
     state = worker_state(row, now, context.app.settings.dead_after)
-    return {"state": state, "metadata": msgspec.Raw(row.metadata)}
+    return msgspec.structs.replace(row, state=state)
 
 
-def worker_state(row: runs.WorkerDetailRow, now: datetime, dead_after: float) -> str:
+def worker_state(row: WorkerDetailRow, now: datetime, dead_after: float) -> str:
     """Return the state: silent if the heartbeat is late, draining as soon as it was requested."""
     if row.ended is None and (now - row.last_beat).total_seconds() > dead_after:
         return "silent"

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from rota.model import alert_decision
 from rota.model.alert_decision import AlertDecision, OpenAlert
 from rota.model.alert_rules import EVALUATED_KINDS
+from rota.model.document import Mark
 from rota.store.query import Query
 
 
@@ -34,7 +35,7 @@ class OpenedAlert(msgspec.Struct, frozen=True):
 class ClosedAlert(msgspec.Struct, frozen=True):
     kind: str
     subject: str
-    by_this_call: bool = True
+    by_this_call: Annotated[bool, Mark.INTERNAL] = True
     """True if this statement closed the alert; False if it was closed earlier."""
 
 

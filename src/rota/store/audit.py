@@ -8,18 +8,19 @@ from typing import Any
 
 import msgspec
 
+from rota.model.document import Id, StoredJson
 from rota.store.query import Query
 
 MAX_ID = 2**63 - 1
 
 
 class AuditRow(msgspec.Struct, frozen=True):
-    id: int
+    id: Id
     at: datetime
     operator: str
     action: str
     subject: str
-    detail: bytes
+    detail: StoredJson
 
 
 class AuditEntry(msgspec.Struct, frozen=True):
@@ -32,12 +33,12 @@ class AuditEntry(msgspec.Struct, frozen=True):
 
 
 class ReleasedLock(msgspec.Struct, frozen=True):
-    """Former holder of a lock that was released by force."""
+    """The former holder of a released lock. Transactions that assert this token fail from now on."""
 
     host: str
     pid: int
     label: str
-    token: int
+    token: Id
     age: float
 
 

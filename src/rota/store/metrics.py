@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from rota.store.query import Query
 
@@ -80,17 +81,13 @@ class DesiredWorkersRow(msgspec.Struct, frozen=True):
 
     queue: str
     desired: int
-    workers: int
-    """Workers that serve the queue now."""
+    workers: Annotated[int, Meta(description="Workers that serve the queue now.")]
     backlog: int
-    oldest: float
+    oldest: Annotated[float, Meta(description="Seconds that the oldest job has been queued.")]
     running: float
-    arrival_rate: float
-    """Jobs per second."""
-    mean_seconds: float | None
-    """Mean duration of an attempt; None if unknown."""
-    slots: float
-    """Concurrency of one worker."""
+    arrival_rate: Annotated[float, Meta(description="Jobs per second.")]
+    mean_seconds: Annotated[float, Meta(description="Mean duration of an attempt.")] | None
+    slots: Annotated[float, Meta(description="Concurrency of one worker.")]
 
 
 def write_minutes(worker: int, totals: Sequence[MinuteTotals]) -> Query[Any]:

@@ -6,9 +6,11 @@ Each claim reads the pauses, so workers need no notification.
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
 
+from rota.model.document import Mark
 from rota.model.explanation import unserved_reason
 from rota.store.query import Query
 
@@ -17,10 +19,12 @@ MAX_JOBS_PER_LANE = 100
 
 
 class PauseRow(msgspec.Struct, frozen=True):
+    """A paused queue, from which no job is claimed. Operator and reason are absent for viewers."""
+
     queue: str
     since: datetime
-    operator: str
-    reason: str
+    operator: Annotated[str, Mark.HIDDEN]
+    reason: Annotated[str, Mark.HIDDEN]
 
 
 class UnservedTaskRow(msgspec.Struct, frozen=True):

@@ -10,7 +10,10 @@ Finding changes nothing, and removal decides under locks; therefore they are sep
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from rota.model.retention import FOREVER, MAX_SECONDS, Retention
 from rota.store.advisory_locks import RETENTION, key_of
@@ -21,9 +24,9 @@ BATCH_JOBS = 2000
 
 
 class PrunableRow(msgspec.Struct, frozen=True):
-    """Number of runs and jobs with this queue and outcome. The queue is None if the jobs are in several."""
+    """Number of runs and jobs with this queue and outcome."""
 
-    queue: str | None
+    queue: Annotated[str, Meta(description="null: jobs of several queues.")] | None
     outcome: str
     runs: int
     jobs: int

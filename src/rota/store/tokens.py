@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
-from rota.model.access import AccessToken, Role
+from rota.model.access import AccessToken, Role, RoleName
 from rota.store.query import Query
 
 
 class TokenRow(msgspec.Struct, frozen=True):
     id: str
     name: str
-    role: str
+    role: RoleName
     created_by: str
     created: datetime
     expires: datetime | None
     revoked: datetime | None
-    last_used: datetime | None
-    """Last use, to the minute; None if never used."""
-    state: str
-    """`good`, `expired` or `revoked`."""
+    last_used: Annotated[datetime, Meta(description="Time of the last use, to the minute.")] | None
+    state: Annotated[str, Meta(description="active, expired or revoked.")]
 
 
 class StoredToken(msgspec.Struct, frozen=True):

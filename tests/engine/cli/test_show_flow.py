@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from rota.cli.show.flow import FlowReport
 from rota.drawing.label import STATES
-from rota.operations.explain import ExplanationDocument
+from rota.model.explanation import Explanation
 from rota.operations.run_detail import FlowDetail
 from rota.store.read.runs import ChildRunRow, FlowDetailRow, JobRow
 from support.cli_fixtures import Rota
@@ -261,7 +261,16 @@ def printed(jobs: list[JobRow], kept: int | None = None, called: Sequence[ChildR
     with redirect_stdout(io.StringIO()) as out:
         FlowReport(
             FlowDetail(run, jobs, [], list(called), [], None, None),
-            ExplanationDocument("1", "1", "etl", True, "running", [], 0, NOW),
+            Explanation(
+                id=1,
+                run=1,
+                name="etl",
+                is_flow=True,
+                status="running",
+                reasons=[],
+                omitted_jobs=0,
+                now=NOW,
+            ),
         ).print(kept)
     return out.getvalue()
 

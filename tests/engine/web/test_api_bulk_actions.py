@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.operations import bulk_actions, run_search
+from rota.operations import bulk, run_search
 from rota.store.read import run_list as store
 from support.site_client import SiteClient
 
@@ -43,7 +43,7 @@ async def count(visitors: SiteClient, **query: Any) -> dict[str, Any]:
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make batches and scan windows small."""
-    monkeypatch.setattr(bulk_actions, "BATCH_RUNS", 3)
+    monkeypatch.setattr(bulk, "BATCH_RUNS", 3)
     monkeypatch.setattr(run_search, "_scan_limit", lambda matching: 4)
     monkeypatch.setattr(store, "MAX_SCAN_ROWS", 4)
     monkeypatch.setattr(run_search, "SEARCH_SECONDS", 0.0)
@@ -73,7 +73,7 @@ async def test_bulk_cancel_filter_cancels_only_counted_runs_in_batches(
 async def test_bulk_cancel_slow_batch_ends_early_and_next_continues(
     site_client: SiteClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_actions, "BATCH_SECONDS", 0.0)
+    monkeypatch.setattr(bulk, "BATCH_SECONDS", 0.0)
     runs = await start(site_client, 10, "slow")
     portions = await act_in_batches(site_client, "cancel", ids=runs)
     assert [each["done"] for each in portions] == [4, 4, 2]
@@ -143,7 +143,7 @@ async def test_bulk_retry_runs_retried_meanwhile_are_counted_as_skipped(
         await go.wait()
         return answer
 
-    monkeypatch.setattr(bulk_actions, "find_runs", slowly)
+    monkeypatch.setattr(bulk, "find_runs", slowly)
     asked = asyncio.create_task(act_in_batches(site_client, "retry", ids=runs))
     await found.wait()
     for run in runs[:3]:
@@ -156,10 +156,10 @@ async def test_bulk_retry_runs_retried_meanwhile_are_counted_as_skipped(
 async def test_run_count_above_maximum_is_marked_inexact(
     site_client: SiteClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_actions, "MAX_COUNTED_RUNS", 3)
+    monkeypatch.setattr(bulk, "MAX_COUNTED_RUNS", 3)
     await start(site_client, 4, "many")
     assert (await count(site_client, queue="many"))["exact"] is False
-    monkeypatch.setattr(bulk_actions, "MAX_COUNTED_RUNS", 4)
+    monkeypatch.setattr(bulk, "MAX_COUNTED_RUNS", 4)
     found = await count(site_client, queue="many")
     assert (found["count"], found["exact"]) == (4, True)
 

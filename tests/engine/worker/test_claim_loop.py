@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from rota import Rota, RunFailed
+from rota.engine.alerting.evaluator import RefusedCounter
 from rota.model.events import JobClaimed, JobFinished, OutcomeRefused
 from rota.model.outcome import Succeeded
 from rota.store import claims, jobs
@@ -64,6 +65,30 @@ async def test_claim_loop_with_lost_answers_records_each_job_once(
         (300, 300)
     ]
     assert await fetch(rota_dsn, "select count(*) from rota.claims") == [(0,)]
+
+
+async def test_claim_loop_resend_without_refusal_reports_none(
+    rota_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to a recorded outcome is lost. The resent outcome is known, so it counts as no refusal."""
+    cut = LosingPipeline(times={n for n in range(200) if n % 3 == 2})
+    monkeypatch.setattr("rota.store.connection.pipeline", cut)
+    reported: list[int] = []
+    monkeypatch.setattr(RefusedCounter, "add", lambda self, jobs: reported.append(jobs))
+
+    async with Rota(rota_dsn, poll_interval=0.05, heartbeat_interval=0.1) as app:
+
+        @app.task
+        async def count(n: int) -> int:
+            return n
+
+        started = await app.start_many([count.bind(n=n) for n in range(100)])
+        async with app.worker(concurrency=20):
+            for run in started:
+                await run.result(timeout=60)
+
+    assert cut.cuts > 1
+    assert reported == []
 
 
 async def test_outcome_under_lost_claim_is_refused(rota_harness: Harness, rota_dsn: str) -> None:

@@ -14,9 +14,9 @@ from rota.cli.table import WIDE, Column
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rota.operations.coordination import LeaderDocument, LockDocument
+    from rota.store.read.coordination import LeaderRow, LockRow
 
-Owned = TypeVar("Owned", "LockDocument", "LeaderDocument")
+Owned = TypeVar("Owned", "LockRow", "LeaderRow")
 
 
 def is_narrow() -> bool:
@@ -38,13 +38,13 @@ def columns(title: str, rows: Sequence[Owned]) -> list[Column[Owned]]:
     ]
 
 
-def _label(row: LockDocument | LeaderDocument) -> str:
+def _label(row: LockRow | LeaderRow) -> str:
     if row.instance is None:
         return "none"
     return row.label or format_process(row.host, row.pid)
 
 
-def _compact(row: LockDocument | LeaderDocument) -> str:
+def _compact(row: LockRow | LeaderRow) -> str:
     if row.instance is None:
         return "none"
     return f"{row.label or ''} {format_process(row.host, row.pid)}".lstrip()

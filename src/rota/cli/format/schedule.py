@@ -7,13 +7,18 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
+import rich_click as click
 
 from rota.cli import output
+from rota.cli.table import WIDE, Column, Table
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from rota.model.schedule_view import Schedule, Tick
+
+EXTRA_WIDE = 150
+"""Terminal width from which reasons fit."""
 
 STATE_STYLES = {"active": "green", "paused": "yellow", "disabled": "dim", "ended": "dim"}
 
@@ -37,14 +42,55 @@ def format_timetable(schedule: Schedule, *, two_lines: bool = False) -> str:
     return schedule.when.replace(" (", "\n(", 1) if two_lines else schedule.when
 
 
-def state_cell(schedule: Schedule, *, has_workers: bool) -> Text:
-    """Return the state; `unknown` if there are workers but none knows the target."""
-    if _lacks_worker(schedule, has_workers=has_workers):
-        return output.cell("unknown", "yellow")
-    has_problem = schedule.state == "active" and schedule.reason
-    return output.cell(
-        schedule.state, "yellow" if has_problem else STATE_STYLES.get(schedule.state, "")
-    )
+def format_target(schedule: Schedule) -> str:
+    return schedule.target if schedule.kind == "task" else f"{schedule.kind} {schedule.target}"
+
+
+# List
+
+
+def print_schedules(found: Sequence[Schedule], has_workers: bool, now: datetime) -> None:
+    """Print a table. On a narrow terminal, reasons are printed below it."""
+    width = output.console().width
+
+    def reason(schedule: Schedule, now: datetime) -> str:
+        return state_reason(schedule, has_workers=has_workers)
+
+    def state(schedule: Schedule, now: datetime) -> str:
+        """Return the state; `unknown` if there are workers but none knows the target."""
+        is_unknown = _lacks_worker(schedule, has_workers=has_workers)
+        return "unknown" if is_unknown else schedule.state
+
+    def state_style(schedule: Schedule) -> str:
+        if schedule.state == "active" and (schedule.reason or state(schedule, now) == "unknown"):
+            return "yellow"
+        return STATE_STYLES.get(schedule.state, "")
+
+    columns: list[Column[Schedule]] = [
+        Column("schedule", lambda row, now: row.name, wraps=True),
+        Column("tenant", lambda row, now: row.tenant, wraps=True),
+        Column("when", lambda row, now: format_timetable(row, two_lines=width < WIDE)),
+        Column("target", lambda row, now: format_target(row), wraps=True),
+        Column("state", state, state_style),
+        Column("last", _last_tick, _last_tick_style),
+        Column("next", _next_tick, right=True),
+        Column("reason", reason, wraps=True),
+    ]
+    hidden = {"tenant": WIDE, "reason": EXTRA_WIDE}
+    Table(*(each for each in columns if hidden.get(each.title, 0) <= width)).print(found, now)
+    reasons = [(each, reason(each, now)) for each in found if width < EXTRA_WIDE]
+    if any(text for _, text in reasons):
+        click.echo()
+    for each, text in reasons:
+        if text:
+            style = "yellow" if each.state != "disabled" else "dim"
+            output.print_text(f"{each.name}: {text}", style)
+    if not has_workers:
+        click.echo()
+        output.print_text(
+            "no worker is running, so no tick starts a run; start one with `rota worker MODULE:APP`",
+            "yellow",
+        )
 
 
 def state_reason(schedule: Schedule, *, has_workers: bool) -> str:
@@ -66,20 +112,22 @@ def no_worker_message(schedule: Schedule) -> str:
     return f"no worker knows its {schedule.kind}"
 
 
-def last_tick_cell(schedule: Schedule, now: datetime) -> Text:
+def _last_tick(schedule: Schedule, now: datetime) -> str:
     if schedule.last is None:
-        return output.cell("")
-    outcome = tick_outcome(schedule.last)
-    return output.cell(
-        f"{outcome} {output.format_age(schedule.last.handled, now)} ago", _outcome_style(outcome)
-    )
+        return ""
+    return f"{tick_outcome(schedule.last)} {output.format_age(schedule.last.handled, now)} ago"
 
 
-def next_tick_cell(schedule: Schedule, now: datetime) -> Text:
-    if not schedule.next:
-        return output.cell("")
-    next_tick = schedule.next[0]
-    return output.cell("due" if next_tick <= now else f"in {output.format_age(now, next_tick)}")
+def _last_tick_style(schedule: Schedule) -> str:
+    return "" if schedule.last is None else _outcome_style(tick_outcome(schedule.last))
+
+
+def _next_tick(schedule: Schedule, now: datetime) -> str:
+    return _format_due(schedule.next[0], now) if schedule.next else ""
+
+
+def _format_due(time: datetime, now: datetime) -> str:
+    return "due" if time <= now else f"in {output.format_age(now, time)}"
 
 
 def tick_outcome(tick: Tick) -> str:
@@ -129,7 +177,7 @@ def print_schedule(
         _print_next_ticks(schedule, now)
     console.print()
     if ticks:
-        _print_ticks(schedule, ticks)
+        _print_ticks(schedule, ticks, now)
     else:
         output.print_text("it has had no tick yet")
 
@@ -215,46 +263,39 @@ def _format_ago(time: datetime, now: datetime) -> str:
 
 
 def _print_next_ticks(schedule: Schedule, now: datetime) -> None:
-    rows = [(_format_local(schedule, each), _format_utc(each), each) for each in schedule.next]
-    differs = any(local != utc for local, utc, _ in rows)
-    grid = output.new_table("next ticks", *(["in UTC"] if differs else []), "", right=("",))
-    for local, utc, each in rows:
-        grid.add_row(
-            output.cell(local),
-            *([output.cell(utc, "dim")] if differs else []),
-            output.cell("due" if each <= now else f"in {output.format_age(now, each)}"),
-        )
-    output.print_renderable(grid)
+    def utc(tick: datetime, now: datetime) -> str:
+        return _format_utc(tick) if differs else ""
+
+    differs = any(_format_local(schedule, each) != _format_utc(each) for each in schedule.next)
+    Table["datetime"](
+        Column("next ticks", lambda tick, now: _format_local(schedule, tick)),
+        Column("in UTC", utc, "dim"),
+        Column("", _format_due, right=True),
+    ).print(schedule.next, now)
 
 
-def _print_ticks(schedule: Schedule, ticks: Sequence[Tick]) -> None:
-    columns = {
-        "tick": [output.cell(_format_local(schedule, each.planned)) for each in ticks],
-        "late by": [_late_by_cell(each) for each in ticks],
-        "run": [output.cell(each.run) for each in ticks],
-        "outcome": [
-            output.cell(tick_outcome(each), _outcome_style(tick_outcome(each))) for each in ticks
-        ],
-        "duration": [output.cell(output.format_duration(each.seconds)) for each in ticks],
-        "instance": [output.wrapped_cell(f"{each.host}:{each.pid}") for each in ticks],
-        "": [output.wrapped_cell(_remark(each)) for each in ticks],
-    }
-    shown = {name: cells for name, cells in columns.items() if any(cell.plain for cell in cells)}
-    grid = output.new_table(*shown, right=("late by", "run", "duration"), free=("instance", ""))
-    for cells in zip(*shown.values(), strict=True):
-        grid.add_row(*cells)
-    output.print_renderable(grid)
+def _print_ticks(schedule: Schedule, ticks: Sequence[Tick], now: datetime) -> None:
+    Table["Tick"](
+        Column("tick", lambda tick, now: _format_local(schedule, tick.planned)),
+        Column("late by", _late_by, right=True),
+        Column("run", lambda tick, now: tick.run, right=True),
+        Column(
+            "outcome",
+            lambda tick, now: tick_outcome(tick),
+            lambda tick: _outcome_style(tick_outcome(tick)),
+        ),
+        Column("duration", lambda tick, now: output.format_duration(tick.seconds), right=True),
+        Column("instance", lambda tick, now: f"{tick.host}:{tick.pid}", wraps=True),
+        Column("", _remark, wraps=True),
+    ).print(ticks, now)
 
 
-def _late_by_cell(tick: Tick) -> Text:
+def _late_by(tick: Tick, now: datetime) -> str:
     """Return the delay; empty for runs that were started manually."""
     if tick.backfilled or tick.reason == "by hand":
-        return output.cell("")
-    return output.cell(output.format_duration(max(tick.late_seconds, 0.0)))
+        return ""
+    return output.format_duration(max(tick.late_seconds, 0.0))
 
 
-def _remark(tick: Tick) -> str:
-    words = ["backfilled"] if tick.backfilled else []
-    if tick.reason:
-        words.append(tick.reason)
-    return ", ".join(words)
+def _remark(tick: Tick, now: datetime) -> str:
+    return ", ".join([*(["backfilled"] if tick.backfilled else []), *filter(None, [tick.reason])])

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from rota.cli import output
 
 if TYPE_CHECKING:
-    from rota.operations.run_documents import RunSummary
     from rota.store.read.job_detail import JobProgressRow
-    from rota.store.read.runs import JobRow
+    from rota.store.read.runs import JobRow, RunRow
 
 BAR_WIDTH = 20
 """Width of a full bar in characters."""
@@ -21,7 +20,7 @@ BAR_WIDTH = 20
 FINAL_STATES = ("succeeded", "failed", "cancelled", "expired", "skipped")
 
 
-def wait_summary(row: RunSummary | JobRow, now: datetime) -> str:
+def wait_summary(row: RunRow | JobRow, now: datetime) -> str:
     """Return a short text with waits and progress for a list; empty for a job that has ended."""
     if row.state in FINAL_STATES:
         return ""

@@ -115,8 +115,8 @@ def apply_to_all(
         cursor: str | None = None
         with output.console().status(f"0 of {_format_run_count(count)}") as status:
             while True:
-                body = bulk.BulkRequest(**criteria, upto=count.upto, cursor=cursor)
-                batch = await operation.perform(context, body=body)
+                body = bulk.BulkRequest(**criteria, upto=str(count.upto), cursor=cursor)
+                batch = await operation.call(context, body=body)
                 done, skipped, cursor = done + batch.done, skipped + batch.skipped, batch.next
                 status.update(f"{output.format_count(done)} of {_format_run_count(count)}")
                 if cursor is None:

@@ -28,9 +28,8 @@ def show(target: Target, run: int, show_all: bool, as_json: bool) -> None:
     A flow's run is drawn as the graph of its jobs; #17 after a name is the job's id, and `rota show 17`
     shows that job.
     """
-    from rota.operations.explain import explain_run
     from rota.operations.run_detail import FlowDetail, RunLimits, load_run
-    from rota.operations.runs import show_run
+    from rota.operations.runs import explain_run, show_run
 
     if as_json:
         document, _ = target.perform(show_run, run=run)
@@ -41,7 +40,7 @@ def show(target: Target, run: int, show_all: bool, as_json: bool) -> None:
         context = operator_context(app)
         limits = RunLimits() if show_all else RunLimits(steps=MAX_STEPS, logs=MAX_LOG_LINES)
         found = await load_run(context, run, limits, with_values=False)
-        explanation = await explain_run.perform(context, run=run)
+        explanation = await explain_run.call(context, run=run)
         if isinstance(found, FlowDetail):
             return flow.FlowReport(found, explanation)
         return job.JobReport(found, explanation)

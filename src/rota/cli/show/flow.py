@@ -22,7 +22,7 @@ from rota.model.graph import Graph
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from rota.operations.explain import ExplanationDocument
+    from rota.model.explanation import Explanation
     from rota.operations.run_detail import FlowDetail
     from rota.store.read.runs import ChildRunRow, FlowDetailRow, JobAttemptRow, JobRow
 
@@ -39,7 +39,7 @@ MAX_DOCUMENT_BYTES = 2_000
 class FlowReport:
     """Report on a flow's run."""
 
-    def __init__(self, detail: FlowDetail, explanation: ExplanationDocument) -> None:
+    def __init__(self, detail: FlowDetail, explanation: Explanation) -> None:
         self.run = detail.run
         self.jobs = detail.jobs
         self.attempts = detail.attempts

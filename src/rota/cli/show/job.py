@@ -14,7 +14,7 @@ from rota.cli.quarantine import parse_replay_difference
 from rota.cli.show.steps import print_logs, print_signals, print_steps
 
 if TYPE_CHECKING:
-    from rota.operations.explain import ExplanationDocument
+    from rota.model.explanation import Explanation
     from rota.operations.run_detail import JobDetail
     from rota.store.read.runs import AttemptRow, WorkerRow
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class JobReport:
     """Report on one job."""
 
-    def __init__(self, detail: JobDetail, explanation: ExplanationDocument) -> None:
+    def __init__(self, detail: JobDetail, explanation: Explanation) -> None:
         self.id = detail.id
         self.job = detail.job
         self.attempts = detail.attempts

@@ -76,8 +76,7 @@ class RoundTrip:
 
 class ClaimLoop(Loop):
     """`on_next_schedule` receives the seconds until the next schedule is due, after every check of the
-    timers; None: no schedule is active. `on_refused` receives the number of refused outcomes of a batch,
-    which may be 0 after a resend.
+    timers; None: no schedule is active. `on_refused` receives the number of refused outcomes of a batch.
     """
 
     name = "claim loop"
@@ -381,8 +380,10 @@ class ClaimLoop(Loop):
                 query = jobs.recorded(refused, sorted(batch.claims()))
                 recorded = set((await connection.send([[query]]))[0][0])
             self._unconfirmed.pop(0)
-            self._publish(batch, set(refused) - recorded)
-            self._on_refused(len(set(refused) - recorded))
+            lost = set(refused) - recorded
+            self._publish(batch, lost)
+            if lost:
+                self._on_refused(len(lost))
             # Losing this notification is safe: waiters also poll.
             await connection.send([[listeners.notify_waiters(outcomes.waiter_ids(batch))]])
         except BaseException:

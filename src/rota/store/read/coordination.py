@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 from uuid import UUID
 
 import msgspec
+from msgspec import Meta
 
+from rota.model.document import Id, Payload, StoredError
 from rota.store import advisory_locks as store_advisory_locks
 from rota.store.query import MAX_CHARACTER, Query
 from rota.store.services import leader_of
@@ -16,9 +19,8 @@ MAX_ID = 2**63 - 1
 
 class LockRow(msgspec.Struct, frozen=True):
     name: str
-    permit: int
-    """Number of the permit; 0 for a lock."""
-    token: int
+    permit: Annotated[int, Meta(description="Permit of a semaphore; 0 for a lock.")]
+    token: Id
     instance: UUID | None
     """None if the lock is free; the other fields then describe the last holder."""
     host: str | None
@@ -27,9 +29,8 @@ class LockRow(msgspec.Struct, frozen=True):
     acquired: datetime | None
     expires: datetime | None
     renewals: int
-    max_held: float | None
-    awaited_since: datetime | None
-    """Time since which a client waits."""
+    max_held: Annotated[float, Meta(description="Seconds after which an alert is raised.")] | None
+    awaited_since: Annotated[datetime, Meta(description="Time since which a client waits.")] | None
     held: bool
 
 
@@ -52,50 +53,49 @@ class AdvisoryLockRow(msgspec.Struct, frozen=True):
 
 class LeaderRow(msgspec.Struct, frozen=True):
     name: str
-    term: int
+    term: Id
     instance: UUID | None
     host: str | None
     pid: int | None
     label: str | None
     since: datetime | None
-    expires: datetime | None
-    """None if it is held by a session lock."""
+    expires: (
+        Annotated[datetime, Meta(description="null for a leader that holds a session lock.")] | None
+    )
     alive: bool
-    elections: int
-    """Elections in the last hour."""
-    or_more: bool
+    elections: Annotated[int, Meta(description="Number of elections within the last hour.")]
+    or_more: Annotated[bool, Meta(description="True if `elections` is a lower bound.")]
 
 
 class ServiceRow(msgspec.Struct, frozen=True):
     name: str
     every: float | None
-    host: str | None
-    """None if no instance runs the service."""
+    host: Annotated[str, Meta(description="null if no instance runs it.")] | None
     pid: int | None
     since: datetime | None
     standing_by: list[str]
-    iteration: int | None
+    iteration: Id | None
     started: datetime | None
     ended: datetime | None
     outcome: str | None
-    error: bytes | None
+    error: StoredError
     failures: int
     due: datetime | None
 
 
 class IterationRow(msgspec.Struct, frozen=True):
-    number: int
-    term: int
+    number: Id
+    term: Id
     host: str
     pid: int
     started: datetime
     ended: datetime | None
-    outcome: str | None
-    error: bytes | None
+    outcome: Annotated[str, Meta(description="null if it runs, or its end is unknown.")] | None
+    error: StoredError
 
 
 class AlertRow(msgspec.Struct, frozen=True):
-    id: int
+    id: Id
     kind: str
     subject: str
     message: str
@@ -103,37 +103,37 @@ class AlertRow(msgspec.Struct, frozen=True):
     cleared: datetime | None
     host: str
     pid: int
-    acknowledged_until: datetime | None
-    """End of the acknowledgement."""
+    acknowledged_until: Annotated[datetime, Meta(description="End of the acknowledgement.")] | None
     acknowledged_by: str | None
-    closed_by: str | None
-    """Operator that closed it; None if it is open or its condition ended."""
+    closed_by: (
+        Annotated[str, Meta(description="null if it is open or was closed automatically.")] | None
+    )
 
 
 class OnceCallRow(msgspec.Struct, frozen=True):
     key: str
-    token: int
-    host: str
+    token: Id
+    host: Annotated[str, Meta(description="Host that makes or made the call.")]
     pid: int
     label: str
     started: datetime
-    state: str
-    """`running`, `finished`, or `lost`: the holder did not record a result in time."""
+    state: Annotated[str, Meta(description="running, finished or lost.")]
+    """A call is lost if its holder did not record a result in time."""
     expires: datetime
     finished: datetime | None
-    retained_until: datetime | None
-    """Time until which the result is kept; None for ever."""
-    result: bytes | None
+    retained_until: (
+        Annotated[datetime, Meta(description="Time until which the result is kept; null: forever.")]
+        | None
+    )
+    result: Payload
 
 
 class RateLimitRow(msgspec.Struct, frozen=True):
     name: str
-    interval: float
-    """Seconds between two units."""
-    used: float
-    """Units of the burst in use, or reserved ahead, that are not refilled yet."""
-    refilled_at: datetime
-    """Time at which all units are refilled."""
+    interval: Annotated[float, Meta(description="Seconds between two permits.")]
+    used: Annotated[float, Meta(description="Permits used and not refilled yet.")]
+    """Permits that are reserved ahead count as used."""
+    refilled_at: Annotated[datetime, Meta(description="Time at which all permits are refilled.")]
     last_used: datetime
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
+from rota.model.document import Mark, Payload, StoredError
 from rota.store.query import Query
 
 NO_LIMIT = 2**31 - 1
@@ -18,20 +21,19 @@ class StepRow(msgspec.Struct, frozen=True):
     kind: str
     name: str
     number: int
-    position: int
+    position: Annotated[int, Meta(description="Place in the journal.")]
     in_main_branch: bool
-    open: bool
-    """True if the step has not finished yet."""
+    open: Annotated[bool, Meta(description="True if it has no result yet.")]
     tries: int
     at: datetime
     seconds: float | None
     until: datetime | None
-    result_preview: str | None
+    result_preview: Annotated[str | None, Mark.INTERNAL]
     """First characters of the result."""
-    result: bytes | None
+    result: Payload
     """Complete result, with `with_values`."""
-    error: bytes | None
-    total: int
+    error: StoredError
+    total: Annotated[int, Mark.INTERNAL]
     """Number of steps of the job."""
 
 
@@ -46,11 +48,15 @@ class WaitRow(msgspec.Struct, frozen=True):
 
 class SignalRow(msgspec.Struct, frozen=True):
     name: str
-    at: datetime | None
-    """Time of the signal; None if it was not sent."""
-    payload_preview: str | None
-    payload: bytes | None
-    waiting_jobs: list[int]
+    at: (
+        Annotated[
+            datetime, Meta(description="Time at which it was sent; null while it is awaited.")
+        ]
+        | None
+    )
+    payload_preview: Annotated[str | None, Mark.INTERNAL]
+    payload: Payload
+    waiting_jobs: Annotated[list[int], Mark.INTERNAL]
     """Jobs that waited for it."""
 
 
@@ -65,7 +71,7 @@ class LogRow(msgspec.Struct, frozen=True):
     at: datetime
     attempt: int
     message: str
-    total: int
+    total: Annotated[int, Mark.INTERNAL]
     """Number of lines; at least this many if it is MAX_COUNTED_LINES."""
 
 

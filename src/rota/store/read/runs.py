@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
+from rota.model.document import Id, Mark, Payload, StoredError, StoredJson
 from rota.store.query import Query
 
 MAX_ID = 2**63 - 1
@@ -17,19 +20,21 @@ class QueueRow(msgspec.Struct, frozen=True):
     queue: str
     task: str
     queued: int
-    oldest: float | None
-    workers: int
+    oldest: (
+        Annotated[float, Meta(description="Seconds that the oldest job has been queued.")] | None
+    )
+    workers: Annotated[int, Meta(description="Workers that can run the task.")]
     quarantined: int
 
 
 class RunRow(msgspec.Struct, frozen=True):
-    run: int
+    run: Id
     name: str
     is_flow: bool
     queue: str | None
     state: str
     attempt: int
-    worker: int | None
+    worker: Id | None
     since: datetime
     created: datetime
     key: str | None
@@ -38,7 +43,7 @@ class RunRow(msgspec.Struct, frozen=True):
     """Signals that would wake it earlier."""
     done: float | None
     total: float | None
-    note: str | None
+    note: Annotated[str, Mark.HIDDEN, Meta(description="Absent for viewers.")] | None
 
 
 class RunDetailRow(msgspec.Struct, frozen=True):
@@ -88,26 +93,26 @@ class FlowDetailRow(msgspec.Struct, frozen=True):
 
 
 class JobRow(msgspec.Struct, frozen=True):
-    job: int
+    job: Id
     task: str
     queue: str
     state: str
     attempt: int
-    worker: int | None
+    worker: Id | None
     since: datetime
-    rule: str | None
-    successors: list[int]
-    input_jobs: list[int]
-    """Jobs whose results it takes. Its other predecessors only have to end first."""
+    rule: Annotated[str, Meta(description="Outcomes of its predecessors that it needs.")] | None
+    successors: Annotated[list[Id], Meta(description="Jobs that depend on it.")]
+    input_jobs: Annotated[list[Id], Meta(description="Jobs whose results it takes.")]
+    """Its other predecessors only have to end first."""
     finished: datetime | None
     seconds: float | None
-    error: bytes | None
+    error: StoredError
     wakes: datetime | None
     awaits: list[str] | None
     done: float | None
     total: float | None
-    args: bytes | None
-    result: bytes | None
+    args: Payload = msgspec.field(name="input")
+    result: Payload
 
 
 class JobAttemptRow(msgspec.Struct, frozen=True):
@@ -121,8 +126,8 @@ class JobAttemptRow(msgspec.Struct, frozen=True):
 
 
 class ChildRunRow(msgspec.Struct, frozen=True):
-    run: int
-    parent: int
+    run: Id
+    parent: Annotated[Id, Meta(description="Job that started this run.")]
     flow: str
     state: str
     jobs: int
@@ -131,10 +136,10 @@ class ChildRunRow(msgspec.Struct, frozen=True):
 class AttemptRow(msgspec.Struct, frozen=True):
     attempt: int
     state: str
-    worker: int | None
+    worker: Id | None
     at: datetime
     seconds: float | None
-    error: bytes | None
+    error: StoredError
 
 
 class WorkerRow(msgspec.Struct, frozen=True):
@@ -147,8 +152,8 @@ class WorkerRow(msgspec.Struct, frozen=True):
 
 
 class WorkerDetailRow(msgspec.Struct, frozen=True):
-    worker: int
-    state: str
+    worker: Id
+    state: Annotated[str, Meta(description="active, draining, silent, stopped or dead.")]
     host: str
     pid: int
     version: str
@@ -158,23 +163,25 @@ class WorkerDetailRow(msgspec.Struct, frozen=True):
     capacity: int
     running: int
     lag: float
-    metadata: bytes
+    metadata: StoredJson
     started: datetime
     last_beat: datetime
-    drain_requested: datetime | None
+    drain_requested: (
+        Annotated[datetime, Meta(description="Time at which it was asked to drain.")] | None
+    )
     ended: datetime | None
-    charged_jobs: list[int]
+    charged_jobs: Annotated[list[Id], Meta(description="Jobs that caused its death.")]
 
 
 class QuarantineRow(msgspec.Struct, frozen=True):
-    job: int
-    run: int
+    job: Id
+    run: Id
     task: str
     queue: str
     attempt: int
     crashes: int
     since: datetime
-    error: bytes | None
+    error: StoredError
 
 
 class StateCounts(msgspec.Struct, frozen=True):

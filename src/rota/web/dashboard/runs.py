@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from rota.operations import run_search
-from rota.operations.bulk_actions import ACTION_STATES
+from rota.operations.bulk import ACTION_STATES
 from rota.operations.declare import OperationContext
 from rota.operations.documents import MAX_INT64, Name
 from rota.operations.filters import Key, RunFilterQuery, SearchText, build_run_filter

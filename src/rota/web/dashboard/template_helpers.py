@@ -6,6 +6,7 @@ Templates are rendered with autoescape: user data is always text.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,11 +20,16 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from rota.model.access import Caller, Role
+from rota.model.access import Caller
 from rota.model.text import in_whole_units
+from rota.operations.table import OPERATIONS
+from rota.web.api.router import PREFIX
 from rota.web.dashboard import static_files
 
 PACKAGE_DIRECTORY = Path(__file__).parent
+
+_OPERATIONS = {each.name: each for each in OPERATIONS}
+_PARAMETER = re.compile(r"\{[^}]+\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +43,10 @@ class PageViewer:
     can_log_out: bool = False
     """True if the viewer signed in with a token and can sign out."""
 
-    def may(self, role: str) -> bool:
-        """True if the viewer has the role and the site is not read-only."""
-        return (
-            not self.read_only
-            and self.caller is not None
-            and self.caller.has_role(Role.parse(role))
-        )
+    def may(self, operation: str) -> bool:
+        """True if the viewer's role allows the operation and the site is not read-only."""
+        role = _OPERATIONS[operation].role
+        return not self.read_only and self.caller is not None and self.caller.has_role(role)
 
 
 _viewer: ContextVar[PageViewer] = ContextVar("viewer")
@@ -68,6 +71,15 @@ def url(path: str, **query: Any) -> str:
 def segment(text: object) -> str:
     """Return a name percent-encoded as one path segment."""
     return quote(str(text), safe="")
+
+
+def sends(operation: str, *names: object) -> Markup:
+    """Return the attributes of a form or button that performs an operation on an object."""
+    found = _OPERATIONS[operation]
+    path = PREFIX + found.path
+    for each in names:
+        path = _PARAMETER.sub(segment(each), path, count=1)
+    return Markup('data-act="{}" data-url="{}"').format(found.method, url(path))
 
 
 def static(name: str) -> str:
@@ -132,7 +144,8 @@ def environment() -> Environment:
     env.globals |= {
         "url": url,
         "static": static,
-        "may": lambda role: _viewer.get().may(role),
+        "may": lambda operation: _viewer.get().may(operation),
+        "sends": sends,
         "viewer": _viewer.get,
     }
     # Macros are globals: a live block that is rendered alone has no imports.
