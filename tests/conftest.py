@@ -17,7 +17,6 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from rota.testing import EventRecorder, Harness, Proxy
 from rota.testing.server import DatabaseServer
 from support.owned_clock import ClockedRota
 from support.pgbouncer import run_pgbouncer
@@ -33,9 +32,6 @@ KEPT = {
 
 
 def pytest_configure() -> None:
-    # A busy machine may need longer than the ten seconds that users' tests wait by default.
-    for wait in (EventRecorder.wait_for_event, Harness.wait_for_event, Proxy.wait_for_cuts):
-        wait.__kwdefaults__ = {"timeout": 60.0}
     for name in list(os.environ):
         if (name.startswith("ROTA_") and name not in KEPT) or name == "DATABASE_URL":
             del os.environ[name]

@@ -36,7 +36,7 @@ class EventRecorder:
         self._unsubscribe = app.subscribe(self._on_event)
 
     async def wait_for_event(
-        self, kind: type[E], /, *, timeout: float = 10.0, **expected: Any
+        self, kind: type[E], /, *, timeout: float = 30.0, **expected: Any
     ) -> E:
         """Return the first event of this kind with these field values, waiting for it up to `timeout`
         seconds.

@@ -60,7 +60,7 @@ class Harness:
         return self._recorder.events
 
     async def wait_for_event(
-        self, kind: type[E], /, *, timeout: float = 10.0, **expected: Any
+        self, kind: type[E], /, *, timeout: float = 30.0, **expected: Any
     ) -> E:
         """Return the first event of this kind with these field values since the block began, waiting if
         necessary.
@@ -70,7 +70,7 @@ class Harness:
     async def run_until_idle(
         self,
         *,
-        timeout: float = 10.0,
+        timeout: float = 30.0,
         queues: Sequence[str] | None = None,
         concurrency: int | None = None,
     ) -> None:

@@ -72,7 +72,7 @@ class UnfinishedJobs:
 async def run_until_idle(
     app: Rota,
     *,
-    timeout: float = 10.0,
+    timeout: float = 30.0,
     queues: Sequence[str] | None = None,
     concurrency: int | None = None,
 ) -> None:
@@ -85,7 +85,7 @@ async def run_until_idle(
         await _until_idle(app, timeout, served_queues, known_tasks.keys())
 
 
-async def until_idle(app: Rota, *, timeout: float = 10.0) -> None:
+async def until_idle(app: Rota, *, timeout: float = 30.0) -> None:
     """Wait until the workers already running have no work left, or raise NotIdle."""
     await _until_idle(app, timeout, None, ())
 

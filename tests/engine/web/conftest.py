@@ -11,6 +11,7 @@ import pytest
 
 from rota import Rota
 from rota.testing.server import DatabaseServer
+from rota.web import tokens_auth
 from rota.web.site import ALL_PARTS
 from support.site_client import SiteClient, make_site_app
 
@@ -22,8 +23,10 @@ def site_dsn(rota_server: DatabaseServer, way: Callable[[str], str]) -> Iterator
 
 
 @pytest.fixture
-async def site_app(site_dsn: str) -> AsyncIterator[Rota]:
+async def site_app(site_dsn: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rota]:
     """App with tasks, a flow and a schedule, without a worker."""
+    # On a busy machine, the lookup of a token may take longer than a metrics scraper waits.
+    monkeypatch.setattr(tokens_auth, "QUERY_TIMEOUT_SECONDS", 60.0)
     async with make_site_app(site_dsn) as app:
         yield app
 

@@ -27,7 +27,10 @@ NO_EFFECT = {
 }
 """Operations whose example changes nothing."""
 
-CHANGES_WITH_TIME = {"list_workers", "list_queues", "overview", "list_rate_limits", "autoscale"}
+CHANGES_WITH_TIME = {
+    *("list_workers", "list_queues", "overview", "list_rate_limits", "autoscale"),
+    "check_database",
+}
 """Reads whose document holds ages or rates."""
 
 BY_OPERATOR = [each for each in OPERATIONS if each.role <= Role.OPERATOR]

@@ -94,7 +94,7 @@ class Proxy:
             lambda: self._orders.append(FaultOrder(point, pattern, application, hold_seconds))
         )
 
-    def wait_for_cuts(self, count: int = 1, *, timeout: float = 10.0) -> list[CutConnection]:
+    def wait_for_cuts(self, count: int = 1, *, timeout: float = 30.0) -> list[CutConnection]:
         """Wait until `count` cuts were made and the server has answered each, and return all cuts."""
         with self._cut_recorded:
             if not self._cut_recorded.wait_for(lambda: len(self.cuts) >= count, timeout):
