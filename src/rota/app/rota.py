@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import (
     TYPE_CHECKING,
@@ -356,14 +356,15 @@ class Rota:
 
     # Workers
 
-    def worker(
+    @asynccontextmanager
+    async def worker(
         self,
         *,
         queues: Sequence[str] | None = None,
         concurrency: int | None = None,
         metadata: Mapping[str, Any] | None = None,
         services: bool = True,
-    ) -> AbstractAsyncContextManager[Worker]:
+    ) -> AsyncIterator[Worker]:
         """Run a worker inside this program during the block; then drain it.
 
         `rota workers` and the dashboard show `metadata`. The worker also runs the app's services, unless
@@ -371,7 +372,8 @@ class Rota:
         """
         from rota.app.worker_entry import run_worker
 
-        return run_worker(self, queues, concurrency, metadata, services)
+        async with run_worker(self, queues, concurrency, metadata, services) as worker:
+            yield worker
 
     async def work(
         self,
@@ -390,14 +392,16 @@ class Rota:
 
         return await work_until_stopped(self, queues, concurrency, metadata, services)
 
-    def services(self) -> AbstractAsyncContextManager[ServiceGroup]:
+    @asynccontextmanager
+    async def services(self) -> AsyncIterator[ServiceGroup]:
         """Be a candidate for the app's services during the block, and run them while elected.
 
         For a program without a worker. Workers run the services by default.
         """
         from rota.app.worker_entry import run_services
 
-        return run_services(self)
+        async with run_services(self) as services:
+            yield services
 
     async def drain(self, worker: int, *, by: str | None = None) -> None:
         """Request a worker, in any process, to finish its jobs and stop.
