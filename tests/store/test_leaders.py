@@ -103,10 +103,10 @@ async def test_leader_concurrent_first_leases_elect_one_candidate(election: Elec
 
 async def test_leader_idle_session_is_ended_by_the_server(election: Election) -> None:
     first, second = await election.voter(), await election.voter()
-    await first.ask(leaders.set_idle_timeout(0.2))
+    await first.ask(leaders.set_idle_timeout(2.0))
     await first.wins()
     for _ in range(4):  # an active session is not ended
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.6)
         assert await first.stands(1)
     async with asyncio.timeout(60):
         while not await second.sits():
@@ -125,8 +125,10 @@ async def test_leader_terms_only_rise_for_any_winner_and_end(election: Election)
         lease = LEASE if number % 3 == 1 else None
         terms.append(await voter.wins(lease))
         if number % 3 == 2:
+            session = voter.connection.info.backend_pid
             await voter.connection.close()
-            await asyncio.sleep(0.05)  # until the server has noticed
+            while await election.sql("select from pg_stat_activity where pid = %s", session):
+                await asyncio.sleep(0.005)  # until the server has noticed
             continue
         if number % 2:
             await election.run_out()

@@ -107,16 +107,17 @@ def without() -> Iterator[Without]:
 async def two_at_once(stage: Stage, window: Window) -> list[FireResult | BaseException]:
     """Let both sessions read the due ticks before either advances.
 
-    A session that cannot get that far is given half a second.
+    A session that cannot get that far ends early, or waits for a lock of the other one.
     """
     window.whom = {ME, OTHER}
     both = [stage.meanwhile(fire(stage, who=who)) for who in (ME, OTHER)]
     for _ in both:
-        await asyncio.wait(
-            [arriving := asyncio.ensure_future(window.there.get()), *both],
-            timeout=0.5,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
+        arriving = asyncio.ensure_future(window.there.get())
+        async with asyncio.timeout(60):
+            while not (arriving.done() or any(each.done() for each in both)):
+                if await stage.one(WAITING):
+                    break
+                await asyncio.sleep(0.01)
         arriving.cancel()
     window.go.set()
     return await asyncio.gather(*both, return_exceptions=True)
@@ -155,7 +156,7 @@ async def test_fire_without_safeguards_starts_tick_twice(
 SLOW = """
 create or replace function rota.clock() returns timestamptz language plpgsql stable as
 $$ begin
-     if current_setting('application_name') = 'slow' then perform pg_sleep(0.4); end if;
+     if current_setting('application_name') = 'slow' then perform pg_advisory_xact_lock(77); end if;
      return statement_timestamp();
    end $$
 """
@@ -172,14 +173,18 @@ async def test_fire_run_started_while_reading_counts_as_open(own_stage: Stage) -
         ticks.lock_due(["work"]), slow
     )  # planned before, so that only the execution is slow
     await stage.sql("set application_name = slow", on=slow)
+    await stage.sql("set lock_timeout = 0", on=slow)
+    gate = await stage.connect()
     async with slow.transaction():
-        reading = stage.meanwhile(stage.run(ticks.lock_due(["work"]), slow))
-        await asyncio.sleep(0.1)
-        run = await stage.start()
-        following = tick + timedelta(seconds=0.5)
-        await stage.sql(
-            "update rota.schedules set next = %s, due = %s, run = %s", following, following, run
-        )
+        async with gate.transaction():
+            await stage.sql("select pg_advisory_xact_lock(77)", on=gate)
+            reading = stage.meanwhile(stage.run(ticks.lock_due(["work"]), slow))
+            await stage.waits(slow, gate)
+            run = await stage.start()
+            following = tick + timedelta(seconds=0.5)
+            await stage.sql(
+                "update rota.schedules set next = %s, due = %s, run = %s", following, following, run
+            )
         [due] = await reading
         assert (due.next, due.run) == (following, run)
         [standing] = await stage.run(ticks.record_outcomes(["beat"]), slow)
