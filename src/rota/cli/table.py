@@ -12,6 +12,7 @@ import rich_click as click
 from rota.cli import output
 
 if TYPE_CHECKING:
+    from rich.table import Table as Grid
     from rich.text import Text
 
     from rota.cli.target import Target
@@ -70,21 +71,25 @@ class Table(Generic[Row]):
     def print(self, rows: Sequence[Row], now: datetime) -> None:
         width = output.console().width
         cells = {each: [each.text(row, now) for row in rows] for each in self._columns}
-        filled = [each for each in self._columns if any(cell.plain for cell in cells[each])]
-        shown = [each for each in filled if each.from_width <= width]
-        hidden = [each.title for each in filled if each not in shown]
-        grid = output.new_table(
-            *(each.title for each in shown),
-            right=[each.title for each in shown if each.right],
-            free=[each.title for each in shown if each.shrinks or each.wraps],
-        )
+        filled = {each: texts for each, texts in cells.items() if any(map(len, texts))}
+        hidden = [each.title for each in filled if each.from_width > width]
+        grid = _grid({each: texts for each, texts in filled.items() if each.from_width <= width})
         if hidden:
             grid.padding = (0, 1, 0, 0)
-        for line in zip(*(cells[each] for each in shown), strict=True):
-            grid.add_row(*line)
         output.print_renderable(grid)
         if hidden:
             output.hint(f"{' and '.join(hidden)}: in a wider terminal, or with --json")
+
+
+def _grid(cells: dict[Column[Row], list[Text]]) -> Grid:
+    grid = output.new_table(
+        *(each.title for each in cells),
+        right=[each.title for each in cells if each.right],
+        free=[each.title for each in cells if each.shrinks or each.wraps],
+    )
+    for line in zip(*cells.values(), strict=True):
+        grid.add_row(*line)
+    return grid
 
 
 def list_command(

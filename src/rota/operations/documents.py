@@ -86,29 +86,33 @@ class _Conversion(NamedTuple):
 def _conversion(hint: Any) -> _Conversion:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        marks = [each for each in arguments if isinstance(each, Mark)]
-        rest = tuple(each for each in arguments if each not in marks)
-        if marks:
-            return _marked(marks[0], Annotated[rest] if len(rest) > 1 else rest[0])
-        inner = _conversion(arguments[0])
-        return inner._replace(kind=Annotated[(inner.kind, *rest[1:])])
-    elif origin in (Union, UnionType):
+        return _annotated(arguments)
+    if origin in (Union, UnionType):
         members = [_conversion(each) for each in arguments]
         changed = [each for each in members if each.convert is not _identity]
         if changed:
             return changed[0]._replace(kind=reduce(or_, [each.kind for each in members]))
-    elif origin is list:
-        item = _conversion(arguments[0])
-        if item.convert is not _identity:
-            return _Conversion(
-                GenericAlias(list, (item.kind,)),
-                _unless_absent(
-                    lambda value, visible: [item.convert(each, visible) for each in value]
-                ),
-            )
-    elif isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+    if origin is list:
+        return _list(hint, _conversion(arguments[0]))
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return _struct(hint)
     return _Conversion(hint, _identity)
+
+
+def _annotated(arguments: tuple[Any, ...]) -> _Conversion:
+    marks = [each for each in arguments if isinstance(each, Mark)]
+    rest = tuple(each for each in arguments if each not in marks)
+    if marks:
+        return _marked(marks[0], Annotated[rest] if len(rest) > 1 else rest[0])
+    inner = _conversion(arguments[0])
+    return inner._replace(kind=Annotated[(inner.kind, *rest[1:])])
+
+
+def _list(hint: Any, item: _Conversion) -> _Conversion:
+    if item.convert is _identity:
+        return _Conversion(hint, _identity)
+    convert = _unless_absent(lambda value, visible: [item.convert(each, visible) for each in value])
+    return _Conversion(GenericAlias(list, (item.kind,)), convert)
 
 
 def _marked(mark: Mark, kind: Any) -> _Conversion:

@@ -12,9 +12,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from rota.cli.demo import command, summary
-from rota.cli.demo.counters import DemoCounters, WorkerKill
-from rota.cli.demo.state import DemoState, DemoWorker, ProgressRow
+from rota.cli.demo import command, view
+from rota.cli.demo.state import DemoCounters, DemoState, DemoWorker, ProgressRow, WorkerKill
 from rota.cli.demo.view import DemoView
 from rota.web.tokens_auth import LocalAccess
 
@@ -133,7 +132,7 @@ def demo_counters() -> DemoCounters:
 
 
 def summary_figures(tally: DemoCounters) -> dict[str, tuple[str, str]]:
-    return {name: (what, words) for name, what, words in summary.summary_lines(tally)}
+    return {name: (what, words) for name, what, words in view.summary_lines(tally)}
 
 
 def test_demo_summary_lists_every_figure() -> None:

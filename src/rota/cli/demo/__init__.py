@@ -4,8 +4,8 @@
     environment    the database, the workers and the port, removed at the end
     tasks          the app that is run
     scenario       the sequence of events; flows and kill_worker are parts of it
-    state          the values that view renders
-    counters       the measurements that summary prints
+    state          the values and measurements
+    view           the display of the values, and the summary of the measurements
 
 However it ends, no process keeps running and no file is left.
 """

@@ -18,7 +18,6 @@ import rich_click as click
 
 from rota.app.shutdown_signals import TERMINAL_SIGNALS
 from rota.cli import output
-from rota.cli.demo.counters import DemoCounters
 from rota.cli.demo.state import DemoState
 from rota.cli.exit_codes import translate_database_errors
 from rota.cli.target import Target
@@ -57,8 +56,8 @@ def demo(context: click.Context, seconds: float, port: int | None, no_browser: b
     It uses its own PostgreSQL and dashboard; both are removed at the end. Ctrl-C ends it at any time.
     Without a terminal it prints the events as lines.
     """
-    from rota.cli.demo import summary
     from rota.cli.demo.environment import bind
+    from rota.cli.demo.view import print_summary
 
     parent = context.find_object(Target) or Target()
     if parent.dsn or parent.schema:
@@ -68,12 +67,12 @@ def demo(context: click.Context, seconds: float, port: int | None, no_browser: b
     # Warnings of this process, such as a dead worker, are shown in the view anyway.
     logging.getLogger().addHandler(logging.NullHandler())
     console = output.console()
-    state, counters = DemoState(seconds), DemoCounters()
+    state = DemoState(seconds)
     try:
         with _handle_signals() as stop_request, translate_database_errors():
             bound = bind(port)
-            asyncio.run(_run(stop_request, state, counters, bound, console, browser=not no_browser))
-        summary.print_summary(counters)
+            asyncio.run(_run(stop_request, state, bound, console, browser=not no_browser))
+        print_summary(state.counters)
     except OSError as error:
         # The terminal was closed. Everything else has been shut down before this.
         if error.errno != errno.EIO:
@@ -118,7 +117,6 @@ def _handle_signals() -> Iterator[_StopRequest]:
 async def _run(
     stop_request: _StopRequest,
     state: DemoState,
-    counters: DemoCounters,
     bound: socket.socket,
     console: Console,
     *,
@@ -132,7 +130,7 @@ async def _run(
             _display(state, console, browser=browser),
             demo_environment(state, bound) as environment,
         ):
-            await Scenario(environment, state, counters).run()
+            await Scenario(environment, state).run()
 
     running = asyncio.create_task(run_demo())
     stop_request.cancels(running)

@@ -9,7 +9,6 @@ from typing import Any
 
 from rota import Run
 from rota.cli.demo import tasks
-from rota.cli.demo.counters import DemoCounters
 from rota.cli.demo.state import DemoState, ProgressRow
 from rota.cli.output import STATE_STYLES
 from rota.store.read.runs import JobRow
@@ -55,9 +54,9 @@ class FlowProgress:
 
 
 class DemoFlows:
-    def __init__(self, state: DemoState, counters: DemoCounters, time_scale: float) -> None:
+    def __init__(self, state: DemoState, time_scale: float) -> None:
         self._state = state
-        self._counters = counters
+        self._counters = state.counters
         self._time_scale = time_scale
         self._open_runs: dict[int, FlowProgress] = {}
 

@@ -9,9 +9,8 @@ import asyncio
 import time
 
 from rota.cli.demo import tasks
-from rota.cli.demo.counters import DemoCounters, WorkerKill
 from rota.cli.demo.environment import DemoEnvironment
-from rota.cli.demo.state import DemoState
+from rota.cli.demo.state import DemoState, WorkerKill
 from rota.model.text import counted
 from rota.store import claims
 from rota.store.database import Database
@@ -31,7 +30,6 @@ async def kill_and_recover(
     environment: DemoEnvironment,
     database: Database,
     state: DemoState,
-    counters: DemoCounters,
     time_scale: float,
 ) -> None:
     worker, pid = await _choose_worker(database)
@@ -40,7 +38,7 @@ async def kill_and_recover(
     await asyncio.sleep(POLL_SECONDS)  # statements sent before the freeze have completed
     held = [job for each in await database.run(claims.by_worker(worker)) for job in each.jobs]
     await environment.kill(pid)
-    counters.kill = kill = WorkerKill(worker, len(held))
+    state.counters.kill = kill = WorkerKill(worker, len(held))
     jobs = counted(len(held), "job")
     state.add_event(f"worker {worker} was killed, with {jobs} in its hands", "bold red")
     detected = asyncio.Event()

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from rota.cli.demo import kill_worker, tasks
-from rota.cli.demo.counters import DemoCounters
 from rota.cli.demo.environment import DemoEnvironment
 from rota.cli.demo.flows import DemoFlows
 from rota.cli.demo.state import DemoState, DemoWorker, ProgressRow
@@ -39,14 +38,12 @@ WORKER_STATES = {"active": "active", "draining": "stopping", "dead": "killed", "
 
 
 class Scenario:
-    def __init__(
-        self, environment: DemoEnvironment, state: DemoState, counters: DemoCounters
-    ) -> None:
+    def __init__(self, environment: DemoEnvironment, state: DemoState) -> None:
         self._environment = environment
         self._state = state
-        self._counters = counters
+        self._counters = state.counters
         self._time_scale = min(max(state.seconds / 60, 0.05), 1.0)
-        self._flows = DemoFlows(state, counters, self._time_scale)
+        self._flows = DemoFlows(state, self._time_scale)
         self._waves = ProgressRow("plain jobs")
         self._pings = ProgressRow("one by one")
         self._monitor = ProgressRow(tasks.MONITOR)
@@ -138,7 +135,7 @@ class Scenario:
     async def _kill_worker(self) -> None:
         await asyncio.sleep(self._state.seconds / 2)
         await kill_worker.kill_and_recover(
-            self._environment, self._database, self._state, self._counters, self._time_scale
+            self._environment, self._database, self._state, self._time_scale
         )
 
     # Observation
@@ -160,8 +157,7 @@ class Scenario:
             )
             await self._flows.update(dict(zip(open_runs, jobs, strict=True)))
             for service in services:
-                workers_by_pid = {each.pid: each.worker for each in workers}
-                runner = workers_by_pid.get(service.pid or 0)
+                runner = next((each.worker for each in workers if each.pid == service.pid), None)
                 place = f"on worker {runner}, other workers stand by" if runner else "not running"
                 self._counters.monitor_iterations = service.iteration or 0
                 self._monitor.count = format_count(self._counters.monitor_iterations)
