@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import rich_click as click
@@ -202,22 +202,14 @@ class DeployCheck:
     async def _find_problems(
         self, task: TaskDefinition, jobs: list[InFlightJobRow], checked: CheckedTask
     ) -> AsyncIterator[tuple[InFlightJobRow, ReplayProblem]]:
-        from rota.engine.simulation.replay_check import check_arguments, check_replay, input_job_ids
+        from rota.engine.simulation.replay_check import check_arguments, check_replay
         from rota.engine.worker.job_inputs import load_inputs, load_journal
-        from rota.store import flows
 
         claimed = {job.job: _as_claimed_job(job, task) for job in jobs}
         begun = [claimed[job.job] for job in jobs if job.has_steps]
         await load_inputs(begun, {task.name: task}, self._session)
         await load_journal(begun if self._with_replay else [], self._session, self._clock)
-        input_ids = {
-            id for job in jobs if not job.has_steps for id in input_job_ids(job.inputs).values()
-        }
-        results = (
-            dict(await self._session.run_with_retry(flows.job_results(sorted(input_ids))))
-            if input_ids
-            else {}
-        )
+        results = await self._read_input_results([job for job in jobs if not job.has_steps])
         for job in jobs:
             checked.checked += 1
             if job.queue not in self._queues:
@@ -234,6 +226,16 @@ class DeployCheck:
             if problem is not None:
                 self.has_stuck_thread |= problem.timed_out and not task.is_async
                 yield job, problem
+
+    async def _read_input_results(self, jobs: list[InFlightJobRow]) -> dict[int, Any]:
+        """Return the results that these jobs take as input, by the job that produced each."""
+        from rota.engine.simulation.replay_check import input_job_ids
+        from rota.store import flows
+
+        ids = {id for job in jobs for id in input_job_ids(job.inputs).values()}
+        if not ids:
+            return {}
+        return dict(await self._session.run_with_retry(flows.job_results(sorted(ids))))
 
 
 @contextmanager
@@ -289,25 +291,27 @@ def _print(report: DeployReport, *, newest: bool) -> None:
         "dim",
     )
     for each in report.tasks:
-        if each.checked < each.jobs:
-            order = "newest" if newest else "oldest"
-            output.print_text(
-                f"of the {counted(each.jobs, 'job')} of {each.task} only "
-                f"{output.format_count(each.checked)} were checked, "
-                f"the running ones and the {order}; check more with --limit",
-                "yellow",
-            )
-        for queue, count in each.unserved_queues.items():
-            output.print_text(
-                f"{counted(count, 'job')} of {each.task}: in queue {queue!r}, which is not the "
-                "queue of any task of "
-                f"{report.app}; some worker has to serve it with -q {queue}",
-                "yellow",
-            )
+        _print_warnings(report.app, each, "newest" if newest else "oldest")
     quarantined = sum(each.quarantined for each in report.stranded_jobs)
     if quarantined:
         output.print_text(
             f"{counted(quarantined, 'job')} in quarantine would not continue either", "magenta"
+        )
+
+
+def _print_warnings(app: str, task: CheckedTask, order: str) -> None:
+    if task.checked < task.jobs:
+        output.print_text(
+            f"of the {counted(task.jobs, 'job')} of {task.task} only "
+            f"{output.format_count(task.checked)} were checked, "
+            f"the running ones and the {order}; check more with --limit",
+            "yellow",
+        )
+    for queue, count in task.unserved_queues.items():
+        output.print_text(
+            f"{counted(count, 'job')} of {task.task}: in queue {queue!r}, which is not the queue of any "
+            f"task of {app}; some worker has to serve it with -q {queue}",
+            "yellow",
         )
 
 

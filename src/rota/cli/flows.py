@@ -198,6 +198,17 @@ def graph(
             nl=False,
         )
         return
+    _write_file(plan, output_file, output_format, down=down, max_similar=max_similar)
+
+
+def _write_file(
+    plan: FlowPlan,
+    output_file: Path,
+    output_format: Format | None,
+    *,
+    down: bool,
+    max_similar: int | None,
+) -> None:
     suffix = output_file.suffix.lower()
     if output_format is None and suffix not in SUFFIXES:
         raise CommandError(

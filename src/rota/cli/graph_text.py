@@ -122,26 +122,29 @@ class _TextCanvas:
 
     def render(self, rows: list[_Row | None]) -> list[Text]:
         """Return the lines, with the states aligned in a column as far right as most names need."""
-        from rich.text import Text
-
         labels = [self._labels.get(row[0], EMPTY_LABEL) if row else EMPTY_LABEL for row in rows]
         leads = [self._lead(row, label) for row, label in zip(rows, labels, strict=True)]
         names = (lead.cell_len for lead, label in zip(leads, labels, strict=True) if label.state)
         column = min(max(names, default=0), self._width * 3 // 5)
         state_width = max((len(label.state) for label in labels), default=0)
-        rendered: list[Text] = []
-        for lead, label in zip(leads, labels, strict=True):
-            line = Text(no_wrap=True).append_text(lead)
-            if label.state:
-                line.append(" " * (column - lead.cell_len + 2 if lead.cell_len < column else 2))
-                line.append(self._encode_text(label.state).ljust(state_width), _style(label.state))
-            if label.detail and label.job_count == 1:
-                line.append(f"  {self._encode_text(label.detail)}", "dim")
-            if label.error:
-                line.append(f"  {self._encode_text(label.error)}", "red")
-            line.rstrip()
-            rendered.append(self._clip(line))
-        return rendered
+        return [
+            self._line(lead, label, column, state_width)
+            for lead, label in zip(leads, labels, strict=True)
+        ]
+
+    def _line(self, lead: Text, label: NodeLabel, column: int, state_width: int) -> Text:
+        from rich.text import Text
+
+        line = Text(no_wrap=True).append_text(lead)
+        if label.state:
+            line.append(" " * (max(column - lead.cell_len, 0) + 2))
+            line.append(self._encode_text(label.state).ljust(state_width), _style(label.state))
+        if label.detail and label.job_count == 1:
+            line.append(f"  {self._encode_text(label.detail)}", "dim")
+        if label.error:
+            line.append(f"  {self._encode_text(label.error)}", "red")
+        line.rstrip()
+        return self._clip(line)
 
     def _lead(self, row: _Row | None, label: NodeLabel) -> Text:
         from rich.text import Text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -133,17 +134,17 @@ def serve(
         listening = _listen(bind, host, port)
         health_socket = None if health_port is None else _listen(bind, health_host, health_port)
     if parent_pipe is None and workers > 1:
-        arguments = ["--log-level", log_level, "--log-format", log_format]
-        for option, value in (
-            ("--app", target.app),
-            ("--dsn", target.dsn),
-            ("--schema", target.schema),
-            ("--drain-delay", drain_delay),
-            ("--drain-timeout", drain_timeout),
-        ):
-            arguments += [] if value is None else [option, str(value)]
-        arguments += ["--no-worker"] if no_worker else []
-        _supervise(name, arguments, workers, listening)
+        given = {
+            "--log-level": log_level,
+            "--log-format": log_format,
+            "--app": target.app,
+            "--dsn": target.dsn,
+            "--schema": target.schema,
+            "--drain-delay": drain_delay,
+            "--drain-timeout": drain_timeout,
+        }
+        flags = ["--no-worker"] if no_worker else []
+        _supervise(name, [*_as_arguments(given), *flags], workers, listening)
     with translate_database_errors():
         api, app = _load(target, name)
         options = {
@@ -157,6 +158,12 @@ def serve(
         app.settings = replace(app.settings, **overrides)
         health = None if health_socket is None else _HealthServer(health_socket, health_host, auth)
         _serve(api, app, listening, health, pipe)
+
+
+def _as_arguments(options: Mapping[str, object]) -> Iterator[str]:
+    for option, value in options.items():
+        if value is not None:
+            yield from (option, str(value))
 
 
 def _import_bind() -> Any:

@@ -56,7 +56,18 @@ def collapse(
         all_labels[key] = _summary([labels.get(name, EMPTY_LABEL) for name in rest])
     if not members:
         return CollapsedGraph(graph, labels, order_only, {})
+    order_edges = {
+        (representatives.get(one, one), representatives.get(other, other))
+        for one, other in order_only
+    }
+    merged = _merge(graph, representatives, members)
+    return CollapsedGraph(merged, all_labels, frozenset(order_edges), members)
 
+
+def _merge(
+    graph: Graph, representatives: Mapping[str, str], members: Mapping[str, tuple[str, ...]]
+) -> Graph:
+    """Return the graph in which each collapsed job is replaced by the name that represents it."""
     predecessors: dict[str, list[str]] = {}
     for name in graph.order:
         if name in representatives and name != members[representatives[name]][-1]:
@@ -68,11 +79,7 @@ def collapse(
         predecessors[representatives.get(name, name)] = sorted(
             dict.fromkeys(sources), key=members.__contains__
         )
-    order_edges = {
-        (representatives.get(one, one), representatives.get(other, other))
-        for one, other in order_only
-    }
-    return CollapsedGraph(Graph(predecessors), all_labels, frozenset(order_edges), members)
+    return Graph(predecessors)
 
 
 def _group_similar(graph: Graph, order_only: frozenset[Edge]) -> list[list[str]]:

@@ -113,6 +113,19 @@ def _group_ranks(graph: Graph, max_groups: int) -> list[list[str]]:
     return list(groups.values())
 
 
+def _hidden_members(
+    groups: list[list[str]], expanded: Collection[str], max_similar: int
+) -> dict[str, tuple[str, ...]]:
+    """Return the jobs that each large group represents; an expanded group shows its first jobs."""
+    members: dict[str, tuple[str, ...]] = {}
+    for group in groups:
+        key = f"{group[0]}~"
+        hidden = group[MAX_EXPANDED:] if key in expanded else group
+        if len(group) > max_similar and len(hidden) > 1:
+            members[key] = tuple(hidden)
+    return members
+
+
 def _build(
     graph: Graph,
     groups: list[list[str]],
@@ -122,18 +135,10 @@ def _build(
     *,
     is_exact: bool,
 ) -> GroupedGraph:
-    representatives: dict[str, str] = {}  # job to the group that represents it
-    members: dict[str, tuple[str, ...]] = {}
-    for group in groups:
-        if len(group) <= max_similar:
-            continue
-        key = f"{group[0]}~"
-        hidden = group[MAX_EXPANDED:] if key in expanded else group
-        if len(hidden) > 1:
-            members[key] = tuple(hidden)
-            representatives.update(dict.fromkeys(hidden, key))
+    members = _hidden_members(groups, expanded, max_similar)
     if not members:
         return GroupedGraph(graph, order_only, {}, is_exact)
+    representatives = {job: key for key, jobs in members.items() for job in jobs}
     predecessors: dict[str, dict[str, None]] = {}
     for name in graph.order:
         key = representatives.get(name, name)

@@ -77,26 +77,9 @@ def layout(
     if direction == "down":  # computed to the right, then transposed
         sizes = {name: (height, width) for name, (width, height) in sizes.items()}
     components = assign_layers(graph)
-    rounds = round_count(components)
-    all_centers: list[list[float]] = []
-    next_top = 0.0
-    for component in components:
-        half_sizes = [sizes[name][1] / 2 for name in component.names]
-        half_sizes += [WAYPOINT_HALF_SIZE - BOX_GAP / 2] * (
-            len(component.above) - len(component.names)
-        )
-        found = find_centers(component, half_sizes, rounds)
-        top = min(centers - half for centers, half in zip(found, half_sizes, strict=True))
-        all_centers.append([centers - top + next_top for centers in found])
-        bottoms = (
-            centers + half for centers, half in zip(all_centers[-1], half_sizes, strict=True)
-        )
-        next_top = max(bottoms) + COMPONENT_GAP
+    all_centers, height = _stack(components, sizes)
     ranks = max((len(component.rows) for component in components), default=0)
-    depths = [0.0] * ranks
-    for component in components:
-        for item, name in enumerate(component.names):
-            depths[component.ranks[item]] = max(depths[component.ranks[item]], sizes[name][0])
+    depths = _rank_depths(components, sizes, ranks)
     starts = _rank_starts(components, all_centers, depths)
 
     boxes: dict[str, NodeBox] = {}
@@ -116,8 +99,39 @@ def layout(
         routes += _routes(component, centers, starts, depths)
     boxes = {name: boxes[name] for name in graph.order}
     width = starts[-1] + depths[-1] if ranks else 0.0
-    placed = GraphLayout(boxes, tuple(routes), width, max(next_top - COMPONENT_GAP, 0.0))
+    placed = GraphLayout(boxes, tuple(routes), width, height)
     return _transpose(placed) if direction == "down" else placed
+
+
+def _rank_depths(
+    components: Sequence[LayerAssignment], sizes: Mapping[str, tuple[float, float]], ranks: int
+) -> list[float]:
+    """Return the width of each rank: that of its widest box."""
+    depths = [0.0] * ranks
+    for component in components:
+        for item, name in enumerate(component.names):
+            depths[component.ranks[item]] = max(depths[component.ranks[item]], sizes[name][0])
+    return depths
+
+
+def _stack(
+    components: Sequence[LayerAssignment], sizes: Mapping[str, tuple[float, float]]
+) -> tuple[list[list[float]], float]:
+    """Place the components below each other. Return the centers of each one's items, and the height."""
+    rounds = round_count(components)
+    all_centers: list[list[float]] = []
+    next_top = 0.0
+    for component in components:
+        half_sizes = [sizes[name][1] / 2 for name in component.names]
+        waypoints = len(component.above) - len(component.names)
+        half_sizes += [WAYPOINT_HALF_SIZE - BOX_GAP / 2] * waypoints
+        found = find_centers(component, half_sizes, rounds)
+        top = min(center - half for center, half in zip(found, half_sizes, strict=True))
+        centers = [center - top + next_top for center in found]
+        all_centers.append(centers)
+        bottoms = (center + half for center, half in zip(centers, half_sizes, strict=True))
+        next_top = max(bottoms) + COMPONENT_GAP
+    return all_centers, max(next_top - COMPONENT_GAP, 0.0)
 
 
 def _routes(
@@ -247,7 +261,6 @@ def components(graph: Graph) -> list[list[str]]:
 def _build_layers(
     graph: Graph, names: list[str], ranks: dict[str, int], total_names: int
 ) -> LayerAssignment:
-    item_of = {name: item for item, name in enumerate(names)}
     first_rank = min(ranks[name] for name in names)
     layers = LayerAssignment(names, [ranks[name] - first_rank for name in names])
     layers.above = [[] for _ in names]
@@ -257,14 +270,7 @@ def _build_layers(
         MAX_WAYPOINTS * len(names) // total_names,
         MAX_WAYPOINT_PASSES * len(names) // total_names,
     )
-    edges = [
-        (item_of[predecessor], item_of[name])
-        for name in names
-        for predecessor in graph.predecessors[name]
-    ]
-    edges = list(dict.fromkeys(edges))
-    edges.sort(key=lambda edge: layers.ranks[edge[1]] - layers.ranks[edge[0]])
-    for predecessor, successor in edges:
+    for predecessor, successor in _edges_by_length(graph, names, layers):
         skipped = layers.ranks[successor] - layers.ranks[predecessor] - 1
         chain = chains.setdefault(predecessor, [])
         waypoints_left -= max(0, skipped - len(chain))
@@ -278,6 +284,19 @@ def _build_layers(
         layers.waypoints[names[predecessor], names[successor]] = path
     _initial_order(layers)
     return layers
+
+
+def _edges_by_length(
+    graph: Graph, names: list[str], layers: LayerAssignment
+) -> list[tuple[int, int]]:
+    """Return the distinct edges as pairs of items, those that skip the fewest ranks first."""
+    item_of = {name: item for item, name in enumerate(names)}
+    edges = {
+        (item_of[predecessor], item_of[name]): None
+        for name in names
+        for predecessor in graph.predecessors[name]
+    }
+    return sorted(edges, key=lambda edge: layers.ranks[edge[1]] - layers.ranks[edge[0]])
 
 
 def _add_waypoint(layers: LayerAssignment, previous: int) -> int:

@@ -36,11 +36,7 @@ def mermaid(
     node_ids = {name: f"n{index}" for index, name in enumerate(graph.order)}
     lines = [f"flowchart {'LR' if direction == 'right' else 'TD'}"]
     for name in graph.order:
-        label = labels.get(name, EMPTY_LABEL)
-        text = "<br/>".join(map(_escape, filter(None, (label.name or name, label.remark))))
-        lines.append(
-            f'    {node_ids[name]}["{text}"]{f":::{label.known_state}" if label.known_state else ""}'
-        )
+        lines.append(f"    {node_ids[name]}{_node(name, labels.get(name, EMPTY_LABEL))}")
     for name in graph.order:
         for predecessor in dict.fromkeys(graph.predecessors[name]):
             arrow = "-.->" if (predecessor, name) in order_only else "-->"
@@ -53,6 +49,12 @@ def mermaid(
                 f"    classDef {state} fill:{colors.fill},stroke:{colors.stroke},color:{LIGHT.text}"
             )
     return "\n".join(lines) + "\n"
+
+
+def _node(name: str, label: NodeLabel) -> str:
+    """Return the text and the class of a node."""
+    text = "<br/>".join(map(_escape, filter(None, (label.name or name, label.remark))))
+    return f'["{text}"]' + (f":::{label.known_state}" if label.known_state else "")
 
 
 def _escape(text: str) -> str:

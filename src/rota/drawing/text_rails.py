@@ -112,12 +112,14 @@ class _OpenRails:
             return 2 * column
         column = joined[0] + 1 if joined else 0
         if successors or not joined:
-            while not self._is_free(column):
-                column += 1
-            return 2 * column
-        while not (self._is_free(column) and self._is_free(column + 1)):
+            return 2 * self._first_free(column, 1)
+        return 2 * self._first_free(column, 2) + 1
+
+    def _first_free(self, column: int, count: int) -> int:
+        """Return the first of `count` adjacent free columns, from `column` on."""
+        while not all(self._is_free(column + offset) for offset in range(count)):
             column += 1
-        return 2 * column + 1
+        return column
 
     def _has_one_successor(self, column: int) -> bool:
         return len(set(self._graph.successors[self._owner(column)])) == 1

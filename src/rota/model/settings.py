@@ -79,15 +79,7 @@ class Settings:
             _check_urls(self.alert_webhook, self.webhook_hosts)
 
     def _check_numbers(self) -> None:
-        for name in ("connections", "concurrency", "batch", "payload_limit"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("outage_timeout", "statement_timeout", "poll_interval", "heartbeat_interval"):
-            if not getattr(self, name) > 0:
-                raise SettingsError(f"{name} must be above 0 seconds, not {getattr(self, name)}")
-        for name in ("max_processes", "prefetch", "drain_timeout", "drain_delay"):
-            if getattr(self, name) < 0:
-                raise SettingsError(f"{name} cannot be negative, it is {getattr(self, name)}")
+        self._check_lower_bounds()
         if self.payload_limit > 1024 * 1024:
             raise SettingsError(
                 f"payload_limit is {self.payload_limit}, more than 1 MiB (1048576); keep big things "
@@ -100,15 +92,26 @@ class Settings:
                 "heartbeat could make a live worker count as dead; raise dead_after or lower "
                 "heartbeat_interval"
             )
-        if not self.autoscale_target > 0:
-            raise SettingsError(
-                f"autoscale_target must be above 0 seconds, not {self.autoscale_target}"
-            )
         if not 0 <= self.autoscale_min <= self.autoscale_max:
             raise SettingsError(
                 f"autoscale_min is {self.autoscale_min} and autoscale_max {self.autoscale_max}: the first "
                 "cannot be below 0, or above the second"
             )
+
+    def _check_lower_bounds(self) -> None:
+        for name in ("connections", "concurrency", "batch", "payload_limit"):
+            if getattr(self, name) < 1:
+                raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")
+        above_zero = (
+            *("outage_timeout", "statement_timeout", "poll_interval", "heartbeat_interval"),
+            "autoscale_target",
+        )
+        for name in above_zero:
+            if not getattr(self, name) > 0:
+                raise SettingsError(f"{name} must be above 0 seconds, not {getattr(self, name)}")
+        for name in ("max_processes", "prefetch", "drain_timeout", "drain_delay"):
+            if getattr(self, name) < 0:
+                raise SettingsError(f"{name} cannot be negative, it is {getattr(self, name)}")
         for name in ("alert_retention", "audit_retention"):
             if not getattr(self, name) >= 3600:
                 raise SettingsError(

@@ -84,6 +84,10 @@ def _json_types(hint: Any) -> frozenset[str]:
         return frozenset({"null"})
     if not isinstance(kind, type) or kind is object:
         return ANY_JSON_TYPE
+    return _json_types_of_class(kind)
+
+
+def _json_types_of_class(kind: type[Any]) -> frozenset[str]:
     if issubclass(kind, enum.Enum):
         return frozenset().union(*(_json_types(type(each.value)) for each in kind))
     for classes, json_types in _SCALARS:

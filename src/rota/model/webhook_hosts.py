@@ -97,23 +97,7 @@ class WebhookHosts:
                 "webhooks are off: set ROTA_WEBHOOK_HOSTS to the hosts they may go to, such as "
                 "hooks.example.com"
             )
-        if _INVALID_CHARACTERS.search(url):
-            raise WebhookRefused(
-                "a webhook's URL is written in ASCII without blanks or backslashes: percent-encode "
-                "other characters in the path, and write the host in punycode (xn--…)"
-            )
-        try:
-            parts = urlsplit(url)
-            host, port = _normalized_host(parts), parts.port
-        except ValueError as error:
-            raise WebhookRefused(f"the webhook's URL cannot be read: {error}") from None
-        if parts.scheme not in DEFAULT_PORTS or not host:
-            raise WebhookRefused("a webhook's URL is like https://hooks.example.com/path")
-        if parts.username is not None or parts.password is not None:
-            raise WebhookRefused(
-                "a webhook's URL must not contain a name and password; send credentials in a header"
-            )
-        port = port or DEFAULT_PORTS[parts.scheme]
+        parts, host, port = _split_url(url)
         if not any(each.allows(parts.scheme, host, port) for each in self.entries):
             raise WebhookRefused(self._not_listed_message(parts.scheme, host, port))
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -123,6 +107,27 @@ class WebhookHosts:
         if scheme == "http" and any(each.allows("https", host, port) for each in self.entries):
             return f"{host} is listed in ROTA_WEBHOOK_HOSTS for https only; use that, or list http://{host}"
         return f"{host}:{port} is not one of ROTA_WEBHOOK_HOSTS, so nothing is sent there"
+
+
+def _split_url(url: str) -> tuple[SplitResult, str, int]:
+    """Return the parts of a webhook's URL, its host and its port. Raise WebhookRefused if it is invalid."""
+    if _INVALID_CHARACTERS.search(url):
+        raise WebhookRefused(
+            "a webhook's URL is written in ASCII without blanks or backslashes: percent-encode "
+            "other characters in the path, and write the host in punycode (xn--…)"
+        )
+    try:
+        parts = urlsplit(url)
+        host, port = _normalized_host(parts), parts.port
+    except ValueError as error:
+        raise WebhookRefused(f"the webhook's URL cannot be read: {error}") from None
+    if parts.scheme not in DEFAULT_PORTS or not host:
+        raise WebhookRefused("a webhook's URL is like https://hooks.example.com/path")
+    if parts.username is not None or parts.password is not None:
+        raise WebhookRefused(
+            "a webhook's URL must not contain a name and password; send credentials in a header"
+        )
+    return parts, host, port or DEFAULT_PORTS[parts.scheme]
 
 
 def is_public(address: Address) -> bool:
@@ -162,15 +167,7 @@ def _parse_entry(text: str) -> AllowedHost:
             f"ROTA_WEBHOOK_HOSTS: {text!r} cannot be read: {error}; an address of version 6 goes into "
             "brackets, [::1]:8080"
         ) from None
-    other_parts = (parts.username, parts.password, parts.query or None, parts.fragment or None)
-    if (
-        _INVALID_CHARACTERS.search(text)
-        or not host
-        or "*" in host
-        or parts.scheme not in ("", *DEFAULT_PORTS)
-        or parts.path not in ("", "/")
-        or other_parts != (None, None, None, None)
-    ):
+    if _INVALID_CHARACTERS.search(text) or not _is_only_host(parts, host):
         raise SettingsError(
             f"ROTA_WEBHOOK_HOSTS: {text!r} is no host; list names to the letter, separated by commas, such "
             "as hooks.example.com, hooks.example.com:8443 or http://10.0.0.5:8080"
@@ -178,6 +175,18 @@ def _parse_entry(text: str) -> AllowedHost:
     address = _parse_address(host)
     is_loopback = host == "localhost" or (address is not None and address.is_loopback)
     return AllowedHost(host, port, parts.scheme == "http" or is_loopback)
+
+
+def _is_only_host(parts: SplitResult, host: str) -> bool:
+    """True if an entry consists of a host, with or without scheme and port."""
+    other_parts = (parts.username, parts.password, parts.query or None, parts.fragment or None)
+    return (
+        bool(host)
+        and "*" not in host
+        and parts.scheme in ("", *DEFAULT_PORTS)
+        and parts.path in ("", "/")
+        and other_parts == (None, None, None, None)
+    )
 
 
 def _normalized_host(parts: SplitResult) -> str:

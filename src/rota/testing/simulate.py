@@ -217,16 +217,10 @@ def _build_simulation(
     history: SimulatedResult[Any] | None = None,
 ) -> Simulation:
     from rota.engine.simulation.attempt import ScriptedErrors, Stubs
-    from rota.engine.simulation.simulation import InMemoryJournal, Simulation
+    from rota.engine.simulation.simulation import Simulation
 
-    if now is not None and now.tzinfo is None:
-        raise ArgumentError(f"{now.isoformat()} has no time zone; use one, such as timezone.utc")
-    if history is not None and now is not None:
-        raise ArgumentError("a simulation with a history continues at its end: leave out now")
     definition, arguments = _resolve_task(task, args, kwargs, history)
-    journal = (
-        InMemoryJournal(now or datetime.now(UTC)) if history is None else history.journal.copy()
-    )
+    journal = _begin_journal(now, history)
     _add_signals(journal, signals or {})
     return Simulation(
         definition,
@@ -241,6 +235,19 @@ def _build_simulation(
         until=None if until is None else journal.now + until,
         max_restarts=restarts,
     )
+
+
+def _begin_journal(now: datetime | None, history: SimulatedResult[Any] | None) -> InMemoryJournal:
+    """Return an empty journal that begins at `now`, or a copy of the history's."""
+    from rota.engine.simulation.simulation import InMemoryJournal
+
+    if now is not None and now.tzinfo is None:
+        raise ArgumentError(f"{now.isoformat()} has no time zone; use one, such as timezone.utc")
+    if history is None:
+        return InMemoryJournal(now or datetime.now(UTC))
+    if now is not None:
+        raise ArgumentError("a simulation with a history continues at its end: leave out now")
+    return history.journal.copy()
 
 
 async def _run_simulation(simulation: Simulation) -> SimulatedResult[Any]:

@@ -87,19 +87,21 @@ class DemoFlows:
         for run, rows in jobs.items():
             progress = self._open_runs[run]
             progress.jobs = rows
-            for job in rows:
-                is_retried = job.state == "sleeping" and job.attempt > 1
-                if is_retried and job.job not in progress.retried_jobs:
-                    progress.retried_jobs.add(job.job)
-                    name = job.task.removeprefix("etl.")
-                    text = f"{name} of {progress.day} failed and is retried"
-                    self._state.add_event(text, "yellow")
+            self._note_retries(progress)
             if any(job.awaits and job.state == "sleeping" for job in rows):
                 await self._approve(progress)
             if rows and all(each.state in FINAL_STATES for each in rows):
                 await self._finish(progress)
         if self._state.flow_run not in self._open_runs:
             self._state.flow_run = next(iter(reversed(self._open_runs)), self._state.flow_run)
+
+    def _note_retries(self, progress: FlowProgress) -> None:
+        for job in progress.jobs:
+            is_retried = job.state == "sleeping" and job.attempt > 1
+            if is_retried and job.job not in progress.retried_jobs:
+                progress.retried_jobs.add(job.job)
+                text = f"{job.task.removeprefix('etl.')} of {progress.day} failed and is retried"
+                self._state.add_event(text, "yellow")
 
     async def _approve(self, progress: FlowProgress) -> None:
         if progress.waiting_since is None:

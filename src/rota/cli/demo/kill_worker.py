@@ -87,7 +87,7 @@ async def _observe(
     detected: asyncio.Event,
 ) -> None:
     """Observe until all jobs of the dead worker have ended and the monitor runs again."""
-    killed_at, jobs = time.monotonic(), counted(len(held), "job")
+    killed_at = time.monotonic()
     while kill.recovered is None or kill.monitor_moved is None:
         [[job_states, workers, services]] = await database.pipeline(
             [
@@ -99,23 +99,31 @@ async def _observe(
             ]
         )
         seconds = time.monotonic() - killed_at
-        after = f"{seconds:.1f} s after the kill"
         if kill.detected is None:
             if _was_taken_back(kill.worker, workers, job_states):
                 kill.detected = seconds
                 detected.set()
                 active = (f"worker {each.worker}" for each in workers if each.state == "active")
-                state.add_event(
-                    f"worker {kill.worker} was killed — its {jobs} run again on {' and '.join(active)}",
-                    "bold",
-                )
+                text = f"its {counted(len(held), 'job')} run again on {' and '.join(active)}"
+                state.add_event(f"worker {kill.worker} was killed — {text}", "bold")
         elif kill.recovered is None and all(each.state not in OPEN_STATES for each in job_states):
-            kill.recovered = seconds
-            kill.succeeded = sum(each.jobs for each in job_states if each.state == "succeeded")
-            finished_by = {each.worker for each in job_states if each.worker is not None}
-            kill.finished_by = tuple(sorted(finished_by - {kill.worker}))
-            state.add_event(f"all {jobs} have ended, {after}", "green")
+            _note_recovery(state, kill, job_states, len(held), seconds)
         if kill.monitor_moved is None and services[0].pid not in (None, pid):
             kill.monitor_moved = seconds
-            state.add_event(f"{tasks.MONITOR} goes on elsewhere, {after}")
+            state.add_event(f"{tasks.MONITOR} goes on elsewhere, {seconds:.1f} s after the kill")
         await asyncio.sleep(POLL_SECONDS)
+
+
+def _note_recovery(
+    state: DemoState,
+    kill: WorkerKill,
+    job_states: list[live.JobStateRow],
+    held: int,
+    seconds: float,
+) -> None:
+    kill.recovered = seconds
+    kill.succeeded = sum(each.jobs for each in job_states if each.state == "succeeded")
+    finished_by = {each.worker for each in job_states if each.worker is not None}
+    kill.finished_by = tuple(sorted(finished_by - {kill.worker}))
+    text = f"all {counted(held, 'job')} have ended, {seconds:.1f} s after the kill"
+    state.add_event(text, "green")

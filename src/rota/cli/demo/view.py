@@ -122,6 +122,23 @@ SummaryLine = tuple[str, str, str]
 
 
 def summary_lines(counters: DemoCounters) -> Iterator[SummaryLine]:
+    yield from _job_lines(counters)
+    if states := Counter(counters.flow_states.values()):
+        words = ", ".join(f"{count} {state}" for state, count in states.items())
+        words = f"etl: {words}; {counters.approved} approved by a signal"
+        yield "flows", str(states.total()), words
+    if counters.kill is not None:
+        yield from _kill_lines(counters.kill)
+    if counters.monitor_iterations:
+        words = f"one every {tasks.MONITOR_SECONDS:g} s, on one worker at a time"
+        yield "monitor", f"{format_count(counters.monitor_iterations)} iterations", words
+    if counters.ticks:
+        twice, missed = counters.duplicate_ticks or "none", counters.missed_ticks or "none"
+        words = f"one every {tasks.HALTS_SECONDS:g} s, {twice} of them twice, {missed} missed"
+        yield "ticks", format_count(counters.ticks), words
+
+
+def _job_lines(counters: DemoCounters) -> Iterator[SummaryLine]:
     if counters.ended_jobs:
         words = f"ended in {format_duration(counters.duration)}, each recorded once"
         others = {**counters.job_states, "succeeded": 0}
@@ -150,19 +167,6 @@ def summary_lines(counters: DemoCounters) -> Iterator[SummaryLine]:
         )
     if counters.retries:
         yield "retries", format_count(counters.retries), "attempts failed and were retried"
-    if states := Counter(counters.flow_states.values()):
-        words = ", ".join(f"{count} {state}" for state, count in states.items())
-        words = f"etl: {words}; {counters.approved} approved by a signal"
-        yield "flows", str(states.total()), words
-    if counters.kill is not None:
-        yield from _kill_lines(counters.kill)
-    if counters.monitor_iterations:
-        words = f"one every {tasks.MONITOR_SECONDS:g} s, on one worker at a time"
-        yield "monitor", f"{format_count(counters.monitor_iterations)} iterations", words
-    if counters.ticks:
-        twice, missed = counters.duplicate_ticks or "none", counters.missed_ticks or "none"
-        words = f"one every {tasks.HALTS_SECONDS:g} s, {twice} of them twice, {missed} missed"
-        yield "ticks", format_count(counters.ticks), words
 
 
 def _kill_lines(kill: WorkerKill) -> Iterator[SummaryLine]:

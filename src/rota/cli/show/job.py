@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -114,19 +115,7 @@ def _properties(report: JobReport) -> list[tuple[str, str]]:
         properties.append(("key", job.key))
     if job.options is not None:
         properties.append(("options", job.options.decode()))
-    properties.append(
-        ("started", f"{output.format_time(job.created)}, {output.format_age(job.created, now)} ago")
-    )
-    if job.expires is not None and job.finished is None:
-        properties.append(("expires", output.format_time(job.expires)))
-    if job.finished is not None:
-        properties.append(
-            (
-                "ended",
-                f"{output.format_time(job.finished)}, {output.format_age(job.finished, now)} "
-                f"ago{_format_took(report)}",
-            )
-        )
+    properties += _times(report)
     properties.append(("attempt", str(job.attempt)))
     if job.worker is not None:
         properties.append(("worker", _describe_worker(report)))
@@ -136,6 +125,19 @@ def _properties(report: JobReport) -> list[tuple[str, str]]:
     if job.state == "quarantined":
         properties.append(("next steps", _next_steps(report)))
     return properties
+
+
+def _times(report: JobReport) -> Iterator[tuple[str, str]]:
+    job, now = report.job, report.now
+    yield (
+        "started",
+        f"{output.format_time(job.created)}, {output.format_age(job.created, now)} ago",
+    )
+    if job.expires is not None and job.finished is None:
+        yield "expires", output.format_time(job.expires)
+    if job.finished is not None:
+        age = output.format_age(job.finished, now)
+        yield "ended", f"{output.format_time(job.finished)}, {age} ago{_format_took(report)}"
 
 
 def _format_took(report: JobReport) -> str:

@@ -137,9 +137,7 @@ class _Explainer:
             read_explain.open_child_runs(jobs, run, max(self._budget, 1)),
         )
         situation = await self._load_situation(job_rows, waits)
-        if [each.state for each in job_rows] == ["running"] and job_rows[0].job == self._subject.id:
-            [locks] = await self._fetch(read_explain.awaited_locks(MAX_LOCKS))
-            self.found += [contended_lock(each, self._subject.id) for each in locks]
+        await self._explain_locks(job_rows)
         callers = {each.parent for each in children if each.parent in jobs}
         for job in job_rows:
             if job.job in callers and job.state == "running" and _is_worker_alive(job, situation):
@@ -152,6 +150,12 @@ class _Explainer:
                 self.omitted_jobs += 1
             else:
                 await self._explain_run(each.run, None, depth + 1)
+
+    async def _explain_locks(self, job_rows: Sequence[JobSituationRow]) -> None:
+        """Add the locks that others wait for, if the job that was asked about is running."""
+        if [(each.job, each.state) for each in job_rows] == [(self._subject.id, "running")]:
+            [locks] = await self._fetch(read_explain.awaited_locks(MAX_LOCKS))
+            self.found += [contended_lock(each, self._subject.id) for each in locks]
 
     async def _load_situation(
         self, job_rows: Sequence[JobSituationRow], waits: Sequence[read_explain.WaitingRow]

@@ -191,16 +191,9 @@ def publish(
     event_bus: EventBus,
 ) -> None:
     """Count, log and publish the outcomes of a batch that the database has answered."""
-    counters.refused += len(refused)
     if refused:
-        log.warning(
-            "%s outcome(s) refused, for example of job %s: this worker no longer holds their claims",
-            len(refused),
-            min(refused),
-        )
-        if event_bus:
-            for id in refused:
-                event_bus.publish(events.OutcomeRefused(worker, id))
+        counters.refused += len(refused)
+        _report_refused(worker, refused, event_bus)
     for kind, group in batch.groups():
         if refused:
             group = [each for each in group if each.job.job not in refused]
@@ -213,6 +206,17 @@ def publish(
         if event_bus and kind.event is not None:
             for each in group:
                 event_bus.publish(kind.event(worker, each))
+
+
+def _report_refused(worker: int, refused: Collection[int], event_bus: EventBus) -> None:
+    log.warning(
+        "%s outcome(s) refused, for example of job %s: this worker no longer holds their claims",
+        len(refused),
+        min(refused),
+    )
+    if event_bus:
+        for id in refused:
+            event_bus.publish(events.OutcomeRefused(worker, id))
 
 
 def _count(

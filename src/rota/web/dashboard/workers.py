@@ -6,6 +6,7 @@ Instances with different versions mean that a deploy is in progress, or was not 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -64,12 +65,17 @@ async def workers(context: OperationContext, query: WorkersPageQuery) -> PageVie
         worker_count=len(with_worker),
         running=sum(each.running for each in responsive),
         capacity=sum(each.capacity for each in responsive),
-        states=[(each, Counter(other.state for other in instances)[each]) for each in STATE_ORDER],
+        states=_count_states(instances),
         service_leaders={leader_of(name) for each in instances for name in each.services},
         versions=sorted(Counter(each.version for each in instances).items()),
         departed=departed[:MAX_DEPARTED],
         more_departed=len(departed) > MAX_DEPARTED,
     )
+
+
+def _count_states(instances: Sequence[InstanceDocument]) -> list[tuple[str, int]]:
+    counts = Counter(each.state for each in instances)
+    return [(state, counts[state]) for state in STATE_ORDER]
 
 
 def _matches(each: InstanceDocument, query: WorkersPageQuery) -> bool:

@@ -78,37 +78,35 @@ def _event_view(
     )
 
 
+_DESCRIPTIONS = {
+    "created": ("job", "", "created"),
+    "began": ("job", "", "attempt {attempt} began"),
+    "claimed": ("job", "running", "attempt {attempt} claimed by a worker"),
+    "cancel_requested": ("job", "", "was asked to stop"),
+    "quarantined": ("job", "quarantined", "put in quarantine"),
+    "signal": ("signal", "", "signal {name} was sent"),
+    "sleep": ("step", "sleeping", "sleeps"),
+    "value": ("step", "", "value {name}"),
+    "version": ("step", "", "version {name}"),
+    "skipped": ("job", "skipped", "skipped"),
+}
+"""Subject, state and text of an event, by its kind."""
+
+
 def _describe(each: RunEventRow) -> tuple[str, str, str]:
-    attempt = f"attempt {each.attempt}"
+    if each.kind in _DESCRIPTIONS:
+        subject, state, text = _DESCRIPTIONS[each.kind]
+        return subject, state, text.format(attempt=each.attempt, name=each.name)
     match each.kind:
-        case "created":
-            return "job", "", "created"
-        case "began":
-            return "job", "", f"{attempt} began"
-        case "claimed":
-            return "job", "running", f"{attempt} claimed by a worker"
         case "sleeping":
-            text = f"waits for {each.name}" if each.name else "sleeps"
-            return "job", "sleeping", text
-        case "cancel_requested":
-            return "job", "", "was asked to stop"
-        case "quarantined":
-            return "job", "quarantined", "put in quarantine"
-        case "signal":
-            return "signal", "", f"signal {each.name} was sent"
-        case "sleep":
-            return "step", "sleeping", "sleeps"
+            return "job", "sleeping", f"waits for {each.name}" if each.name else "sleeps"
         case "wait":
             ended = each.error is None
             return "step", "", f"wait for {each.name}" + ("" if ended else " ran out of time")
         case "step":
-            has_failed = each.error is not None
-            return "step", "failed" if has_failed else "succeeded", f"step {each.name}"
-        case "value" | "version":
-            return "step", "", f"{each.kind} {each.name}"
-        case "skipped":
-            return "job", "skipped", "skipped"
-    return "job", each.kind, f"{attempt} {each.kind}" if each.worker is not None else each.kind
+            return "step", "succeeded" if each.error is None else "failed", f"step {each.name}"
+    attempt = f"attempt {each.attempt} " if each.worker is not None else ""
+    return "job", each.kind, f"{attempt}{each.kind}"
 
 
 class _EventDetail(msgspec.Struct):

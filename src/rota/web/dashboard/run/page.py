@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import itemgetter
 from typing import Annotated, Any
 
 import msgspec
@@ -246,11 +247,7 @@ def _flow_run_view(
     *,
     may_see_payloads: bool,
 ) -> FlowRunView:
-    failed = min(
-        (each for each in rows.jobs if each.state == "failed" and each.finished and each.error),
-        key=lambda each: each.finished or now,
-        default=None,
-    )
+    failed = _first_failure(rows.jobs)
     error = None
     if failed is not None and flow.state == "failed":
         error = error_detail(failed.error, visible=may_see_payloads)
@@ -268,6 +265,16 @@ def _flow_run_view(
         format_json(flow.input) if may_see_payloads and flow.flow else None,
         _result_text(flow, rows.results) if may_see_payloads else None,
     )
+
+
+def _first_failure(jobs: Sequence[read_runs.JobRow]) -> read_runs.JobRow | None:
+    """Return the job that failed first, if one has failed with an error."""
+    failed = [
+        (each.finished, each)
+        for each in jobs
+        if each.state == "failed" and each.finished and each.error
+    ]
+    return min(failed, key=itemgetter(0))[1] if failed else None
 
 
 def _chosen_box(picture: GraphPicture, query: RunPageQuery) -> str:
