@@ -18,6 +18,7 @@ from rota.app.tokens import create_access_token, revoke_access_token
 from rota.errors import DefinitionError
 from rota.model.access import AccessToken, Caller, Role
 from rota.testing.proxy.proxy import Proxy
+from rota.web import tokens_auth
 from rota.web.auth import Guard, open_to_all, require_role
 from rota.web.responses import HttpError
 from rota.web.tokens_auth import (
@@ -255,7 +256,7 @@ async def test_authenticator_without_database_grants_known_token_viewer_role(
 
 
 async def test_authenticator_silent_database_falls_back_to_cached_viewer(
-    site_app: Rota, site_dsn: str
+    site_app: Rota, site_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A scrape times out after a few seconds, and would report this process as down.
 
@@ -267,6 +268,7 @@ async def test_authenticator_silent_database_falls_back_to_cached_viewer(
             doorman = TokenAuthenticator(app)
             await doorman.authenticate(_request_with_token(token))
             proxy.hold()
+            monkeypatch.setattr(tokens_auth, "QUERY_TIMEOUT_SECONDS", 0.1)
             async with asyncio.timeout(60):
                 known = await doorman.authenticate(_request_with_token(token))
             assert (known.role, known.is_cached) == (Role.VIEWER, True)
