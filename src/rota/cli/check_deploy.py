@@ -14,7 +14,7 @@ import rich_click as click
 from rota.cli import output
 from rota.cli.exit_codes import FAILED, exit_with, print_error
 from rota.cli.target import Target, with_database
-from rota.model.text import closest_name, counted
+from rota.model.text import closest_name, counted, single_line
 
 if TYPE_CHECKING:
     from rota import Rota
@@ -326,7 +326,7 @@ def _print_stranded(stranded_jobs: list[StrandedGroup]) -> None:
         free=("task", "reason"),
     )
     for each in stranded_jobs:
-        reason = output.cell(output.single_line(each.reason))
+        reason = output.cell(single_line(each.reason))
         reason.no_wrap = False
         count = each.jobs or each.quarantined
         grid.add_row(

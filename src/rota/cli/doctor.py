@@ -10,7 +10,7 @@ import rich_click as click
 from rota.cli import output
 from rota.cli.exit_codes import FAILED, exit_with
 from rota.cli.target import Target, operator_context, with_target
-from rota.model.text import counted
+from rota.model.text import counted, single_line
 
 if TYPE_CHECKING:
     from rota.model.check_result import CheckResult
@@ -51,7 +51,7 @@ def _print(found: list[CheckResult]) -> None:
     grid.show_header = False
     for each in sorted(found, key=lambda each: each.rank):
         title, style = LEVEL_STYLES[each.level]
-        words = output.cell(output.single_line(each.message))
+        words = output.cell(single_line(each.message))
         words.no_wrap = False
         grid.add_row(output.cell(title, style), output.cell(each.check), words)
         if each.fix is not None and each.level != "ok":

@@ -12,6 +12,7 @@ from rota.cli.exit_codes import FAILED, exit_with
 from rota.cli.runs import RUN_ID
 from rota.cli.table import json_option, list_command
 from rota.cli.target import Target, with_target
+from rota.model.text import single_line
 
 if TYPE_CHECKING:
     from rota.model.explanation import Explanation, ExplanationReason
@@ -92,4 +93,4 @@ def _reason_text(reason: ExplanationReason, now: datetime) -> str:
         words += f"; until {output.format_time(reason.until)}, {due}"
     elif reason.since is not None:
         words += f"; for {output.format_age(reason.since, now)}"
-    return f"{words}: {output.single_line(reason.detail)}" if reason.detail else words
+    return f"{words}: {single_line(reason.detail)}" if reason.detail else words

@@ -15,6 +15,7 @@ from rota.drawing.collapse import MAX_SIMILAR, CollapsedGraph, collapse
 from rota.drawing.label import EMPTY_LABEL, NodeLabel
 from rota.drawing.text_rails import NODE, text_rails
 from rota.model.graph import Graph
+from rota.model.text import single_line
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -172,7 +173,7 @@ class _TextCanvas:
         return strokes.translate(TO_ASCII) if self._is_ascii else strokes
 
     def _encode_text(self, text: str) -> str:
-        line = output.single_line(text)
+        line = single_line(text)
         if not self._is_ascii:
             return line
         return (

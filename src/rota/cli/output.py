@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import rich_click as click
 
-from rota.model.text import in_whole_units
+from rota.model.text import escape_control, in_whole_units, single_line
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -43,8 +43,6 @@ WORKER_LOST = "rota.errors.WorkerLost"
 
 _WORKER_LOST = re.compile(r"worker (\d+)(?: \((.+), process \d+\))? was lost")
 """Message of the database about a lost worker, which is too long for a table."""
-
-_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def console() -> Console:
@@ -146,16 +144,6 @@ def print_block(title: str, content: str, style: str = "") -> None:
     out.print(cell(title, "dim"))
     for each in content.rstrip().splitlines():
         out.print(cell(f"  {each}", style), soft_wrap=True)
-
-
-def escape_control(value: str) -> str:
-    """Return the text with control characters, except line breaks and tabs, as escapes."""
-    return _CONTROL_CHARACTERS.sub(lambda found: f"\\x{ord(found[0]):02x}", value)
-
-
-def single_line(value: str) -> str:
-    """Return the text on one line, with control characters as escapes."""
-    return " ".join(escape_control(value).split())
 
 
 def format_count(value: int) -> str:

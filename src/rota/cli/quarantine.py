@@ -17,6 +17,7 @@ from rota.cli.exit_codes import NOT_FOUND, CommandError
 from rota.cli.runs import RUN_ID, for_each_run
 from rota.cli.table import Column, Table, json_option, limit_option, list_command
 from rota.cli.target import Target, with_target
+from rota.model.text import single_line
 
 if TYPE_CHECKING:
     from rota.operations.declare import OperationContext
@@ -50,7 +51,7 @@ def replay_difference(type: str, message: str) -> ReplayDifference | None:
     matched = _MISMATCH_MESSAGE.match(message) if type == "rota.errors.ReplayMismatch" else None
     if matched is None:
         return None
-    return ReplayDifference(output.single_line(matched[1]), output.single_line(matched[2]))
+    return ReplayDifference(single_line(matched[1]), single_line(matched[2]))
 
 
 @click.command()

@@ -11,6 +11,7 @@ from rota.cli import output
 from rota.cli.exit_codes import NOT_FOUND, CommandError, print_note
 from rota.cli.table import Column, Table, json_option, list_command
 from rota.cli.target import Target, subcommand_follows, with_target
+from rota.model.text import single_line
 
 if TYPE_CHECKING:
     from rota.operations.queues import QueueList
@@ -46,8 +47,8 @@ def queues(target: Target, as_json: bool) -> None:
                 "magenta",
             )
         for pause in document.paused:
-            reason = f", {output.single_line(pause.reason)}" if pause.reason else ""
-            operator = f" by {output.single_line(pause.operator)}" if pause.operator else ""
+            reason = f", {single_line(pause.reason)}" if pause.reason else ""
+            operator = f" by {single_line(pause.operator)}" if pause.operator else ""
             output.print_text(
                 f"queue {pause.queue!r} has been paused for "
                 f"{output.format_age(pause.since, now)}{operator}{reason}; "

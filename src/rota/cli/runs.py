@@ -21,6 +21,7 @@ from rota.cli.options.run_filter import (
 from rota.cli.table import Column, Table, json_option, limit_option, list_command
 from rota.cli.target import Target, operator_context, with_target
 from rota.errors import RotaError
+from rota.model.text import single_line
 
 if TYPE_CHECKING:
     from rota import Rota
@@ -105,7 +106,7 @@ def _kind(row: RunRow) -> str:
 
 def _detail(row: RunRow, now: datetime) -> str:
     words = wait_summary(row, now)
-    return f"{words}: {output.single_line(row.note)}" if words and row.note else words
+    return f"{words}: {single_line(row.note)}" if words and row.note else words
 
 
 @click.command()

@@ -19,7 +19,7 @@ import rich_click as click
 from rota.cli import output
 from rota.cli.exit_codes import FAILED, USAGE_ERROR, CommandError, exit_with, print_note
 from rota.cli.target import Target, operator_context, with_target
-from rota.model.text import suggest_name
+from rota.model.text import single_line, suggest_name
 
 if TYPE_CHECKING:
     from rota import Rota, Run
@@ -314,6 +314,6 @@ def _describe_outcome(outcome: RunOutcome) -> str:
     prefix = f"failed: job {error.get('job')} ({error.get('task')}) " if outcome.is_flow else ""
     if error.get("state") == "expired":
         return f"{prefix}expired before a worker claimed it"
-    return output.single_line(
+    return single_line(
         f"{prefix}failed at attempt {error.get('attempt')}: {error.get('type')}: {error.get('message')}"
     )

@@ -292,10 +292,11 @@ class ServiceRunner:
         if error is not None:
             document = codec.encode_error(error, self._failures, _format_traceback(error))
             log.warning(
-                "service %r failed (%s); the next try is in %.0f s",
+                "service %r failed: %s; the next try is in %.0f s",
                 name,
-                codec.error_type(document),
+                codec.decode_error(document.encode()).summary,
                 self.definition.pause_seconds(self._failures, duration),
+                exc_info=error if self._failures == 1 else None,
             )
         delay = self.definition.backoff_seconds(self._failures) if outcome == "failed" else 0.0
         query = services.finish_iteration(

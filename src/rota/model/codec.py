@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from rota.errors import ArgumentError, PayloadTooLarge
+from rota.model.text import single_line
 
 MAX_JSON_BYTES = 1024 * 1024
 """Upper bound of the payload limit, in bytes of JSON."""
@@ -200,6 +201,10 @@ def encode_error(error: BaseException, attempt: int, traceback: str) -> str:
     return _encoder.encode(document).decode()
 
 
+MAX_SUMMARY_CHARS = 500
+"""Length of an error's message in a log line; the traceback has all of it."""
+
+
 class StoredError(msgspec.Struct, frozen=True):
     """Error of a task, as stored."""
 
@@ -207,6 +212,14 @@ class StoredError(msgspec.Struct, frozen=True):
     message: str = ""
     traceback: str = ""
     attempt: int = 0
+
+    @property
+    def summary(self) -> str:
+        """Type and message on one line for a log, without characters that could forge another line."""
+        message = single_line(self.message)
+        if len(message) > MAX_SUMMARY_CHARS:
+            message = f"{message[:MAX_SUMMARY_CHARS]}…"
+        return f"{self.type}: {message}" if message else self.type
 
 
 _error_decoder = msgspec.json.Decoder(StoredError)
@@ -217,7 +230,7 @@ def decode_error(document: bytes | None) -> StoredError:
 
 
 def error_type(document: str | None) -> str:
-    """Return the type in an error document. It may be logged; the message may contain confidential data."""
+    """Return the type in an error document."""
     return str(_any_decoder.decode(document)["type"]) if document else "?"
 
 

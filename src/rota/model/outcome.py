@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from rota.model.journal import JournalEntry
 
 TIMEOUT_MARGIN_SECONDS = 5.0
 """Seconds that an attempt has after its deadline to end by itself before it is abandoned."""
+
+
+_EXCEPTION: Any = field(default=None, compare=False, repr=False)
 
 
 class ResultUnstorable(Exception):
@@ -28,6 +31,8 @@ class Retried:
 
     delay: float
     error: str
+    exception: BaseException | None = _EXCEPTION
+    """The raised error, for the log; None if another process raised it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,7 @@ class FinalOutcome:
 
     state: Literal["failed", "cancelled", "expired", "skipped"]
     error: str | None
+    exception: BaseException | None = _EXCEPTION
 
 
 @dataclass(frozen=True, slots=True)

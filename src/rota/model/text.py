@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Iterable
 
 UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 """Seconds and name of each unit, and of the next smaller one."""
+
+_CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Control characters except line breaks and tabs; from U+2028 on: line separators and text direction."""
 
 
 def counted(
@@ -55,3 +59,18 @@ def suggest_name(name: str, names: Iterable[str]) -> str:
     if closest is not None:
         return f"did you mean {closest!r}?"
     return f"it has: {', '.join(known) or 'none'}"
+
+
+def escape_control(value: str) -> str:
+    """Return the text with control characters, except line breaks and tabs, as escapes."""
+    return _CONTROL_CHARACTERS.sub(_escape, value)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def single_line(value: str) -> str:
+    """Return the text on one line, with control characters as escapes."""
+    return " ".join(escape_control(value).split())

@@ -16,6 +16,7 @@ import pytest
 from rota import Context, Retry, Rota, RunFailed
 from rota.logs import FIELDS, JobFilter, JsonFormatter, TextFormatter
 from rota.testing import Harness
+from support import isolated_tasks
 from support.exported_spans import ExportedSpans, id_of, trace_of
 
 log = logging.getLogger("shop.orders")
@@ -127,6 +128,69 @@ async def test_log_line_written_by_rota_has_the_fields_of_its_job(
     assert (told["run"], told["job"], told["task"], told["attempt"]) == (run.id, run.id, "fails", 1)
 
 
+async def test_log_line_of_failure_has_message_and_last_one_the_exception(
+    rota_app: Rota, lines: CollectedLines
+) -> None:
+    raised: list[BaseException | None] = []
+
+    class ErrorReporter(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.exc_info:
+                raised.append(record.exc_info[1])
+
+    @rota_app.task(retry=Retry(max_attempts=2, delay=0))
+    async def charge() -> None:
+        raise ValueError("no such customer: 42")
+
+    logging.getLogger().setLevel(logging.INFO)  # debug adds the exceptions of retried attempts
+    reporter = ErrorReporter()
+    logging.getLogger("rota").addHandler(reporter)
+    try:
+        async with rota_app.worker():
+            with pytest.raises(RunFailed):
+                await (await charge.start()).result(timeout=60)
+    finally:
+        logging.getLogger("rota").removeHandler(reporter)
+
+    retried, failed = [each for each in lines.of("rota") if "(charge) failed" in each["message"]]
+    assert "attempt 1: ValueError: no such customer: 42; retrying in" in retried["message"]
+    assert (retried["level"], "exception" in retried) == ("warning", False)
+    assert "attempt 2: ValueError: no such customer: 42; it will not" in failed["message"]
+    assert failed["level"] == "error"
+    assert failed["exception"].endswith("ValueError: no such customer: 42")
+    assert "/rota/engine/" not in failed["exception"]
+    assert [str(each) for each in raised] == ["no such customer: 42"]
+
+
+async def test_log_line_of_isolated_failure_has_the_traceback_of_its_process(
+    rota_dsn: str, lines: CollectedLines
+) -> None:
+    once = Retry(max_attempts=1)
+    async with Harness(isolated_tasks.app, rota_dsn) as harness, harness.app.worker():
+        with pytest.raises(RunFailed):
+            await (await isolated_tasks.raises.options(retry=once).start()).result(timeout=60)
+
+    [failed] = [each for each in lines.of("rota") if "it will not be retried" in each["message"]]
+    assert "isolated_tasks.py" in failed["exception"]
+    assert failed["exception"].endswith("LookupError: nothing there")
+
+
+async def test_log_line_with_control_characters_in_error_stays_one_line(
+    rota_app: Rota, lines: CollectedLines
+) -> None:
+    @rota_app.task(retry=Retry(max_attempts=1))
+    async def forge() -> None:
+        raise ValueError("first\nsecond \x1b[31mred \u202ereversed" + "x" * 1000)
+
+    async with rota_app.worker():
+        with pytest.raises(RunFailed):
+            await (await forge.start()).result(timeout=60)
+
+    [failed] = [each for each in lines.of("rota") if "(forge) failed" in each["message"]]
+    assert "ValueError: first second \\x1b[31mred \\u202ereversedxxx" in failed["message"]
+    assert len(failed["message"]) < 700
+
+
 async def test_log_line_has_trace_and_span_ids(
     rota_app: Rota, lines: CollectedLines, exported: ExportedSpans
 ) -> None:
@@ -150,12 +214,12 @@ async def test_log_line_has_trace_and_span_ids(
 async def test_log_lines_contain_no_payload(
     rota_harness: Harness, lines: CollectedLines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Arguments, results, errors, steps, signals and keys are not logged at any level."""
+    """Arguments, results, steps, signals and keys are not logged at any level, also not with an error."""
     app = rota_harness.app
     app.subscribe(lambda event: logging.getLogger("rota").debug("%s", event))
 
     def charge(card: str) -> str:
-        raise PermissionError(card)
+        raise PermissionError("refused")
 
     @app.task(retry=Retry(max_attempts=2, delay=0))
     async def pay(ctx: Context, card: str) -> str:
@@ -167,7 +231,7 @@ async def test_log_lines_contain_no_payload(
 
     @app.task(retry=Retry(max_attempts=1))
     def other(card: str) -> str:
-        raise RuntimeError(card)
+        raise RuntimeError("broken")
 
     @app.task
     async def echo(card: str) -> str:
@@ -176,7 +240,7 @@ async def test_log_lines_contain_no_payload(
     async with app.worker():
         run = await pay.options(key=SECRET).start(SECRET)
         await run.signal("go", SECRET)
-        with pytest.raises(RunFailed, match=SECRET):
+        with pytest.raises(RunFailed, match="refused"):
             await run.result(timeout=60)
         assert await (await echo.start(SECRET)).result(timeout=60) == SECRET
 

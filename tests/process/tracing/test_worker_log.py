@@ -26,6 +26,10 @@ def test_worker_log_json_lines_have_the_fields_of_their_job(rota_dsn: str) -> No
     assert of["isolated"]["process"] != worker["process"]
     assert of["caught"]["exception"].endswith("ValueError: it was declined")
     assert len({of[task]["worker"] for task in TASKS[:3]}) == 1
+    [failed] = [each for each in lines if "it will not be retried" in each["message"]]
+    assert (failed["level"], failed["task"]) == ("error", "failing")
+    assert "PermissionError: the card was refused" in failed["message"]
+    assert failed["exception"].endswith("PermissionError: the card was refused")
     assert SECRET not in done.err
     assert SECRET not in done.out
 

@@ -35,4 +35,4 @@ async def failing(card: str) -> None:
         raise ValueError("it was declined")
     except ValueError:
         log.exception("caught")
-    raise PermissionError(card)
+    raise PermissionError("the card was refused")

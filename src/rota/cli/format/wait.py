@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rota.cli import output
+from rota.model.text import single_line
 
 if TYPE_CHECKING:
     from rota.store.read.job_detail import JobProgressRow
@@ -65,7 +66,7 @@ def progress_bar(progress: JobProgressRow, now: datetime) -> str:
             f"{drawn} {words}, {_format_amount(progress.done)} of {_format_amount(progress.total)}"
         )
     words += f", {output.format_age(progress.at, now)} ago"
-    return f"{words}: {output.single_line(progress.note)}" if progress.note else words
+    return f"{words}: {single_line(progress.note)}" if progress.note else words
 
 
 def _fraction(done: float, total: float | None) -> float | None:

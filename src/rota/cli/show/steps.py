@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rota.cli import output
 from rota.cli.format.wait import format_short_time
+from rota.model.text import single_line
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -51,7 +52,7 @@ def print_steps(
 
 def _name(step: StepRow) -> str:
     """Return the name of a step with its number; sleeps have no name."""
-    name = "" if step.kind == "sleep" else output.single_line(step.name)
+    name = "" if step.kind == "sleep" else single_line(step.name)
     return name if step.number == 1 else f"{name} no. {step.number}".lstrip()
 
 
@@ -94,7 +95,7 @@ def _timed_out_cell() -> Text:
 
 
 def _brief_text(brief: str | None) -> str:
-    return "" if brief is None else output.single_line(brief)
+    return "" if brief is None else single_line(brief)
 
 
 def print_signals(signals: list[SignalRow], now: datetime) -> None:
@@ -106,7 +107,7 @@ def print_signals(signals: list[SignalRow], now: datetime) -> None:
     for each in sent:
         if each.at is not None:
             grid.add_row(
-                output.cell(output.single_line(each.name)),
+                output.cell(single_line(each.name)),
                 output.cell(format_short_time(each.at, now)),
                 output.cell(_brief_text(each.payload_preview)),
             )

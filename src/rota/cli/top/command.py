@@ -18,6 +18,7 @@ from rota.app.shutdown_signals import TERMINAL_SIGNALS, stop_on_signal
 from rota.cli import output
 from rota.cli.target import Target, with_target
 from rota.errors import DatabaseError
+from rota.model.text import single_line
 
 if TYPE_CHECKING:
     from rota import Rota
@@ -113,7 +114,7 @@ async def _watch(reader: Any, interval: float) -> None:
             try:
                 snapshot = await reader.read()
             except DatabaseError as error:
-                error_text = output.single_line(str(error))
+                error_text = single_line(str(error))
             seconds = time.monotonic() - began
             live.update(TopView(snapshot, error_text), refresh=True)
 

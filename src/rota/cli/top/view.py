@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rota.cli import output
 from rota.cli.top.snapshot import QueueSnapshot, TopSnapshot
+from rota.model.text import single_line
 from rota.operations.workers import worker_state
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def _alerts(alerts: Sequence[AlertRow], total: int, now: datetime) -> list[Rende
     for each in alerts:
         is_acknowledged = each.acknowledged_until is not None
         line = output.cell("! ", "dim" if is_acknowledged else "bold red")
-        line.append(output.single_line(each.message), "dim" if is_acknowledged else "")
+        line.append(single_line(each.message), "dim" if is_acknowledged else "")
         line.append(
             f"  {output.format_age(each.raised, now)}{', seen to' if is_acknowledged else ''}",
             "dim",
@@ -238,7 +239,7 @@ def _runs(runs: Sequence[RunRow], now: datetime) -> Table:
             output.cell(name),
             output.cell(each.worker),
             output.cell(output.format_age(each.since, now)),
-            output.cell(output.single_line(progress), "dim"),
+            output.cell(single_line(progress), "dim"),
         )
     if not runs:
         grid.add_row("", output.cell("nothing runs", "dim"))

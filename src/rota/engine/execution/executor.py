@@ -86,7 +86,7 @@ def outcome_of_error(
     try:
         return _outcome_of_error(error, job, retry, context)
     except Exception as raised:
-        return FinalOutcome("failed", codec.encode_error(raised, job.attempt, ""))
+        return FinalOutcome("failed", codec.encode_error(raised, job.attempt, ""), raised)
 
 
 def _outcome_of_error(
@@ -94,7 +94,7 @@ def _outcome_of_error(
 ) -> Outcome:
     if isinstance(error, Requeue) and context is not None and context.draining:
         return RETURNED
-    trace = error.__traceback__
+    raised, trace = error, error.__traceback__
     text = "".join(
         # Leave out the first frame: it is Rota's, not the user's code.
         traceback.format_exception(type(error), error, trace.tb_next if trace else None)
@@ -106,7 +106,9 @@ def _outcome_of_error(
     delay = None if isinstance(error, _NON_RETRYABLE) else retry.delay_after(job.attempt, error)
     if delay is not None and isinstance(error, Requeue):
         delay = REQUEUE_DELAY_SECONDS
-    return FinalOutcome("failed", document) if delay is None else Retried(delay, document)
+    if delay is None:
+        return FinalOutcome("failed", document, raised)
+    return Retried(delay, document, raised)
 
 
 # Errors that another attempt would raise again. A signal timeout is in the journal and would be replayed.

@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar
 
 from rota.engine.telemetry.counters import Counters
@@ -39,6 +40,8 @@ from rota.store.jobs import RECORDED_CLAIM, ClaimedJob, MoveResult
 from rota.store.query import Query
 
 log = logging.getLogger("rota")
+
+ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 Ended = TypeVar("Ended", bound=Outcome)
 Transaction = list[Query[Any]]
@@ -355,28 +358,47 @@ def _retried(worker: int, attempt: FinishedAttempt[Retried]) -> events.Event:
 
 def _log_failure(attempt: FinishedAttempt[FinalOutcome]) -> None:
     job, outcome = attempt.job, attempt.outcome
-    if outcome.state == "failed":
-        log.warning(
-            "job %s (%s) failed on attempt %s: %s; it will not be retried",
-            job.job,
-            job.task,
-            job.attempt,
-            codec.error_type(outcome.error),
-            extra=job_fields(job),
-        )
+    if outcome.state != "failed":
+        return
+    error = codec.decode_error(outcome.error.encode() if outcome.error else None)
+    log.error(
+        "job %s (%s) failed on attempt %s: %s; it will not be retried",
+        job.job,
+        job.task,
+        job.attempt,
+        error.summary,
+        exc_info=_exc_info(outcome.exception, error),
+        extra=job_fields(job),
+    )
 
 
 def _log_retry(attempt: FinishedAttempt[Retried]) -> None:
     job, outcome = attempt.job, attempt.outcome
-    log.info(
+    error = codec.decode_error(outcome.error.encode())
+    log.warning(
         "job %s (%s) failed on attempt %s: %s; retrying in %.1f s",
         job.job,
         job.task,
         job.attempt,
-        codec.error_type(outcome.error),
+        error.summary,
         outcome.delay,
+        exc_info=_exc_info(outcome.exception, error) if log.isEnabledFor(logging.DEBUG) else None,
         extra=job_fields(job),
     )
+
+
+class RemoteError(Exception):
+    """Error of an isolated task. Its text is the traceback in the process of the task."""
+
+
+def _exc_info(exception: BaseException | None, error: codec.StoredError) -> ExcInfo | None:
+    """Return the error for handlers that want the object, without the first frame, which is Rota's."""
+    if exception is None:
+        return (
+            (RemoteError, RemoteError(error.traceback.rstrip()), None) if error.traceback else None
+        )
+    trace = exception.__traceback__
+    return type(exception), exception, trace.tb_next if trace else None
 
 
 def _log_quarantine(attempt: FinishedAttempt[Quarantined]) -> None:
