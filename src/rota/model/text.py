@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Iterable
@@ -49,6 +48,8 @@ def in_whole_units(seconds: float, detail_below: float = math.inf) -> str:
 
 def closest_name(name: str, names: Iterable[str]) -> str | None:
     """Return the name that a user probably meant; None if none is similar."""
+    import difflib
+
     return next(iter(difflib.get_close_matches(name, list(names), 1)), None)
 
 
