@@ -167,8 +167,7 @@ class Flow:
     ) -> FlowTask:
         """Add a node that ends `duration` after the tasks it waits for: `flow.sleep("cool", 60,
         after=[bake])`."""
-        fn = sleep_node(name, duration)
-        return self._add(fn, name, TaskPolicy(queue), tuple(task_names(after)), when, None)
+        return self._add_waiting(name, sleep_node(name, duration), queue, after, when)
 
     def wait_signal(
         self,
@@ -188,7 +187,18 @@ class Flow:
         `timeout`, the node returns the default or fails.
         """
         fn = signal_node(signal or name, type, timeout, default)
-        return self._add(fn, name, TaskPolicy(queue), tuple(task_names(after)), when, None)
+        return self._add_waiting(name, fn, queue, after, when)
+
+    def _add_waiting(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        queue: str,
+        after: Sequence[FlowTask | str],
+        when: When,
+    ) -> FlowTask:
+        task = TaskDefinition(fn, f"{self.name}.{name}", TaskPolicy(queue), runs_user_code=False)
+        return self._add_node(FlowNode(name, task, tuple(task_names(after)), when))
 
     def _add(
         self,
@@ -210,11 +220,14 @@ class Flow:
                     f"skip_if of task {name!r} must be a plain function of results and input; move a "
                     "decision that takes longer into a separate task"
                 )
-        node = FlowNode(name, task, after, when, task.skip_if, is_on_failure)
-        if name not in self._definition.nodes:  # otherwise the definition raises a better message
-            self._app.registry.check_unused(task.name)
+        return self._add_node(FlowNode(name, task, after, when, task.skip_if, is_on_failure))
+
+    def _add_node(self, node: FlowNode) -> FlowTask:
+        # For a name that is taken, the definition raises a better message.
+        if node.name not in self._definition.nodes:
+            self._app.registry.check_unused(node.task.name)
         self._definition.add(node)
-        self._app.registry.add(task)
+        self._app.registry.add(node.task)
         return FlowTask(node)
 
     @property

@@ -139,10 +139,14 @@ POLICY_DEFAULTS = {each.name: each.default for each in fields(TaskPolicy) if eac
 class TaskDefinition:
     """Definition of a task, independent of an app."""
 
-    def __init__(self, fn: Callable[..., Any], name: str, policy: TaskPolicy) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], name: str, policy: TaskPolicy, *, runs_user_code: bool = True
+    ) -> None:
         self.fn = fn
         self.name = check_name("task", name)
         self.policy = policy
+        self.runs_user_code = runs_user_code
+        """False for a node of a flow that only waits: it cannot be the cause of a worker's death."""
         self.is_async = inspect.iscoroutinefunction(fn)
         self.takes_context = False
         self.skip_if: TaskDefinition | None = None

@@ -351,3 +351,20 @@ async def test_visibility_timeout_expired_returns_job_to_queue(
     assert await fetch(
         rota_dsn, "select attempt, error ->> 'type' from rota.attempts where error is not null"
     ) == [(1, "rota.errors.WorkerLost")]
+
+
+@pytest.mark.parametrize("crashes", [1, 2, 5])
+async def test_lost_wait_node_of_flow_always_runs_again(
+    rota_app: Rota, rota_dsn: str, crashes: int
+) -> None:
+    """It runs no user code, so it cannot be the cause of the losses."""
+    flow = rota_app.flow("order")
+    flow.wait_signal("approval", type=bool)
+    flow.sleep("cool", 0, after=["approval"])
+
+    run = await flow.start()
+    await mark_queued_as_lost(rota_dsn, lost_after_crashes(crashes), crashes + 1)
+    async with rota_app.worker():
+        assert await run.signal("approval", True)
+        assert await run.result(timeout=60) == {"cool": None}
+    assert await fetch(rota_dsn, "select * from rota.quarantine") == []

@@ -1,6 +1,7 @@
 """Policy for suspects: decides whether a job that was lost with its worker runs again.
 
-A worker that knows the task decides, before the job runs again. In this order:
+A worker that knows the task decides, before the job runs again. A node of a flow that only waits always
+runs again: it runs no code that could have ended a worker. For other jobs, in this order:
 
     max_crashes       the job is quarantined when it has used them up
     on_worker_lost    retry, fail or cancel, as the task declares or its callback returns
@@ -24,6 +25,8 @@ async def after_crash(
     job: ClaimedJob, task: TaskDefinition, retry: Retry
 ) -> Rejected | Quarantined | None:
     """Return the final outcome of a lost job, or None if it runs again."""
+    if not task.runs_user_code:
+        return None
     crashes = job.crashes
     # A charged crash has used up an attempt. A job that is not charged may not even have begun.
     attempts_used = job.attempt - 1

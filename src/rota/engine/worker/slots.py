@@ -184,7 +184,7 @@ class JobSlots:
     ) -> None:
         """Decide whether a job that was lost with its worker runs again, and start it if so."""
 
-        exclusive = job.suspicion == "grave"
+        exclusive = job.suspicion == "grave" and task.runs_user_code
         if exclusive:
             self._exclusive_run.reserve(job)
 
