@@ -35,6 +35,9 @@ __all__ = ["Drain"]
 
 log = logging.getLogger("rota")
 
+MANAGED = "rota.drain"
+"""Key of the scope that says that a Drain further out manages the shutdown."""
+
 SAME_REQUEST_SECONDS = 1.0
 """Seconds within which SIGINT and SIGTERM count as one request to stop. A terminal sends SIGINT to every
 process, and the parent process of the server then sends SIGTERM as well."""
@@ -73,6 +76,10 @@ class Drain:
         return len(self._requests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get(MANAGED):  # `rota serve` wraps an application that is wrapped already
+            await self._api(scope, receive, send)
+            return
+        scope[MANAGED] = True
         if scope["type"] == "lifespan":
             await self._run_lifespan(scope, receive, send)
         else:

@@ -1,7 +1,7 @@
 """MCP server on stdin and stdout: each operation that the role permits is a tool.
 
-A viewer's tools only read, and show neither inputs nor results. Operations that need the role admin are
-not offered: access tokens, the audit log and deletion stay with people.
+A viewer's tools perform no actions, and show neither inputs nor results. Operations that need the role
+admin are not offered: access tokens, the audit log and deletion stay with people.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from rota.errors import RotaError
 from rota.model.access import Caller, Role
 from rota.operations.arguments import decode_object
 from rota.operations.declare import Operation, OperationContext
+from rota.operations.documents import PathId
 from rota.operations.refusals import TooSlow
 from rota.operations.table import OPERATIONS
 
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 
 CALL_TIMEOUT_SECONDS = 40.0
 """Timeout of a call, including reconnects while the database is unavailable."""
+
+_ID = {
+    "type": ["string", "integer"],
+    "pattern": "^[0-9]{1,19}$",
+    "description": "A 64-bit integer, as text: numbers in JSON are exact only up to 2^53.",
+}
 
 INSTRUCTIONS = (
     "Rota runs durable jobs, flows and schedules on PostgreSQL. Ids are 64-bit integers, written as "
@@ -79,9 +86,11 @@ def describe(operation: Operation[Any]) -> types.Tool:
     schemas, definitions = msgspec.json.schema_components(
         list(kinds.values()), ref_template="#/$defs/{name}"
     )
+    properties = dict(zip(kinds, schemas, strict=True))
+    properties |= {name: _ID for name, kind in operation.params.items() if kind is PathId}
     schema: dict[str, Any] = {
         "type": "object",
-        "properties": dict(zip(kinds, schemas, strict=True)),
+        "properties": properties,
         "required": required,
         "additionalProperties": False,
     }
@@ -103,7 +112,11 @@ async def call(
         async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
             document = await operation.perform(context, **decode_object(operation, arguments or {}))
     except TimeoutError:
-        return _refused(TooSlow(f"not completed within {CALL_TIMEOUT_SECONDS:g} s; ask for less"))
+        return _refused(
+            TooSlow(
+                f"not completed within {CALL_TIMEOUT_SECONDS:g} s; an action may have been done or not"
+            )
+        )
     except RotaError as error:
         return _refused(error)
     text = msgspec.json.encode(document)

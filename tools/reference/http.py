@@ -36,10 +36,11 @@ def page() -> str:
         for tag, each in parts.items()
     ]
     overview = table(
-        ["request", "role", "effect"],
+        ["request", "operation", "role", "effect"],
         [
             [
                 f"[`{method.upper()} {path}`](#{_anchor(method, path)})",
+                f"`{said['operationId']}`",
                 said["x-rota-role"],
                 said["summary"],
             ]

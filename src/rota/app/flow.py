@@ -187,7 +187,8 @@ class Flow:
         `timeout`, the node returns the default or fails.
         """
         fn = signal_node(signal or name, type, timeout, default)
-        return self._add_waiting(name, fn, queue, after, when)
+        is_builtin = any(type is each for each in BUILTIN_PAYLOADS)
+        return self._add_waiting(name, fn, queue, after, when, runs_user_code=not is_builtin)
 
     def _add_waiting(
         self,
@@ -196,8 +197,11 @@ class Flow:
         queue: str,
         after: Sequence[FlowTask | str],
         when: When,
+        *,
+        runs_user_code: bool = False,
     ) -> FlowTask:
-        task = TaskDefinition(fn, f"{self.name}.{name}", TaskPolicy(queue), runs_user_code=False)
+        policy = TaskPolicy(queue)
+        task = TaskDefinition(fn, f"{self.name}.{name}", policy, runs_user_code=runs_user_code)
         return self._add_node(FlowNode(name, task, tuple(task_names(after)), when))
 
     def _add(
@@ -362,6 +366,10 @@ def _result_inputs(plan: FlowPlan, node: FlowNode, numbers: dict[str, int]) -> s
     if not names:
         return None
     return "{" + ",".join(f'"{name}":{numbers[name]}' for name in names) + "}"
+
+
+BUILTIN_PAYLOADS = (Any, bool, int, float, str, list, dict)
+"""Types of a signal's payload that are read without code of the user."""
 
 
 def sleep_node(name: str, duration: Duration) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 import rich_click as click
@@ -38,7 +39,12 @@ def mcp(target: Target, role: str) -> None:
     if sys.stdin.isatty():
         print_note("waiting for an MCP client on stdin; name this command in the client's settings")
 
-    async def run(app: Rota) -> None:
-        await serve(app, Caller(f"{current_operator()} (mcp)", Role.parse(role)))
+    stdout = sys.stdout
 
-    target.run(run)
+    async def run(app: Rota) -> None:
+        with redirect_stdout(stdout):
+            await serve(app, Caller(f"{current_operator()} (mcp)", Role.parse(role)))
+
+    # stdout carries the protocol: a module of the app that prints must not write to it.
+    with redirect_stdout(sys.stderr):
+        target.run(run)

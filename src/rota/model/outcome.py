@@ -20,7 +20,7 @@ class ResultUnstorable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """The code returned. `result` is JSON; None means None."""
+    """The code returned. `result` is JSON text, or None if it returned None."""
 
     result: str | None
 

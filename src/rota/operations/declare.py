@@ -1,7 +1,8 @@
 """Declaration of an operation.
 
 An operation is a function whose annotations define its parameters, its query (`query`), its body (`body`)
-and its document. HTTP routes, OpenAPI and commands are derived from the declaration, so they agree.
+and its document. HTTP routes, OpenAPI and MCP tools are derived from the declaration, and commands call
+the same function, so they agree.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Queries for queues: pauses, and jobs that no worker can run.
 
-Each claim reads the pauses, so workers need no notification.
+Each claim reads the pauses, so a pause needs no notification.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rota.model.explanation import unserved_reason
 from rota.store.query import Query
 
 MAX_JOBS_PER_LANE = 100
-"""Jobs at the front of each queue and priority that are checked for a worker."""
+"""Number of jobs that are checked for a worker, at the front of each queue and priority."""
 
 
 class PauseRow(msgspec.Struct, frozen=True):

@@ -51,6 +51,16 @@ async def test_mcp_without_role_only_reads(empty_dsn: str) -> None:
     assert not overview.is_error
 
 
+async def test_mcp_app_that_prints_does_not_disturb_the_protocol(empty_dsn: str) -> None:
+    async with rota_mcp(empty_dsn, "-a", "prints:app") as client:
+        overview = await client.call_tool("overview", {})
+
+    assert not overview.is_error
+    result = await asyncio.to_thread(Terminal(empty_dsn).run, "mcp", "-a", "prints:app")
+    assert (result.code, result.out) == (0, "")
+    assert "hello from the module" in result.err
+
+
 def test_mcp_end_of_stdin_ends_the_command(empty_dsn: str) -> None:
     result = Terminal(empty_dsn).run("mcp")
 

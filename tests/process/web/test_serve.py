@@ -51,6 +51,17 @@ def test_serve_client_that_reads_nothing_does_not_block_shutdown(dsn: str, tmp_p
             assert instance.ended() == 0
 
 
+def test_serve_application_wrapped_in_drain_ends_at_the_first_signal(
+    dsn: str, tmp_path: Path
+) -> None:
+    command = ["rota", "serve", "orders:drained", "--port", "{port}"]
+    settings = {"ROTA_DRAIN_DELAY": "0.1", "ROTA_DRAIN_TIMEOUT": "30"}
+    with serving(command, dsn, tmp_path, **settings) as instance:
+        instance.up()
+        instance.tell(signal.SIGTERM)
+        assert instance.ended() == 0
+
+
 @pytest.mark.parametrize("path", scale(["/handed-over"], ["/plain", "/handed-over"]))
 def test_serve_uncancellable_request_does_not_block_shutdown(
     dsn: str, tmp_path: Path, path: str

@@ -103,12 +103,14 @@ def _outcome_of_error(
         # Retry rules apply to the cause. The traceback already names the step.
         error = error.__cause__
     document = codec.encode_error(error, job.attempt, text)
+    # Log handlers cannot write characters that cannot be stored; then the log has the stored text.
+    exception = raised if codec.escape_unstorable(text) == text else None
     delay = None if isinstance(error, _NON_RETRYABLE) else retry.delay_after(job.attempt, error)
     if delay is not None and isinstance(error, Requeue):
         delay = REQUEUE_DELAY_SECONDS
     if delay is None:
-        return FinalOutcome("failed", document, raised)
-    return Retried(delay, document, raised)
+        return FinalOutcome("failed", document, exception)
+    return Retried(delay, document, exception)
 
 
 # Errors that another attempt would raise again. A signal timeout is in the journal and would be replayed.

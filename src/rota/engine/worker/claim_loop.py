@@ -254,11 +254,11 @@ class ClaimLoop(Loop):
         seconds = time.perf_counter() - sent_at
 
         result = self._accept(batch, answers[:outcome_transactions])
+        trip.batch = OutcomeBatch()  # recorded: a later error must not send it again
         self._counters.round_trips.add(seconds)
         self._publish(batch, set(result.refused))
         if result.refused:
             self._on_refused(len(result.refused))
-        trip.batch = OutcomeBatch()  # recorded: a later error must not send it again
         if other_runs := set(result.runs).difference(waiter_ids):
             # Runs that finished because a child run did.
             # Losing this notification is safe: waiters also poll.

@@ -356,18 +356,19 @@ def _retried(worker: int, attempt: FinishedAttempt[Retried]) -> events.Event:
     return events.JobRetried(worker, job.job, job.task, job.attempt, attempt.outcome.delay)
 
 
-def _log_failure(attempt: FinishedAttempt[FinalOutcome]) -> None:
+def _log_failure(attempt: FinishedAttempt[FinalOutcome | Rejected]) -> None:
     job, outcome = attempt.job, attempt.outcome
     if outcome.state != "failed":
         return
     error = codec.decode_error(outcome.error.encode() if outcome.error else None)
+    exception = outcome.exception if isinstance(outcome, FinalOutcome) else None
     log.error(
         "job %s (%s) failed on attempt %s: %s; it will not be retried",
         job.job,
         job.task,
         job.attempt,
         error.summary,
-        exc_info=_exc_info(outcome.exception, error),
+        exc_info=_exc_info(exception, error),
         extra=job_fields(job),
     )
 
@@ -417,7 +418,7 @@ KINDS: dict[type[Outcome], OutcomeKind[Any]] = {
     Succeeded: OutcomeKind(_complete, "refused", True, "succeeded", _succeeded),
     FinalOutcome: OutcomeKind(_finish, "accepted", True, None, _finished, _log_failure),
     Retried: OutcomeKind(_retry, "accepted", True, "retried", _retried, _log_retry),
-    Rejected: OutcomeKind(_finish_lost, "accepted", True, None, _finished),
+    Rejected: OutcomeKind(_finish_lost, "accepted", True, None, _finished, _log_failure),
     Quarantined: OutcomeKind(
         _quarantine,
         "accepted",
