@@ -277,6 +277,7 @@ async def test_sleeping_run_with_changed_steps_is_quarantined_until_fixed(
         )
         assert await fetch_row(deployed_app.dsn, EFFECTS) == (["welcome ada 1"],)
 
+        await deployed_app.manned()  # one worker alone may have done this, while the other starts
         assert await asyncio.to_thread(deployed_app.stop_workers) == [0, 0]
         deployed_app.deploy(AFTER)
         deployed_app.start_workers()
