@@ -19,16 +19,13 @@ from mcp.shared.exceptions import MCPError
 from rota.errors import RotaError
 from rota.model.access import Caller, Role
 from rota.operations.arguments import decode_object
-from rota.operations.declare import Operation, OperationContext
+from rota.operations.declare import CALL_TIMEOUT_SECONDS, Operation, OperationContext
 from rota.operations.documents import PathId
 from rota.operations.refusals import TooSlow
 from rota.operations.table import OPERATIONS
 
 if TYPE_CHECKING:
     from rota.app import Rota
-
-CALL_TIMEOUT_SECONDS = 40.0
-"""Timeout of a call, including reconnects while the database is unavailable."""
 
 _ID = {
     "type": ["string", "integer"],

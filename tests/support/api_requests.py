@@ -16,6 +16,12 @@ EXAMPLES: dict[tuple[str, str], Prepare] = {}
 NUMBERS = count(1)
 V1 = "/api/v1"
 
+NO_EFFECT = {
+    *("cancel_runs", "retry_runs", "release_runs", "prune_runs"),
+    *("release_run", "resume_queue", "resume_schedule"),
+}
+"""Operations whose example changes nothing: nothing matches, or the state is already the requested one."""
+
 
 def example(method: str, path: str) -> Callable[[Prepare], Prepare]:
     def note(prepare: Prepare) -> Prepare:

@@ -292,14 +292,12 @@ class ServiceRunner:
         if error is not None:
             text = _format_traceback(error)
             document = codec.encode_error(error, self._failures, text)
-            # Log handlers cannot write an error with characters that cannot be stored.
-            is_writable = codec.escape_unstorable(text) == text
             log.warning(
                 "service %r failed: %s; the next try is in %.0f s",
                 name,
                 codec.decode_error(document.encode()).summary,
                 self.definition.pause_seconds(self._failures, duration),
-                exc_info=error if is_writable and self._failures == 1 else None,
+                exc_info=codec.loggable(error, text) if self._failures == 1 else None,
             )
         delay = self.definition.backoff_seconds(self._failures) if outcome == "failed" else 0.0
         query = services.finish_iteration(

@@ -229,6 +229,11 @@ def decode_error(document: bytes | None) -> StoredError:
     return StoredError() if document is None else _error_decoder.decode(document)
 
 
+def loggable(error: BaseException, traceback: str) -> BaseException | None:
+    """Return the error for a log record; None if a handler could not write its traceback."""
+    return error if escape_unstorable(traceback) == traceback else None
+
+
 def error_type(document: str | None) -> str:
     """Return the type in an error document."""
     return str(_any_decoder.decode(document)["type"]) if document else "?"

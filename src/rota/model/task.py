@@ -146,7 +146,7 @@ class TaskDefinition:
         self.name = check_name("task", name)
         self.policy = policy
         self.runs_user_code = runs_user_code
-        """False for a node of a flow that only waits: it cannot be the cause of a worker's death."""
+        """False for a node of a flow that waits without user code: it cannot cause a worker's death."""
         self.is_async = inspect.iscoroutinefunction(fn)
         self.takes_context = False
         self.skip_if: TaskDefinition | None = None

@@ -1,7 +1,7 @@
 """Arguments of an operation, decoded and checked by its declaration.
 
-HTTP sends them in path, query and body; an MCP client sends one object. Invalid arguments raise the same
-errors there.
+HTTP sends them in path, query and body; an MCP client sends one object. Both are refused for the same
+reasons, with the same errors.
 """
 
 from __future__ import annotations

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 Document = TypeVar("Document")
 
+CALL_TIMEOUT_SECONDS = 40.0
+"""Timeout of a call over HTTP or MCP, including reconnects while the database is unavailable."""
+
 READ_TIMEOUT_SECONDS = 5.0
 """Statement timeout of a read."""
 

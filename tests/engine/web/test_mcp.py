@@ -18,14 +18,8 @@ from rota.mcp import build_server, describe
 from rota.model.access import Caller, Role
 from rota.operations.declare import Operation
 from rota.operations.table import OPERATIONS
-from support.api_requests import EXAMPLES, V1
+from support.api_requests import EXAMPLES, NO_EFFECT, V1
 from support.site_client import SECRET, SiteClient
-
-NO_EFFECT = {
-    *("cancel_runs", "retry_runs", "release_runs"),
-    *("release_run", "resume_queue", "resume_schedule"),
-}
-"""Operations whose example changes nothing."""
 
 CHANGES_WITH_TIME = {
     *("list_workers", "list_queues", "overview", "list_rate_limits", "autoscale"),

@@ -17,14 +17,8 @@ from rota.operations.declare import Operation, OperationContext
 from rota.operations.refusals import Forbidden
 from rota.operations.table import OPERATIONS
 from rota.web.api import openapi
-from support.api_requests import EXAMPLES, V1
+from support.api_requests import EXAMPLES, NO_EFFECT, V1
 from support.site_client import SiteClient
-
-NO_EFFECT = {
-    *("cancel_runs", "retry_runs", "release_runs", "prune_runs"),
-    *("release_run", "resume_queue", "resume_schedule"),
-}
-"""Operations whose example changes nothing: nothing matches, or the state is already the requested one."""
 
 COMMANDS = {
     "list_runs": "runs --limit 50",

@@ -357,7 +357,7 @@ async def test_visibility_timeout_expired_returns_job_to_queue(
 async def test_lost_wait_node_of_flow_always_runs_again(
     rota_app: Rota, rota_dsn: str, crashes: int
 ) -> None:
-    """It runs no user code, so it cannot be the cause of the losses."""
+    """A wait node runs no user code, so it cannot have ended the workers."""
     flow = rota_app.flow("order")
     flow.wait_signal("approval", type=bool)
     flow.sleep("cool", 0, after=["approval"])

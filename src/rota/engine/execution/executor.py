@@ -86,7 +86,9 @@ def outcome_of_error(
     try:
         return _outcome_of_error(error, job, retry, context)
     except Exception as raised:
-        return FinalOutcome("failed", codec.encode_error(raised, job.attempt, ""), raised)
+        text = "".join(traceback.format_exception(raised))
+        document = codec.encode_error(raised, job.attempt, "")
+        return FinalOutcome("failed", document, codec.loggable(raised, text))
 
 
 def _outcome_of_error(
@@ -103,8 +105,7 @@ def _outcome_of_error(
         # Retry rules apply to the cause. The traceback already names the step.
         error = error.__cause__
     document = codec.encode_error(error, job.attempt, text)
-    # Log handlers cannot write characters that cannot be stored; then the log has the stored text.
-    exception = raised if codec.escape_unstorable(text) == text else None
+    exception = codec.loggable(raised, text)
     delay = None if isinstance(error, _NON_RETRYABLE) else retry.delay_after(job.attempt, error)
     if delay is not None and isinstance(error, Requeue):
         delay = REQUEUE_DELAY_SECONDS

@@ -1,7 +1,8 @@
 """Policy for suspects: decides whether a job that was lost with its worker runs again.
 
-A worker that knows the task decides, before the job runs again. A node of a flow that only waits always
-runs again: it runs no code that could have ended a worker. For other jobs, in this order:
+A worker that knows the task decides, before the job runs again. A node of a flow that only waits, and
+reads no payload of a user's type, always runs again: it has run no code that could end a worker. For other
+jobs, in this order:
 
     max_crashes       the job is quarantined when it has used them up
     on_worker_lost    retry, fail or cancel, as the task declares or its callback returns

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from rota.errors import ArgumentError, DatabaseUnavailable
 from rota.operations.arguments import decode_body, decode_params, decode_query
-from rota.operations.declare import Operation, OperationContext
+from rota.operations.declare import CALL_TIMEOUT_SECONDS, Operation, OperationContext
 from rota.web.auth import caller, require_role
 from rota.web.responses import HttpError, json_response
 
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from rota.app import Rota
 
 PREFIX = "/api/v1"
-
-REQUEST_TIMEOUT_SECONDS = 40.0
-"""Timeout of a whole request, including reconnects while the database is unavailable."""
 
 BODY_TIMEOUT_SECONDS = 20.0
 """Timeout for receiving a body."""
@@ -41,7 +38,7 @@ def route(operation: Operation[Any], app: Rota) -> Route:
             data = await read_body(request, BODY_OVERHEAD_BYTES + app.settings.payload_limit)
             arguments["body"] = decode_body(operation.body, data)
         try:
-            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
+            async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
                 context = OperationContext(app, caller(request))
                 document = await operation.perform(context, **arguments)
         except TimeoutError:
