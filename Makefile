@@ -9,6 +9,8 @@ STAMP := $(VENV)/.stamp
 # pip uses the registry that the machine is configured for. The caller's PYTHONPATH must not have an effect.
 unexport PYTHONPATH
 unexport PYTHONHOME
+# Thousands of processes in the tests would otherwise compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test test-fast proofs chaos bench bench-guard demo docs docs-live schema lock matrix release ci clean

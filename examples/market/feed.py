@@ -10,6 +10,7 @@ Publications depend only on the clock: a restarted feed continues where it stopp
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import threading
@@ -37,11 +38,15 @@ CENTS = 50
 
 
 class Publications:
-    """Publications by time. After `lasts` seconds, nothing new is published."""
+    """Publications by time, until `end`."""
 
-    def __init__(self, lasts: float) -> None:
+    def __init__(self) -> None:
         self._began = time.time()
-        self._ends = self._began + lasts
+        self._ends = math.inf
+
+    def end(self) -> None:
+        """Publish nothing new from now on."""
+        self._ends = min(self._ends, time.time())
 
     def _numbers(self, every: float) -> list[int]:
         first = int(self._began / every) - BEFORE
@@ -132,6 +137,11 @@ class Service:
                 return self._publications.articles(source)
         raise KeyError(path)
 
+    def end(self) -> dict[str, list[Any]]:
+        """Publish nothing new from now on, and return all publications."""
+        self._publications.end()
+        return self.published()
+
     def published(self) -> dict[str, list[Any]]:
         """Return all publications so far, to check that none was missed."""
         topics = {
@@ -179,6 +189,8 @@ def handler(service: Service) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             self.received_at = time.time()
+            if self.path == "/end":
+                return self._answer(200, service.end())
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             key = self.headers.get("Idempotency-Key", "")
             if self.path == "/pages":
@@ -224,15 +236,9 @@ if __name__ == "__main__":
     parser.add_argument(
         "--journal", default=os.devnull, help="file for the journal, one line of JSON per request"
     )
-    parser.add_argument(
-        "--lasts",
-        type=float,
-        default=float("inf"),
-        help="seconds after which nothing new is published",
-    )
     parser.add_argument("--takes", type=float, default=0.3, help="seconds to write a report")
     options = parser.parse_args()
-    service = Service(Publications(options.lasts), options.journal, options.limit, options.takes)
+    service = Service(Publications(), options.journal, options.limit, options.takes)
     server = Server(("127.0.0.1", options.port), handler(service))
     print(
         f"feed at http://127.0.0.1:{server.server_port}, {options.limit} requests a second",

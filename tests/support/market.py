@@ -33,9 +33,7 @@ class Record:
 
 
 class Market:
-    def __init__(
-        self, programs: Programs, lasts: float, pace: float, app: str, limit: int = LIMIT
-    ) -> None:
+    def __init__(self, programs: Programs, pace: float, app: str, limit: int = LIMIT) -> None:
         self.programs = programs
         self.instances: list[Program] = []
         self._app = app
@@ -48,7 +46,7 @@ class Market:
             "MARKET_LIMIT": f"{limit}",
             "MARKET_PACE": f"{pace}",
         }
-        words = ("--port", f"{port}", "--journal", f"{self._journal}", "--lasts", f"{lasts}")
+        words = ("--port", f"{port}", "--journal", f"{self._journal}")
         self.feed = programs.start("examples.market.feed", *words)
         self.feed.says("feed at")
 
@@ -70,6 +68,14 @@ class Market:
         asked = [line["client"] for line in self.journal() if line["path"] == path]
         return next((each for each in self.living if asked[-1:] == [f"market/{each.pid}"]), None)
 
+    def requests_by_path(self) -> Counter[str]:
+        return Counter(line["path"] for line in self.journal())
+
+    def end_publications(self) -> None:
+        """Let the feed publish nothing new from now on."""
+        with urllib.request.urlopen(f"{self._address}/end", data=b"", timeout=60) as answer:
+            assert answer.status == 200
+
     def published(self) -> dict[str, list[Any]]:
         with urllib.request.urlopen(f"{self._address}/published", timeout=60) as answer:
             found: dict[str, list[Any]] = json.load(answer)
@@ -78,7 +84,7 @@ class Market:
     def record(self) -> Record:
         rows = self.programs.rows
         return Record(
-            [line for line in self.journal() if line["path"] != "/published"],
+            [line for line in self.journal() if line["path"] not in ("/published", "/end")],
             self.published(),
             [number for (number,) in rows("select number from filings")],
             [number for (number,) in rows("select number from halts")],
@@ -193,13 +199,14 @@ def results_without_cause(record: Record) -> Iterator[str]:
         yield f"somebody was paged for {about}, of which nothing is known"
 
 
-SECONDS, PACE = scale((5.5, 1 / 40), (150.0, 1 / 20))
+SECONDS, PACE = scale((0, 1 / 40), (150, 1 / 20))
+"""Minimum duration, and the length of the feed's hour in hours."""
 
 
 APP = "examples.market.app:app"
 
 
-def open_market(programs: Programs, lasts: float, app: str = APP, limit: int = LIMIT) -> Market:
+def open_market(programs: Programs, app: str = APP, limit: int = LIMIT) -> Market:
     """Create the tables and return the market."""
     programs.run("examples.market.tables")
-    return Market(programs, lasts, PACE, app, limit)
+    return Market(programs, PACE, app, limit)

@@ -110,8 +110,15 @@ def call_in_thread(
 
 
 class ServiceTerm:
-    def __init__(self, term: Term, raw_connections: RawConnections) -> None:
+    """Term of a service and its transactions.
+
+    A transaction that asserts the term blocks the next election until it ends. The server ends it after
+    `lease` seconds without a statement, so a process that freezes inside it is replaced like any other.
+    """
+
+    def __init__(self, term: Term, raw_connections: RawConnections, lease: float) -> None:
         self._term = term
+        self._lease = lease
         self._raw_connections = raw_connections
         self._loop = asyncio.get_running_loop()
 
@@ -131,7 +138,7 @@ class ServiceTerm:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection[Any]]:
-        async with self._raw_connections.transaction() as connection:
+        async with self._raw_connections.transaction(self._lease) as connection:
             await self._term.assert_held(connection)
             connection.answer_timeout = None  # the user's statements may take as long as they need
             try:
@@ -141,7 +148,8 @@ class ServiceTerm:
 
     @contextmanager
     def sync_transaction(self) -> Iterator[Connection[Any]]:
-        with self._raw_connections.sync_transaction(self._run_in_loop) as connection:
+        lend = self._raw_connections.sync_transaction
+        with lend(self._run_in_loop, self._lease) as connection:
             self._term.run_assertion(connection)
             connection.answer_timeout = None
             try:

@@ -246,7 +246,9 @@ class ServiceRunner:
         if self._is_ending or not term.held:
             await self._record(term, number, "stopped", 0.0)  # stopped before it began
             return
-        context = ServiceContext(name, number, ServiceTerm(term, self._raw_connections))
+        context = ServiceContext(
+            name, number, ServiceTerm(term, self._raw_connections, self.definition.lease)
+        )
         iteration = self._iteration = ServiceIteration(self.definition, context)
         try:
             await wait_first(iteration.task, term.lost)

@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rota")
 
-# The timeout frees the job if its worker freezes inside the transaction. The pid and start time
-# identify the backend, which may outlive a lost connection.
+# The timeout frees what the transaction has locked if its process freezes inside it. The pid and start
+# time identify the backend, which may outlive a lost connection.
 _PREPARE_TRANSACTION = """
 select pg_backend_pid(), now()
- where set_config('idle_in_transaction_session_timeout', '60s', true) is not null
+ where set_config('idle_in_transaction_session_timeout', %s, true) is not null
 """
+
+IDLE_TIMEOUT = 60.0
+"""Seconds without a statement after which the server rolls back a job's transaction."""
 
 
 class RawConnections:
@@ -43,13 +46,19 @@ class RawConnections:
         self.answer_timeout = database.settings.statement_timeout
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[PgConnection]:
-        """Lend a connection inside a transaction. Its waits have a deadline until the caller removes it."""
+    async def transaction(self, idle_timeout: float = IDLE_TIMEOUT) -> AsyncIterator[PgConnection]:
+        """Lend a connection inside a transaction. Its waits have a deadline until the caller removes it.
+
+        The server rolls the transaction back after `idle_timeout` seconds without a statement.
+        """
         connection = await self._connections.acquire()
         backend: list[Any] = []
         try:
             async with connection.transaction():
-                backend = await (await connection.execute(_PREPARE_TRANSACTION)).fetchall()
+                prepared = await connection.execute(
+                    _PREPARE_TRANSACTION, _milliseconds(idle_timeout)
+                )
+                backend = await prepared.fetchall()
                 yield connection
         except BaseException as error:
             is_lost = connection.broken
@@ -60,7 +69,9 @@ class RawConnections:
         await self._connections.release(connection)
 
     @contextmanager
-    def sync_transaction(self, run_in_loop: Callable[[Any], Any]) -> Iterator[SyncPgConnection]:
+    def sync_transaction(
+        self, run_in_loop: Callable[[Any], Any], idle_timeout: float = IDLE_TIMEOUT
+    ) -> Iterator[SyncPgConnection]:
         """Lend a connection to code in a thread. `run_in_loop` runs a coroutine in the event loop."""
         if not self._slots.acquire(timeout=self._timeout):
             raise DatabaseUnavailable(
@@ -72,7 +83,8 @@ class RawConnections:
             backend: list[Any] = []
             try:
                 with connection.transaction():
-                    backend = connection.execute(_PREPARE_TRANSACTION).fetchall()
+                    prepared = connection.execute(_PREPARE_TRANSACTION, _milliseconds(idle_timeout))
+                    backend = prepared.fetchall()
                     yield connection
             except BaseException:
                 is_lost = connection.broken
@@ -131,3 +143,7 @@ class RawConnections:
         await self._connections.close()
         while self._idle:
             self._idle.pop().close()
+
+
+def _milliseconds(seconds: float) -> list[str]:
+    return [f"{max(1, round(seconds * 1000))}ms"]

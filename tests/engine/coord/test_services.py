@@ -7,6 +7,7 @@ import functools
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -140,6 +141,27 @@ async def test_service_context_has_term_and_writes_in_transaction(
     assert known[:3] == [("filings", number, 1, True, False) for number in (1, 2, 3)]
     assert (await run_sql(rota_app, "select * from seen"))[:2] == [(1, 1), (2, 1)]
     assert set((await outcomes(rota_app))[:-1]) == {"succeeded"}  # the last one may not have begun
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_service_transaction_may_idle_for_the_lease(rota_app: Rota, kind: str) -> None:
+    """A transaction blocks the election, so one of a frozen process must not outlive the lease."""
+    show = "show idle_in_transaction_session_timeout"
+    shown: list[Any] = []
+
+    async def filings(ctx: ServiceContext) -> None:
+        async with ctx.transaction() as connection:
+            shown.append(await (await connection.execute(show)).fetchone())
+
+    def plain(ctx: ServiceContext) -> None:
+        with ctx.sync.transaction() as connection:
+            shown.append(connection.execute(show).fetchone())
+
+    fn: Callable[[ServiceContext], object] = filings if kind == "async" else plain
+    rota_app.service("filings", every=60, lease=7.5)(fn)
+    async with rota_app.services():
+        await until(lambda: shown)
+    assert shown == [("7500ms",)]
 
 
 async def test_service_iterations_are_stored_with_their_instance(rota_app: Rota) -> None:

@@ -33,7 +33,7 @@ Make = Callable[..., Programs]
 @pytest.mark.parametrize("mutants", [[each] for each in MUTANTS])
 def test_market_known_bugs_are_found(programs: Make, mutants: list[str]) -> None:
     """The short form has all bugs at once."""
-    market = open_market(programs(MUTANTS=", ".join(mutants)), 1.5, "market_mutants:app", FEW)
+    market = open_market(programs(MUTANTS=", ".join(mutants)), "market_mutants:app", FEW)
     market.start(2)
 
     def seen() -> bool:
