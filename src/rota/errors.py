@@ -7,6 +7,7 @@
     │   └── PayloadTooLarge       a value is too large to store
     ├── DatabaseError             the database cannot be used in its present state
     │   ├── SchemaMissing         Rota's tables do not exist yet
+    │   ├── SchemaChanged         Rota's tables were made by migrations with another text
     │   ├── SchemaTooNew          Rota's tables belong to a newer version
     │   ├── SchemaTooOld          Rota's tables belong to an older version
     │   └── DatabaseUnavailable   the database did not answer within the time allowed
@@ -69,6 +70,10 @@ class DatabaseError(RotaError):
 
 
 class SchemaMissing(DatabaseError):
+    pass
+
+
+class SchemaChanged(DatabaseError):
     pass
 
 

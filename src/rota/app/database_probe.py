@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rota.app.readiness import UnreadyReason
 from rota.engine.worker.session import wait_at_most
-from rota.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
+from rota.errors import SchemaChanged, SchemaMissing, SchemaTooNew, SchemaTooOld
 from rota.store.migrate import check_on
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class DatabaseProbe:
                 if self._timeouts < 2:
                     return None
                 return self._unreachable(began, f"no answer in {PROBE_TIMEOUT_SECONDS:g} s")
-        except (SchemaMissing, SchemaTooOld) as error:
+        except (SchemaMissing, SchemaChanged, SchemaTooOld) as error:
             self._failing_since, self._timeouts = None, 0
             return UnreadyReason("schema", str(error))
         except SchemaTooNew:

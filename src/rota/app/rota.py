@@ -194,7 +194,7 @@ class Rota:
         from rota.store.migrate import migrate
 
         applied = await migrate((await self.open()).database)
-        return [f"{each.version:04d}_{each.name}" for each in applied]
+        return [each.label for each in applied]
 
     async def close(self) -> None:
         """Close the resources of this event loop."""

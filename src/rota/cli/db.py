@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from rota import Rota
+    from rota.store.migrate import SchemaComparison
 
 
 @click.group()
@@ -23,16 +24,25 @@ def db() -> None:
 
 @db.command()
 @with_target
-def migrate(target: Target) -> None:
+@click.option(
+    "--print",
+    "as_script",
+    is_flag=True,
+    help="Apply nothing; print a script for psql instead, to be run by a role with more rights.",
+)
+def migrate(target: Target, as_script: bool) -> None:
     """Bring the schema up to date. Safe to run from several processes at once."""
+    if as_script:
+        click.echo(target.run_unchecked(_read_script), nl=False)
+        return
 
-    async def migrate_schema(app: Rota) -> tuple[str, list[str]]:
-        return app.settings.schema, await app.migrate()
+    async def migrate_schema(app: Rota) -> tuple[list[str], str]:
+        return await app.migrate(), _USABLE[(await _compare(app)).state].format(app.settings.schema)
 
-    schema, applied = target.run_unchecked(migrate_schema)
+    applied, message = target.run_unchecked(migrate_schema)
     for name in applied:
         click.echo(f"applied {name}")
-    click.echo(f"schema {schema!r} is up to date")
+    click.echo(message)
 
 
 @db.command()
@@ -49,47 +59,51 @@ def status(target: Target, as_json: bool) -> None:
         output.print_json(schema_status)
     else:
         _print_schema_status(schema_status)
-    if schema_status["state"] != "up to date":
+    if schema_status["error"] is not None:
         exit_with(NO_DATABASE)
 
 
-async def _read_schema_status(app: Rota) -> dict[str, Any]:
-    from rota.store.migrate import applied, migrations, newest_version
+_USABLE = {
+    "up to date": "schema {!r} is up to date",
+    "newer": "schema {!r} has migrations of a newer Rota, and this version can use them",
+}
+"""Texts for the states in which this version of Rota can use the schema."""
 
-    database = (await app.open()).database
-    applied_migrations = await applied(database)
-    async with database.connection() as connection:
+
+async def _compare(app: Rota) -> SchemaComparison:
+    from rota.store.migrate import compare_schema
+
+    return await compare_schema((await app.open()).database)
+
+
+async def _read_script(app: Rota) -> str:
+    from rota.store.migrate import script
+
+    return await script((await app.open()).database)
+
+
+async def _read_schema_status(app: Rota) -> dict[str, Any]:
+    compared = await _compare(app)
+    async with (await app.open()).database.connection() as connection:
         info = connection.info
         server = {"host": info.host, "database": info.dbname, "user": info.user}
         version = info.server_version
-    pending = [
-        f"{each.version:04d}_{each.name}"
-        for each in migrations()
-        if each.version not in applied_migrations
-    ]
-    if not applied_migrations:
-        state = "missing"
-    elif max(applied_migrations) > newest_version():
-        state = "too new"
-    else:
-        state = "outdated" if pending else "up to date"
     return {
         **server,
         "server": f"{version // 10000}.{version % 10000}",
-        "schema": database.schema,
-        "state": state,
-        "applied": [
-            f"{version:04d}_{name}" for version, name in sorted(applied_migrations.items())
-        ],
-        "pending": pending,
+        "schema": compared.schema,
+        "state": compared.state,
+        "error": None if compared.error is None else str(compared.error),
+        **{
+            kind: [each.label for each in migrations]
+            for kind, migrations in (
+                ("applied", compared.applied),
+                ("newer", compared.newer),
+                ("changed", compared.changed),
+                ("pending", compared.pending),
+            )
+        },
     }
-
-
-_ADVICE = {
-    "missing": "Rota's tables are not there; run `rota db migrate`",
-    "outdated": "run `rota db migrate`",
-    "too new": "a newer Rota has been here; upgrade Rota, or use another database",
-}
 
 
 def _print_schema_status(schema_status: dict[str, Any]) -> None:
@@ -101,11 +115,15 @@ def _print_schema_status(schema_status: dict[str, Any]) -> None:
         ),
         ("server", f"PostgreSQL {schema_status['server']}"),
         ("schema", schema_status["schema"]),
-        ("state", output.cell(state, "green" if state == "up to date" else "yellow")),
+        ("state", output.cell(state, "green" if state in _USABLE else "yellow")),
         *(("applied", name) for name in schema_status["applied"]),
-        *(("pending", output.cell(name, "yellow")) for name in schema_status["pending"]),
+        *(
+            (kind, output.cell(name, "yellow"))
+            for kind in ("newer", "changed", "pending")
+            for name in schema_status[kind]
+        ),
     ]
     output.print_renderable(output.property_table(properties))
-    if state in _ADVICE:
+    if schema_status["error"] is not None:
         click.echo()
-        output.print_text(_ADVICE[state])
+        output.print_text(schema_status["error"])

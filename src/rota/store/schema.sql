@@ -413,12 +413,17 @@ comment on column rota.logs.message is 'Text of the message.';
 create table rota.migrations (
     version integer not null,
     name text not null,
+    breaking boolean not null,
+    checksum text not null,
     at timestamp with time zone not null default now(),
     constraint migrations_pkey PRIMARY KEY (version)
 );
 comment on table rota.migrations is 'Migrations applied to this schema, one row each.';
 comment on column rota.migrations.version is 'Number of the migration: the first four digits of its file name.';
 comment on column rota.migrations.name is 'Name of the migration: its file name without the number.';
+comment on column rota.migrations.breaking is 'True if code without this migration cannot run on a schema that has it.';
+comment on column rota.migrations.checksum is
+    'SHA-256 of the migration''s file when it was applied, in hexadecimal digits.';
 comment on column rota.migrations.at is 'Time at which the migration was applied.';
 
 create table rota.minute_stats (

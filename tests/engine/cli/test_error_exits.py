@@ -10,6 +10,7 @@ import pytest
 from rota.cli.exit_codes import FAILED, NO_DATABASE, NOT_FOUND, USAGE_ERROR
 from rota.testing.server import DatabaseServer
 from support.cli_fixtures import Rota
+from support.newer_migration import NEWER_MIGRATION
 from support.terminal import Terminal
 
 START = ("start", "-a", "shop:app")
@@ -152,13 +153,37 @@ def test_command_invalid_setting_is_named(rota: Rota, monkeypatch: pytest.Monkey
 
 def test_command_newer_schema_is_refused(rota: Rota, rota_dsn: str) -> None:
     with psycopg.connect(rota_dsn) as connection:
-        connection.execute("insert into rota.migrations values (9000, 'from_the_future')")
+        connection.execute(NEWER_MIGRATION, [9000, True])
 
     assert rota("runs", "--dsn", rota_dsn).code == NO_DATABASE
     status = rota("db", "status", "--dsn", rota_dsn)
     assert status.code == NO_DATABASE
     assert "too new" in status.out
-    assert "upgrade Rota" in status.out
+    assert "Upgrade Rota" in status.out
+
+
+def test_command_edited_migration_is_refused(rota: Rota, rota_dsn: str) -> None:
+    with psycopg.connect(rota_dsn) as connection:
+        connection.execute("update rota.migrations set checksum = 'other' where version = 2")
+
+    for command in (["runs"], ["db", "migrate"], ["db", "migrate", "--print"]):
+        refused = rota(*command, "--dsn", rota_dsn)
+        assert refused.code == NO_DATABASE
+        assert "edited after it ran" in refused.complaint
+    status = rota("db", "status", "--dsn", rota_dsn)
+    assert status.code == NO_DATABASE
+    assert "changed" in status.out
+
+
+def test_command_newer_schema_without_breaking_migration_works(rota: Rota, rota_dsn: str) -> None:
+    with psycopg.connect(rota_dsn) as connection:
+        connection.execute(NEWER_MIGRATION, [9000, False])
+
+    assert rota("runs", "--dsn", rota_dsn).code == 0
+    migrated = rota("db", "migrate", "--dsn", rota_dsn)
+    assert (migrated.code, "this version can use them" in migrated.out) == (0, True)
+    status = rota("db", "status", "--dsn", rota_dsn)
+    assert (status.code, "9000_newer" in status.out) == (0, True)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from psycopg import AsyncConnection
 from rota.engine.diagnosis import doctor_checks
 from rota.model.check_result import CheckResult
 from support.doctor import Doctor, now
+from support.newer_migration import NEWER_MIGRATION
 
 Database = AsyncConnection[Any]
 
@@ -269,6 +270,21 @@ async def test_doctor_missing_or_outdated_schema_is_found(doctor: Doctor, db: Da
     behind = await doctor.one("schema")
     assert (behind.level, behind.value) == ("problem", 1)
     assert (await doctor.one("indexes")).level == "unchecked"
-    await db.execute("insert into rota.migrations (version, name) values (9999, 'later')")
+    await db.execute(NEWER_MIGRATION, [9999, True])
     newer = await doctor.one("schema")
-    assert "newer Rota" in newer.message
+    assert (newer.level, newer.fix) == ("problem", "pip install --upgrade pgrota")
+    assert "needs a newer Rota" in newer.message
+
+
+async def test_doctor_newer_usable_schema_is_a_notice(doctor: Doctor, db: Any) -> None:
+    await db.execute(NEWER_MIGRATION, [9999, False])
+    newer = await doctor.one("schema")
+    assert (newer.level, newer.value) == ("notice", 1)
+    assert "up to 9999_newer; this version can use them" in newer.message
+
+
+async def test_doctor_edited_migration_is_a_problem(doctor: Doctor, db: Any) -> None:
+    await db.execute("update rota.migrations set checksum = 'other' where version = 2")
+    changed = await doctor.one("schema")
+    assert (changed.level, changed.value, changed.fix) == ("problem", 1, None)
+    assert "edited after it ran" in changed.message

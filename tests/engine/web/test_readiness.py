@@ -13,6 +13,7 @@ from rota import Rota
 from rota.app import database_probe
 from rota.store.migrate import check_on
 from rota.testing import Proxy
+from support.newer_migration import NEWER_MIGRATION
 
 
 async def reason_codes(app: Rota) -> list[str]:
@@ -127,7 +128,7 @@ async def test_readiness_old_schema_is_a_reason_and_newer_one_is_not(
         database_probe, "PROBE_TIMEOUT_SECONDS", 30.0
     )  # an unanswered probe gives no reason
     with psycopg.connect(rota_dsn, autocommit=True) as connection:
-        connection.execute("insert into rota.migrations (version, name) values (9999, 'future')")
+        connection.execute(NEWER_MIGRATION, [9999, True])
         assert await reason_codes(rota_app) == []
         connection.execute(
             "delete from rota.migrations where version in"

@@ -13,15 +13,16 @@ import pytest
 from psycopg import AsyncConnection
 
 from rota import Rota
-from rota.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
+from rota.errors import SchemaChanged, SchemaMissing, SchemaTooNew, SchemaTooOld
 from rota.model.events import JobFinished
 from rota.model.settings import Settings
 from rota.store import migrate as module
 from rota.store.database import Database
-from rota.store.migrate import applied, check, migrate, migrations
+from rota.store.migrate import check, compare_schema, migrate, migrations, script
 from rota.testing import Harness
 from rota.testing.server import DatabaseServer
 from support.concurrent_migration import migrate_concurrently
+from support.newer_migration import NEWER_MIGRATION
 from support.places import ROOT
 
 
@@ -50,6 +51,10 @@ async def relations(dsn: str) -> list[Any]:
         return await found.fetchall()
 
 
+async def applied_labels(database: Database) -> list[str]:
+    return [each.label for each in (await compare_schema(database)).applied]
+
+
 def test_schema_dump_equals_result_of_migrations(rota_dsn: str) -> None:
     dump = runpy.run_path(str(ROOT / "tools" / "dump_schema.py"))["dump"]
     golden = ROOT / "src" / "rota" / "store" / "schema.sql"
@@ -68,7 +73,7 @@ async def test_migrate_twice_applies_nothing_the_second_time(empty: Database) ->
     assert await migrate(empty) == []
 
     await check(empty)
-    assert await applied(empty) == {each.version: each.name for each in migrations()}
+    assert await applied_labels(empty) == [each.label for each in migrations()]
 
 
 def test_migrate_in_32_processes_succeeds_in_all_and_applies_once(empty_dsn: str) -> None:
@@ -81,7 +86,7 @@ def test_migrate_in_32_processes_succeeds_in_all_and_applies_once(empty_dsn: str
 async def test_check_of_empty_database_raises_schema_missing_with_remedy(empty: Database) -> None:
     with pytest.raises(SchemaMissing, match=r"has no tables of Rota.*rota db migrate"):
         await check(empty)
-    assert await applied(empty) == {}
+    assert await applied_labels(empty) == []
 
 
 async def test_check_of_older_schema_raises_schema_too_old_with_remedy(
@@ -91,7 +96,7 @@ async def test_check_of_older_schema_raises_schema_too_old_with_remedy(
     later = replace(migrations()[0], version=len(migrations()) + 1, name="later", text="select 1")
     monkeypatch.setattr(module, "migrations", lambda: (*migrations(), later))
 
-    with pytest.raises(SchemaTooOld, match=r"1 migration\(s\) behind .*later.*rota db migrate"):
+    with pytest.raises(SchemaTooOld, match=r"1 migration behind .*later.*rota db migrate"):
         await check(empty)
 
 
@@ -101,10 +106,10 @@ async def test_migrate_and_check_of_newer_schema_are_refused(
 ) -> None:
     await migrate(empty)
     async with await AsyncConnection.connect(empty_dsn, autocommit=True) as db:
-        await db.execute("insert into rota.migrations (version, name) values (9999, 'tomorrow')")
+        await db.execute(NEWER_MIGRATION, [9999, True])
     before = await relations(empty_dsn)
 
-    with pytest.raises(SchemaTooNew, match=r"migration 9999 \(tomorrow\).*upgrade Rota"):
+    with pytest.raises(SchemaTooNew, match=r"migration 9999_newer, .*Upgrade Rota"):
         await act(empty)
 
     assert await relations(empty_dsn) == before
@@ -112,11 +117,65 @@ async def test_migrate_and_check_of_newer_schema_are_refused(
 
 async def test_worker_on_newer_schema_is_refused(rota_app: Rota, db: Any) -> None:
     rota_app.task(name="anything")(lambda: None)
-    await db.execute("insert into rota.migrations (version, name) values (9999, 'tomorrow')")
+    await db.execute(NEWER_MIGRATION, [9999, True])
 
     with pytest.raises(SchemaTooNew):
         async with rota_app.worker():
             pytest.fail("the worker started")
+
+
+@pytest.mark.parametrize("act", [migrate, check, script], ids=["migrate", "check", "script"])
+async def test_migrate_and_check_after_edited_migration_are_refused(
+    empty: Database, monkeypatch: pytest.MonkeyPatch, act: Any
+) -> None:
+    await migrate(empty)
+    first, *rest = migrations()
+    edited = replace(first, text=first.text + "alter table rota.jobs add column forgotten int;\n")
+    monkeypatch.setattr(module, "migrations", lambda: (edited, *rest))
+
+    with pytest.raises(SchemaChanged, match=r"migration 0001_jobs .*edited after it ran"):
+        await act(empty)
+
+
+async def test_worker_on_newer_schema_without_breaking_migration_works(
+    rota_app: Rota, db: Any
+) -> None:
+    task = rota_app.task(name="anything")(lambda: "done")
+    await db.execute(NEWER_MIGRATION, [9999, False])
+
+    assert await rota_app.migrate() == []
+    async with rota_app.worker():
+        assert await (await task.start()).result() == "done"
+
+
+async def test_schema_newer_and_incomplete_is_refused(empty: Database, empty_dsn: str) -> None:
+    await migrate(empty)
+    async with await AsyncConnection.connect(empty_dsn, autocommit=True) as db:
+        await db.execute(NEWER_MIGRATION, [9999, False])
+        await db.execute("delete from rota.migrations where version = 3")
+
+    with pytest.raises(SchemaTooNew):
+        await migrate(empty)
+
+
+@pytest.mark.parametrize("count", [0, 3])
+async def test_migration_script_run_by_psql_equals_migrate(
+    empty: Database, empty_dsn: str, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(module, "migrations", lambda: migrations()[:count])
+    if count:
+        await migrate(empty)
+    monkeypatch.undo()
+
+    printed = await script(empty)
+    async with await AsyncConnection.connect(empty_dsn, autocommit=True) as db:
+        await db.execute(printed.encode(), prepare=False)
+
+    await check(empty)
+    assert await script(empty) == ""
+    dump = runpy.run_path(str(ROOT / "tools" / "dump_schema.py"))["dump"]
+    golden = ROOT / "src" / "rota" / "store" / "schema.sql"
+    assert dump(empty_dsn) == golden.read_text("utf-8")
 
 
 async def test_migrate_failing_migration_rolls_back_earlier_ones(
@@ -147,7 +206,7 @@ async def test_migrate_of_partial_schema_applies_only_missing_migrations(
     assert await migrate(empty) == list(migrations()[count:])
 
     await check(empty)
-    assert await applied(empty) == {each.version: each.name for each in migrations()}
+    assert await applied_labels(empty) == [each.label for each in migrations()]
 
 
 INDEXES = """\
@@ -198,7 +257,7 @@ async def test_migrate_after_contention_is_retried(
     await install_failing_migration(empty_dsn, monkeypatch, code, times=2)
 
     assert len(await migrate(empty)) == 2
-    assert await applied(empty) == {1: migrations()[0].name, 2: "failing"}
+    assert await applied_labels(empty) == [migrations()[0].label, "0002_failing"]
 
 
 async def test_migrate_under_lasting_contention_raises_the_error(

@@ -27,25 +27,29 @@ NOTICE_DEAD_ROWS, PROBLEM_DEAD_ROWS = 20_000, 500_000
 """Dead rows from which a table is reported, if it has no more live rows than dead ones."""
 
 
+_SCHEMA_FIXES = {
+    "missing": "rota db migrate",
+    "outdated": "rota db migrate",
+    "too new": "pip install --upgrade pgrota",
+}
+
+
 async def check_schema(context: CheckContext) -> list[CheckResult]:
-    applied = await migrate.applied(context.database)
-    behind = [each for each in migrate.migrations() if each.version not in applied]
-    newer = [each for each in applied if each > migrate.newest_version()]
-    name = f"schema {context.schema!r}"
-    if not applied:
-        message = f"{name} has no tables of Rota"
-        return [CheckResult("schema", "problem", message, 0, "migrations", "rota db migrate")]
-    if newer:
-        message = f"{name} was made by a newer Rota: it has migration {max(newer):04d}"
-        fix = "pip install --upgrade pgrota"
-        return [CheckResult("schema", "problem", message, max(newer), "migrations", fix)]
-    if behind:
-        message = f"{name} is {len(behind)} migration(s) behind this Rota"
-        return [
-            CheckResult("schema", "problem", message, len(behind), "migrations", "rota db migrate")
-        ]
-    message = f"{name} has all {len(applied)} migrations"
-    return [CheckResult("schema", "ok", message, len(applied), "migrations")]
+    compared = await migrate.compare_schema(context.database)
+    if compared.error is not None:
+        count = len(compared.changed or compared.newer or compared.pending)
+        fix = _SCHEMA_FIXES.get(compared.state)
+        message = str(compared.error)
+        return [CheckResult("schema", "problem", message, count, "migrations", fix)]
+    count = len(compared.applied)
+    if newer := compared.newer:
+        message = (
+            f"schema {context.schema!r} has migrations of a newer Rota up to {newer[-1].label}; this "
+            "version can use them"
+        )
+        return [CheckResult("schema", "notice", message, len(newer), "migrations")]
+    message = f"schema {context.schema!r} has all {count} migrations"
+    return [CheckResult("schema", "ok", message, count, "migrations")]
 
 
 async def check_dead_rows(context: CheckContext) -> list[CheckResult]:
@@ -82,8 +86,7 @@ async def check_dead_rows(context: CheckContext) -> list[CheckResult]:
 
 
 async def check_indexes(context: CheckContext) -> list[CheckResult]:
-    applied = await migrate.applied(context.database)
-    if set(applied) != {each.version for each in migrate.migrations()}:
+    if (await migrate.compare_schema(context.database)).state != "up to date":
         return [CheckResult("indexes", "unchecked", "the schema is another one than this Rota's")]
     expected = doctor.expected_indexes(context.schema)
     existing = {each.name: each for each in await context.fetch(doctor.indexes(context.schema))}

@@ -23,6 +23,9 @@
 comment on table rota.migrations is 'Migrations applied to this schema, one row each.';
 comment on column rota.migrations.version is 'Number of the migration: the first four digits of its file name.';
 comment on column rota.migrations.name is 'Name of the migration: its file name without the number.';
+comment on column rota.migrations.breaking is
+    'True if code without this migration cannot run on a schema that has it.';
+comment on column rota.migrations.checksum is 'SHA-256 of the migration''s file when it was applied, in hexadecimal digits.';
 comment on column rota.migrations.at is 'Time at which the migration was applied.';
 
 create function rota.clock() returns timestamptz

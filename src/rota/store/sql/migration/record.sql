@@ -1,3 +1,3 @@
 -- Record an applied migration.
-insert into rota.migrations (version, name)
-values (%(version)s, %(name)s)
+insert into rota.migrations (version, name, breaking, checksum)
+values (%(version)s, %(name)s, %(breaking)s, %(checksum)s)
