@@ -14,13 +14,17 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import rich_click as click
 
+from rota.cli.table import Column, Table
 from rota.errors import RotaError
 from rota.localpg import LocalPostgres
+from rota.localpg.database import drop_database, list_databases
+from rota.localpg.projects import default_database
 
 NOT_RUNNING_EXIT_CODE = 3  # the same as `systemctl status` and `pg_ctl status`
 
@@ -108,16 +112,71 @@ def status(context: click.Context, directory: Path | None, as_json: bool) -> Non
         context.exit(NOT_RUNNING_EXIT_CODE)
 
 
+NO_PROJECT = "postgres"
+"""Database of commands that concern the server, so that they create none for the current project."""
+
+
+class _Database(NamedTuple):
+    current: str
+    name: str
+    directory: str | None
+    size: int
+
+
+_DATABASES = Table[_Database](
+    Column("", lambda each, _: "*" if each.name == each.current else ""),
+    Column("Database", lambda each, _: each.name),
+    Column("Project", lambda each, _: each.directory or "", shrinks=True),
+    Column("Size", lambda each, _: f"{each.size / 1e6:,.0f} MB", right=True),
+)
+
+
+@pg.command("list")
+@directory_option
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+def print_databases(directory: Path | None, as_json: bool) -> None:
+    """List the databases of the embedded PostgreSQL: one for each project."""
+    current = default_database(directory).name
+    with translate_errors(), LocalPostgres(directory, database=NO_PROJECT) as server:
+        databases = list_databases(server.dsn)
+    if as_json:
+        keys = ("database", "directory", "bytes")
+        click.echo(json.dumps([dict(zip(keys, each, strict=True)) for each in databases]))
+    elif databases:
+        _DATABASES.print([_Database(current, *each) for each in databases], datetime.now(UTC))
+    else:
+        click.echo("no databases; a program that uses Rota('local') creates one for its project")
+
+
+@pg.command()
+@directory_option
+@click.argument("database")
+@click.option(
+    "--yes", is_flag=True, help="Drop it. Without this option, only say what would be lost."
+)
+def drop(directory: Path | None, database: str, yes: bool) -> None:
+    """Drop a DATABASE with all its jobs. `rota pg list` shows the names."""
+    with translate_errors(), LocalPostgres(directory, database=NO_PROJECT) as server:
+        if database not in (name for name, *_ in list_databases(server.dsn)):
+            raise PostgresCommandError(
+                f"there is no database {database!r}; `rota pg list` shows them"
+            )
+        if not yes:
+            raise PostgresCommandError(
+                f"database {database!r} and all its jobs would be lost; repeat the command with --yes"
+            )
+        drop_database(server.dsn, database)
+    click.echo(f"dropped {database}")
+
+
 @pg.command(context_settings={"ignore_unknown_options": True})
 @directory_option
 @click.option(
     "--database",
-    default="rota",
-    show_default=True,
-    help="Database to open; created if it does not exist.",
+    help="Database to open, created if it does not exist; default: the one of this project.",
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def psql(directory: Path | None, database: str, arguments: tuple[str, ...]) -> None:
+def psql(directory: Path | None, database: str | None, arguments: tuple[str, ...]) -> None:
     """Open psql on the embedded PostgreSQL and start it if necessary. ARGUMENTS are passed to psql."""
     server = LocalPostgres(directory, database=database)
     with translate_errors():

@@ -17,6 +17,7 @@ PostgreSQL.
     postmaster           the state of a running server
     profiles             server settings
     launch, watcher      start of a server, and the watcher that stops it
+    projects             the name of the current project's database
     database             DSN, and creation of the database
     server               LocalPostgres, which combines these
 """

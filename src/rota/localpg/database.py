@@ -11,6 +11,7 @@ from urllib.parse import quote
 from rota.errors import LocalPostgresError
 from rota.localpg.paths import ServerPaths
 from rota.localpg.postmaster import Postmaster
+from rota.localpg.projects import ProjectDatabase
 
 # Error messages of a server that is starting or stopping. They are in English: lc_messages=C.
 TRANSIENT_ERRORS = ("starting up", "recovery mode", "shutting down", "not yet accepting")
@@ -28,11 +29,12 @@ def tcp_dsn(server: Postmaster, paths: ServerPaths, database: str) -> str:
     return f"postgresql://postgres:{secret}@127.0.0.1:{server.port}/{quote(database, safe='')}"
 
 
-def ensure_database(server: Postmaster, paths: ServerPaths, database: str) -> None:
+def ensure_database(server: Postmaster, paths: ServerPaths, project: ProjectDatabase) -> None:
     """Create the database unless it exists, and set a password if the server has a TCP port."""
     import psycopg  # imported late: the DSN alone does not need it
     from psycopg import errors, sql
 
+    database = project.name
     deadline = time.monotonic() + READY_TIMEOUT_SECONDS
     while True:
         try:
@@ -47,6 +49,11 @@ def ensure_database(server: Postmaster, paths: ServerPaths, database: str) -> No
                     # Another app may create it first.
                     with suppress(errors.DuplicateDatabase, errors.UniqueViolation):
                         connection.execute(create)
+                        if project.directory is not None:
+                            describe = sql.SQL("comment on database {} is {}").format(
+                                sql.Identifier(database), sql.Literal(f"{project.directory}")
+                            )
+                            connection.execute(describe)
                 if server.has_tcp and not paths.password_file.exists():
                     secret = secrets.token_urlsafe(24)
                     change = sql.SQL("alter role postgres password {}").format(sql.Literal(secret))
@@ -61,6 +68,35 @@ def ensure_database(server: Postmaster, paths: ServerPaths, database: str) -> No
                     f"cannot be had: {str(error).strip()}"
                 ) from error
             time.sleep(0.05)
+
+
+def list_databases(dsn: str) -> list[tuple[str, str | None, int]]:
+    """Return the name, project directory and size in bytes of every database of the server at `dsn`."""
+    import psycopg
+
+    with psycopg.connect(dsn, dbname="postgres", connect_timeout=10) as connection:
+        return connection.execute(
+            "select datname, shobj_description(oid, 'pg_database'), pg_database_size(oid)"
+            " from pg_database where not datistemplate and datname <> 'postgres' order by datname"
+        ).fetchall()
+
+
+def drop_database(dsn: str, database: str) -> None:
+    """Drop a database of the server at `dsn`. Refuse if a program uses it."""
+    import psycopg
+    from psycopg import errors, sql
+
+    with psycopg.connect(dsn, dbname="postgres", autocommit=True, connect_timeout=10) as connection:
+        try:
+            connection.execute(sql.SQL("drop database {}").format(sql.Identifier(database)))
+        except errors.InvalidCatalogName:
+            raise LocalPostgresError(
+                f"there is no database {database!r}; `rota pg list` shows them"
+            ) from None
+        except errors.ObjectInUse:
+            raise LocalPostgresError(
+                f"database {database!r} is in use; stop the programs that use it first"
+            ) from None
 
 
 def _write_secret(paths: ServerPaths, secret: str) -> None:

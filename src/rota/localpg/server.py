@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,6 +27,7 @@ from rota.localpg.locks import ServerShare
 from rota.localpg.paths import ServerPaths, default_directory, make_parents, make_private
 from rota.localpg.postmaster import Postmaster
 from rota.localpg.profiles import Profile
+from rota.localpg.projects import ProjectDatabase, default_database
 from rota.localpg.runnable_binaries import make_runnable
 
 log = logging.getLogger(__name__)
@@ -57,7 +59,8 @@ class LocalPostgres:
 
     `start` acquires a share in it, `stop` releases the share. The first share starts the server, releasing
     the last one stops it. `settings` and `profile` apply if `start` of this object starts the server; a
-    running server is not changed. A share belongs to the process that acquired it: a forked child has none.
+    running server is not changed. The default of `database` is the database of the current project. A share
+    belongs to the process that acquired it: a forked child has none.
     """
 
     def __init__(
@@ -66,7 +69,7 @@ class LocalPostgres:
         *,
         profile: Profile = "dev",
         settings: Mapping[str, str] | None = None,
-        database: str = "rota",
+        database: str | None = None,
         binaries: Binaries | None = None,
         listen: bool = False,
     ) -> None:
@@ -82,6 +85,13 @@ class LocalPostgres:
         self._share: ServerShare | None = None
         self._lock = threading.RLock()
 
+    @cached_property
+    def project(self) -> ProjectDatabase:
+        """The database that this object opens."""
+        if self._database is not None:
+            return ProjectDatabase(self._database, None)
+        return default_database(self._directory)
+
     # -- use
 
     def start(self) -> str:
@@ -92,7 +102,7 @@ class LocalPostgres:
                 and (running := postmaster.read(self.paths.data))
                 and running.is_ready
             ):
-                return database.socket_dsn(running, self._database)
+                return database.socket_dsn(running, self.project.name)
             with self._control_lock() as control_fd:
                 share = self._share if self._share and self._share.held else ServerShare(self.paths)
                 self._share = share
@@ -102,11 +112,11 @@ class LocalPostgres:
                     share.close()
                     raise
             try:
-                database.ensure_database(server, self.paths, self._database)
+                database.ensure_database(server, self.paths, self.project)
             except BaseException:
                 self.stop()
                 raise
-            return database.socket_dsn(server, self._database)
+            return database.socket_dsn(server, self.project.name)
 
     def stop(self) -> None:
         """Release the share. Releasing the last share stops the server."""
@@ -136,7 +146,7 @@ class LocalPostgres:
     @property
     def dsn(self) -> str:
         """URL of the socket, for psycopg, asyncpg and SQLAlchemy."""
-        return database.socket_dsn(self._require_server(), self._database)
+        return database.socket_dsn(self._require_server(), self.project.name)
 
     @property
     def tcp_dsn(self) -> str:
@@ -146,7 +156,7 @@ class LocalPostgres:
             raise LocalPostgresError(
                 f"the PostgreSQL in {self.paths.data} has no TCP port: start it with listen=True"
             )
-        return database.tcp_dsn(server, self.paths, self._database)
+        return database.tcp_dsn(server, self.paths, self.project.name)
 
     @property
     def paths(self) -> ServerPaths:
@@ -170,7 +180,7 @@ class LocalPostgres:
             True,
             version,
             pid=server.pid,
-            dsn=database.socket_dsn(server, self._database),
+            dsn=database.socket_dsn(server, self.project.name),
             port=server.port if server.has_tcp else None,
             user_pids=locks.holders(self.paths),
             detached=self._is_detached(server),
@@ -226,11 +236,11 @@ class LocalPostgres:
                 raise LocalPostgresError("restart needs a share in the server: call start first")
             with self._control_lock() as control_fd:
                 if server := postmaster.read(self.paths.data):
-                    self._require_own_server(server)
+                    _require_own_server(server, self.paths)
                     server.stop(immediately=immediately)
                 server = self._launch(control_fd)
-            database.ensure_database(server, self.paths, self._database)
-            return database.socket_dsn(server, self._database)
+            database.ensure_database(server, self.paths, self.project)
+            return database.socket_dsn(server, self.project.name)
 
     # -- called with the control lock held
 
@@ -239,7 +249,7 @@ class LocalPostgres:
         server = postmaster.wait_ready_or_gone(self.paths.data, START_TIMEOUT_SECONDS)
         if server is None:
             return None
-        self._require_own_server(server)
+        _require_own_server(server, self.paths)
         if self._listen and not server.has_tcp:
             raise LocalPostgresError(
                 f"the PostgreSQL in {self.paths.data} is running without a TCP port: "
@@ -272,17 +282,10 @@ class LocalPostgres:
     def _stop_unless_detached(self) -> None:
         server = postmaster.read(self.paths.data)
         if server and not self._is_detached(server):
-            self._require_own_server(server)
+            _require_own_server(server, self.paths)
             server.stop()
             # The watcher ends with the server. Wait for it, so that no process is left when this returns.
             locks.is_free(self.paths.watcher_lock, WATCHER_TIMEOUT_SECONDS)
-
-    def _require_own_server(self, server: Postmaster) -> None:
-        if not server.started_by_rota:
-            raise LocalPostgresError(
-                f"a PostgreSQL that Rota did not start (process {server.pid}) serves "
-                f"{self.paths.data}: set ROTA_DATABASE_URL to use it, or choose another directory"
-            )
 
     # -- helpers
 
@@ -340,3 +343,11 @@ class LocalPostgres:
                 "binaries to Rota"
             )
         return configured
+
+
+def _require_own_server(server: Postmaster, paths: ServerPaths) -> None:
+    if not server.started_by_rota:
+        raise LocalPostgresError(
+            f"a PostgreSQL that Rota did not start (process {server.pid}) serves "
+            f"{paths.data}: set ROTA_DATABASE_URL to use it, or choose another directory"
+        )
