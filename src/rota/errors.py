@@ -86,7 +86,8 @@ class SchemaTooOld(DatabaseError):
 
 
 class DatabaseUnavailable(DatabaseError):
-    pass
+    may_be_done = False
+    """True if the answer was lost: the call may have had its effect or not."""
 
 
 class KeyBusy(RotaError):

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 from psycopg import AsyncConnection
-from psycopg.errors import ReadOnlySqlTransaction
+from psycopg.errors import InternalError_
 
 from rota.errors import DatabaseError, DatabaseUnavailable, SchemaMissing
 from rota.model.settings import Settings
@@ -19,6 +19,8 @@ from rota.store.database import Database
 from rota.store.read import runs
 from rota.testing.proxy.proxy import Proxy
 from rota.testing.server import DatabaseServer, with_database
+
+RAISE = "do $$ begin raise exception 'injected' using errcode = 'CODE'; end $$"
 
 
 @pytest.fixture
@@ -173,7 +175,7 @@ async def test_pool_read_only_server_replaces_all_connections(database: Database
     """After a failover the old primary may still be there, as a standby."""
     async with database.connection() as one, database.connection() as two:
         before = {one.info.backend_pid, two.info.backend_pid}
-    with pytest.raises(ReadOnlySqlTransaction):
+    with pytest.raises(DatabaseUnavailable, match=r"cannot do this now.*read-only"):
         async with database.connection() as connection:
             await connection.execute("begin read only; create table impossible ()", prepare=False)
 
@@ -182,9 +184,53 @@ async def test_pool_read_only_server_replaces_all_connections(database: Database
 
 
 async def test_query_lost_answer_raises_database_unavailable(database: Database) -> None:
-    with pytest.raises(DatabaseUnavailable, match="lost before the answer came: terminating"):
+    with pytest.raises(
+        DatabaseUnavailable, match="lost before the answer came: terminating"
+    ) as lost:
         async with database.connection() as connection:
             await connection.execute("select pg_terminate_backend(pg_backend_pid())")
+    assert lost.value.may_be_done
+
+
+async def test_retry_transaction_with_lost_answer_is_not_repeated(database: Database) -> None:
+    calls = 0
+
+    async def transact() -> None:
+        nonlocal calls
+        calls += 1
+        async with database.transaction() as connection:
+            await connection.execute("select pg_terminate_backend(pg_backend_pid())")
+
+    with pytest.raises(DatabaseUnavailable, match="lost before the answer came"):
+        await database.retry(transact, outage_timeout=3600)
+    assert calls == 1
+
+
+@pytest.mark.parametrize("code", ["53100", "55P03", "40001"])
+async def test_retry_transaction_rolled_back_by_server_is_repeated(
+    database: Database, code: str
+) -> None:
+    calls = 0
+
+    async def transact() -> int:
+        nonlocal calls
+        calls += 1
+        async with database.transaction() as connection:
+            if calls < 3:
+                await connection.execute(RAISE.replace("CODE", code).encode())
+        return calls
+
+    assert await database.retry(transact, outage_timeout=3600) == 3
+
+
+async def test_statement_refused_by_server_raises_database_error(database: Database) -> None:
+    with pytest.raises(
+        DatabaseError, match=r"refused the statement: injected \(SQLSTATE XX000\)"
+    ) as refused:
+        async with database.connection() as connection:
+            await connection.execute(RAISE.replace("CODE", "XX000").encode())
+    assert isinstance(refused.value.__cause__, InternalError_)
+    assert not isinstance(refused.value, DatabaseUnavailable)
 
 
 async def test_pool_exhausted_query_does_not_wait_a_second_time(database: Database) -> None:

@@ -20,8 +20,10 @@ from rota.store.pg_errors import (
     connect_error,
     first_line,
     is_connection_lost,
+    is_safe_to_repeat,
     is_transient,
     is_unstorable,
+    may_pass,
     sqlstate,
     translate,
 )
@@ -180,6 +182,22 @@ def test_is_unstorable_with_an_error_of_the_server_is_false(driver: object, code
 def test_is_unstorable_with_value_refused_by_driver_is_true() -> None:
     assert is_unstorable(psycopg.DataError("PostgreSQL text fields cannot contain NUL"))
     assert not is_unstorable(psycopg.OperationalError("the connection is lost"))
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("code", ["40001", "40P01", "55P03", "25006", "53100", "53300", "58030"])
+def test_is_safe_to_repeat_after_rollback_is_true(driver: object, code: str) -> None:
+    assert is_safe_to_repeat(driver(code))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("code", ["57P01", "08006", "57014", "XX000", "23505", "42501"])
+def test_is_safe_to_repeat_with_unknown_or_lasting_error_is_false(code: str) -> None:
+    assert not is_safe_to_repeat(psycopg_error(code))
+
+
+def test_may_pass_adds_timeouts_and_internal_errors() -> None:
+    assert all(may_pass(psycopg_error(code)) for code in (*PASSING, "57014", "XX000", "XX001"))
+    assert not any(may_pass(psycopg_error(code)) for code in ("23505", "42501", "22P02", "RT003"))
 
 
 @pytest.mark.parametrize("code", ["53100", "58030", "40001"])

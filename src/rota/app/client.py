@@ -107,8 +107,8 @@ class Client:
 
     @property
     def _outage_timeout(self) -> float:
-        """Seconds for which a start waits for an unavailable database. A statement is not resent once it
-        was sent: without a key, that could start two jobs."""
+        """Seconds for which a start waits for an unavailable database. A start whose answer was lost is not
+        repeated: without a key, that could start two jobs."""
         return self.database.settings.outage_timeout
 
     async def start(self, job: StartJob) -> StartedJob:
@@ -130,7 +130,9 @@ class Client:
         created: Iterable[StartJob] = starts
         with self._tracing.start(starts[0].task, list(queues), count=len(starts)) as span:
             if len(starts) >= MIN_COPY_JOBS and all(each.is_simple for each in starts):
-                started = [StartedJob(id, True) for id in await self._copy_jobs(starts, span.trace)]
+                copying = partial(self._copy_jobs, starts, span.trace)
+                ids = await self.database.retry(copying, self._outage_timeout)
+                started = [StartedJob(id, True) for id in ids]
             else:
                 started = await self._insert_jobs(starts, span.trace)
                 created = compress(starts, [each.created for each in started])
@@ -169,7 +171,7 @@ class Client:
         jobs_copy: tuple[str, Callable[..., bytes]] = "job/copy_jobs", jobs.rows_for_jobs
         if trace is not None:
             jobs_copy = "job/copy_traced_jobs", partial(jobs.rows_for_traced_jobs, trace=trace)
-        async with database.transaction(self._outage_timeout) as connection:
+        async with database.transaction() as connection:
             [id_list] = await run_query(connection, jobs.reserve_ids(len(starts)), database.schema)
             ids = id_list.split(",")
             chunks = [

@@ -155,7 +155,7 @@ class AcquireLoop(Generic[A]):
                 raise
             return error
         except Exception as error:
-            if not pg_errors.is_transient(error) or self._clock.now() > self._outage_deadline:
+            if not pg_errors.may_pass(error) or self._clock.now() > self._outage_deadline:
                 raise
             return error
         self._outage_deadline = self._clock.now() + self._settings.outage_timeout

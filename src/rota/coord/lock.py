@@ -282,7 +282,7 @@ class LockHandle:
         except TimeoutError:
             log.warning("%s could not be released in %.1f s", self._title, timeout)
         except Exception as error:
-            if not pg_errors.is_transient(error):
+            if not pg_errors.may_pass(error):
                 raise
             log.warning("%s could not be released: %s", self._title, error)
         return False

@@ -5,13 +5,9 @@ Operators' actions and their audit rows commit together, so that neither exists 
 
 from __future__ import annotations
 
-import asyncio
-import random
-import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from rota.errors import DatabaseUnavailable
 from rota.store import audit, pg_errors
 from rota.store.audit import AuditEntry
 from rota.store.database import Database, run
@@ -23,36 +19,32 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def _had_no_effect(error: BaseException) -> bool:
+    return pg_errors.is_contended(error) or pg_errors.is_safe_to_repeat(error)
+
+
 async def run_audited(
     database: Database,
     action: Callable[[PgConnection], Awaitable[T]],
-    may_retry: Callable[[BaseException], bool] = pg_errors.is_contended,
+    may_retry: Callable[[BaseException], bool] = _had_no_effect,
     *,
     audit_entry: AuditEntry | None = None,
     was_done: Callable[[T], bool] = lambda answer: True,
 ) -> T:
-    """Run an action in a transaction and retry it, by default only if it was contended.
+    """Run an action in a transaction and retry it, by default only if it had no effect.
 
     For an idempotent action, pass a `may_retry` that also accepts errors after which the outcome is
     unknown. The audit row is written if `was_done` returns True for the action's result.
     """
-    timeout = database.settings.outage_timeout
-    deadline = time.monotonic() + timeout
-    while True:
-        try:
-            async with database.transaction(timeout) as connection:
-                answer = await action(connection)
-                if audit_entry is not None and was_done(answer):
-                    await run(connection, audit.write_entry(audit_entry), database.schema)
-                return answer
-        except Exception as error:
-            if not may_retry(error):
-                raise
-            if time.monotonic() > deadline:
-                raise DatabaseUnavailable(
-                    f"this could not be done in time: {pg_errors.first_line(error)}; try again later"
-                ) from error
-        await asyncio.sleep(random.uniform(0.02, 0.2))
+
+    async def transact() -> T:
+        async with database.transaction() as connection:
+            answer = await action(connection)
+            if audit_entry is not None and was_done(answer):
+                await run(connection, audit.write_entry(audit_entry), database.schema)
+            return answer
+
+    return await database.retry(transact, database.settings.outage_timeout, may_retry)
 
 
 async def run_audited_query(
@@ -75,7 +67,7 @@ async def run_audited_query(
         rows = await run(connection, query, database.schema)
         return rows[0]
 
-    may_retry = pg_errors.is_transient if is_idempotent else pg_errors.is_contended
+    may_retry = pg_errors.is_transient if is_idempotent else _had_no_effect
     return await run_audited(
         database, action, may_retry, audit_entry=audit_entry, was_done=was_done
     )

@@ -43,7 +43,7 @@ from rota.operations.run_documents import (
     StartedRun,
     StartRunRequest,
 )
-from rota.store import audit, pg_errors
+from rota.store import audit
 from rota.store.audit import AuditEntry
 from rota.store.database import run as run_query
 from rota.store.read import job_detail
@@ -100,13 +100,16 @@ async def start_audited(
 ) -> Run[Any]:
     """Start a run and write its audit row in one transaction. A run found by its key is not audited."""
     database = (await context.app.open()).database
-    with pg_errors.translated(database.schema, own_connection=True):
-        async with database.transaction(database.settings.outage_timeout) as connection:
+
+    async def transact() -> Run[Any]:
+        async with database.transaction() as connection:
             run = await start(connection)
             if run.created:
                 entry = AuditEntry(context.caller.name, "start run", str(run.id), {"name": name})
                 await run_query(connection, audit.write_entry(entry), database.schema)
-    return run
+            return run
+
+    return await database.retry(transact, database.settings.outage_timeout)
 
 
 @group.operation("GET /runs", Role.VIEWER)

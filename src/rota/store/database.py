@@ -108,13 +108,10 @@ class Database:
         return connection
 
     @asynccontextmanager
-    async def connection(self, outage_timeout: float = 0.0) -> AsyncIterator[PgConnection]:
-        """Lend a connection from the pool, and translate errors that users can act on.
-
-        `outage_timeout` is how many seconds to wait for an unavailable database before anything is sent.
-        """
+    async def connection(self) -> AsyncIterator[PgConnection]:
+        """Lend a connection from the pool, and translate errors that users can act on."""
         with pg_errors.translated(self.schema, own_connection=True):
-            connection = await self._acquire(outage_timeout)
+            connection = await self._pool.acquire()
             try:
                 yield connection
             except BaseException as error:
@@ -123,19 +120,23 @@ class Database:
             await self._pool.release(connection)
 
     @asynccontextmanager
-    async def transaction(self, outage_timeout: float = 0.0) -> AsyncIterator[PgConnection]:
+    async def transaction(self) -> AsyncIterator[PgConnection]:
         """Lend a connection in a transaction that has all settings, also through a pooler."""
-        async with self.connection(outage_timeout) as connection, connection.transaction():
+        async with self.connection() as connection, connection.transaction():
             yield connection
 
     async def run(self, query: Query[Row], outage_timeout: float = 0.0) -> list[Row]:
-        """Run one query on a pooled connection, once."""
+        """Run one query on a pooled connection.
+
+        For `outage_timeout` seconds, repeat it only after errors that prove that it had no effect.
+        """
         return await self._run_once(lambda on: run(on, query, self.schema), outage_timeout)
 
     async def pipeline(
         self, transactions: Sequence[Sequence[Query[Any]]], outage_timeout: float = 0.0
     ) -> list[list[list[Any]]]:
-        """Run several transactions on a pooled connection, once."""
+        """Run several transactions on a pooled connection. Pass `outage_timeout` for one only, as for
+        `run`."""
         return await self._run_once(
             lambda on: pipeline(on, transactions, self.schema), outage_timeout
         )
@@ -147,11 +148,9 @@ class Database:
             try:
                 return await self._run_on_pooled(operation)
             except Exception as error:
-                if not outage_timeout or not pg_errors.was_not_sent(error):
+                if not outage_timeout or not pg_errors.is_safe_to_repeat(error):
                     raise
-            return await self._retry(
-                lambda: self._run_on_pooled(operation), outage_timeout, pg_errors.was_not_sent
-            )
+            return await self.retry(lambda: self._run_on_pooled(operation), outage_timeout)
 
     async def _run_on_pooled(self, operation: Callable[[PgConnection], Awaitable[T]]) -> T:
         connection = await self._pool.acquire()
@@ -163,14 +162,6 @@ class Database:
         await self._pool.release(connection)
         return answer
 
-    async def _acquire(self, outage_timeout: float) -> PgConnection:
-        try:
-            return await self._pool.acquire()
-        except DatabaseUnavailable as error:
-            if not outage_timeout or not pg_errors.was_not_sent(error):
-                raise
-        return await self._retry(self._pool.acquire, outage_timeout, pg_errors.was_not_sent)
-
     async def fetch_one(self, query: Query[Row]) -> Row | None:
         rows = await self.run(query)
         return rows[0] if rows else None
@@ -178,27 +169,31 @@ class Database:
     async def run_with_retry(
         self, query: Query[Row], outage_timeout: float | None = None
     ) -> list[Row]:
-        """Run a repeatable query, and retry it while the database is unavailable."""
+        """Run a repeatable query, and retry it while the server cannot run it."""
         rows: list[Row] = (await self.transact_with_retry([query], outage_timeout))[0]
         return rows
 
     async def transact_with_retry(
         self, queries: Sequence[Query[Any]], outage_timeout: float | None = None
     ) -> list[list[Any]]:
-        """Run several repeatable queries in one transaction; retry while the database is unavailable."""
+        """Run several repeatable queries in one transaction; retry while the server cannot run them."""
 
         async def transact() -> list[list[Any]]:
             return (await self.pipeline([queries]))[0]
 
         outage_timeout = self.settings.outage_timeout if outage_timeout is None else outage_timeout
-        return await self._retry(transact, outage_timeout, pg_errors.is_transient)
+        return await self.retry(transact, outage_timeout, pg_errors.may_pass)
 
-    async def _retry(
+    async def retry(
         self,
         operation: Callable[[], Awaitable[T]],
         outage_timeout: float,
-        is_retryable: Callable[[BaseException], bool],
+        is_retryable: Callable[[BaseException], bool] = pg_errors.is_safe_to_repeat,
     ) -> T:
+        """Call `operation`, and repeat it for `outage_timeout` seconds while its error is retryable.
+
+        By default an error is retryable if it proves that the transaction had no effect.
+        """
         deadline = time.monotonic() + outage_timeout
         pause = 0.05
         while True:

@@ -73,6 +73,15 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(error, OSError) or "OperationalError" in names or "InterfaceError" in names
 
 
+def may_pass(error: BaseException) -> bool:
+    """True if a repeatable statement may succeed later: the error says nothing against the statement.
+
+    Besides transient errors these are timeouts and internal errors of the server.
+    """
+    code = sqlstate(error)
+    return is_transient(error) or code == "57014" or code.startswith("XX")
+
+
 def is_server_gone(error: BaseException) -> bool:
     """True if the server is unusable, probably for all connections to it.
 
@@ -96,8 +105,17 @@ def was_not_sent(error: BaseException) -> bool:
     if isinstance(error, DatabaseUnavailable):
         # Without a cause, no connection was refused: the pool's timeout has passed while waiting
         # for a slot.
-        return error.__cause__ is not None
+        return error.__cause__ is not None and not error.may_be_done
     return sqlstate(error) == "08P01" and _POOLER_EXHAUSTED.search(str(error)) is not None
+
+
+def is_safe_to_repeat(error: BaseException) -> bool:
+    """True if the transaction had no effect and may succeed later, even if it is not repeatable.
+
+    Nothing has reached the database, or the server has rolled the transaction back and said so.
+    """
+    code = sqlstate(error)
+    return was_not_sent(error) or code in _TRANSIENT or code.startswith(_SERVER_CLASSES)
 
 
 def is_connection_lost(error: BaseException) -> bool:
@@ -123,8 +141,8 @@ def is_unstorable(error: BaseException) -> bool:
 class translated:
     """Translates errors that leave the block, if users can act on them.
 
-    `own_connection` marks a connection of Rota: its driver errors about a lost connection become
-    DatabaseUnavailable.
+    `own_connection` marks a connection of Rota: all its driver errors become a DatabaseError. Errors of a
+    user's connection stay as they are, because the user's code may catch them.
     """
 
     __slots__ = ("_own_connection", "_schema")
@@ -139,13 +157,30 @@ class translated:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception):
             explained = translate(error, self._schema)
+            if explained is None and self._own_connection:
+                explained = _driver_error(error)
             if explained is not None:
                 raise explained from error
-            if self._own_connection and is_connection_lost(error):
-                raise DatabaseUnavailable(
-                    f"the connection was lost before the answer came: {first_line(error)}; "
-                    "it may have been done or not (a start with a key can be repeated)"
-                ) from error
+
+
+def _driver_error(error: Exception) -> DatabaseError | None:
+    """Return Rota's error for any error of the driver of its own connections; None for other errors."""
+    if not any(cls.__module__ == "psycopg" for cls in type(error).__mro__):
+        return None
+    reason, code = first_line(error), sqlstate(error)
+    if is_connection_lost(error):
+        lost = DatabaseUnavailable(
+            f"the connection was lost before the answer came: {reason}; "
+            "it may have been done or not (a start with a key can be repeated)"
+        )
+        lost.may_be_done = True
+        return lost
+    if is_transient(error):
+        return DatabaseUnavailable(
+            f"the database cannot do this now: {reason} (SQLSTATE {code}); try again later"
+        )
+    state = f" (SQLSTATE {code})" if code else ""
+    return DatabaseError(f"the database refused the statement: {reason}{state}")
 
 
 def translate(error: BaseException, schema: str) -> RotaError | None:

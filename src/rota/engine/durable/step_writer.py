@@ -89,7 +89,7 @@ class StepWriter:
         try:
             unwritten = await self._record_with_retry(entries)
         except Exception as error:
-            if len(writes) > 1 and not pg_errors.is_transient(error):
+            if len(writes) > 1 and not pg_errors.may_pass(error):
                 # One write cannot be stored: send each by itself, so that the rest succeed.
                 for write in writes:
                     await self._send([write])
@@ -148,8 +148,8 @@ class StepWriter:
                 return unwritten
             except BaseException as error:
                 await self._connection.close()
-                is_transient = isinstance(error, Exception) and pg_errors.is_transient(error)
-                if not is_transient or time.monotonic() + pause > deadline:
+                may_pass = isinstance(error, Exception) and pg_errors.may_pass(error)
+                if not may_pass or time.monotonic() + pause > deadline:
                     raise
             await asyncio.sleep(pause)
             pause = min(pause * 2, 1.0)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -21,7 +21,7 @@ from rota.engine.durable.step import current_step
 from rota.engine.execution.job_services import JobStorage
 from rota.engine.telemetry.otel import is_sampled
 from rota.engine.telemetry.tracing import Tracing
-from rota.errors import ClaimLost, RotaError
+from rota.errors import ClaimLost, DatabaseError, RotaError
 from rota.model import codec
 from rota.model.journal import JournalEntry
 from rota.model.task import TaskDefinition
@@ -288,12 +288,9 @@ class JobTransaction:
         job = self.job
         self._notifier.notify(move.queues)
         run = [] if job.run is None else [job.run]
-        try:
+        # The job is recorded, so no error may fail it. Losing this notification is safe: waiters also poll.
+        with suppress(DatabaseError):
             await self._database.run(listeners.notify_waiters([job.job, *run, *move.runs]))
-        except Exception as error:
-            # Losing this notification is safe: waiters also poll.
-            if not pg_errors.is_transient(error):
-                raise
 
     def _claim_lost_error(self) -> ClaimLost:
         return ClaimLost(

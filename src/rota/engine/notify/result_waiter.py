@@ -53,7 +53,7 @@ class ResultWaiter:
                 try:
                     outcome = await self._poll(run, register=register)
                 except Exception as error:
-                    if not pg_errors.is_transient(error):
+                    if not pg_errors.may_pass(error):
                         raise
                 else:
                     if outcome.state is not None:

@@ -18,6 +18,7 @@ import os
 import random
 import socket
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
@@ -101,7 +102,8 @@ class Scheduler(Loop):
         self._missed_at = 0.0
         self._overdue = False  # True if a schedule was due at a poll
         self._warned_unstartable: set[str] = set()
-        self._slow: set[str] = set()  # schedules that timed out the last time they were fired here
+        # Failures in a row of a schedule for which the server may be the cause.
+        self._failures_by_schedule: Counter[str] = Counter()
         self._deferred = DeferredSchedules()
 
     # Notifications
@@ -198,20 +200,20 @@ class Scheduler(Loop):
     async def _fire_one(self, name: str) -> None:
         try:
             await self._fire(name)
-            self._slow.discard(name)
+            self._failures_by_schedule.pop(name, None)
         except Exception as error:
             if _is_database_down(error):
                 raise
             log.error("schedule %r is deferred: %s", name, short_error(error))
-            # A first timeout may be due to this process being frozen, not to the schedule.
-            is_first_timeout = _is_timeout(error) and name not in self._slow
-            (self._slow.add if is_first_timeout else self._slow.discard)(name)
-            is_transient = is_first_timeout or pg_errors.is_contended(error)
-            reason, seconds = (
-                (None, CONTENDED_POSTPONE_SECONDS)
-                if is_transient
-                else (short_error(error), scheduling_fire.POSTPONE_SECONDS)
-            )
+            reason, seconds = short_error(error), scheduling_fire.POSTPONE_SECONDS
+            if pg_errors.is_contended(error):
+                reason, seconds = None, CONTENDED_POSTPONE_SECONDS
+            elif _is_timeout(error) or pg_errors.may_pass(error):
+                # The server or a freeze of this process may be the cause, not the schedule.
+                self._failures_by_schedule[name] += 1
+                failures = self._failures_by_schedule[name]
+                reason = None if failures == 1 else reason
+                seconds = min(2.0 ** (failures - 1), seconds)
             await self._database.run(ticks.postpone({name: reason}, seconds))
 
     async def _fire(self, name: str | None = None) -> FireResult:

@@ -77,6 +77,7 @@ class RoundTrip:
 class ClaimLoop(Loop):
     """`on_next_schedule` receives the seconds until the next schedule is due, after every check of the
     timers; None: no schedule is active. `on_refused` receives the number of refused outcomes of a batch.
+    `on_claim_unknown` is called after a failed round trip whose claim may have been stored.
     """
 
     name = "claim loop"
@@ -96,6 +97,7 @@ class ClaimLoop(Loop):
         counters: Counters,
         on_next_schedule: Callable[[float | None], None],
         on_refused: Callable[[int], None],
+        on_claim_unknown: Callable[[], None],
     ) -> None:
         super().__init__(outcomes.wake_claim_loop)
         self._tracing = tracing
@@ -103,6 +105,7 @@ class ClaimLoop(Loop):
         self._counters = counters
         self._outcomes = outcomes
         self._on_refused = on_refused
+        self._on_claim_unknown = on_claim_unknown
         self._database = database
         self._worker = worker
         self._slots = slots
@@ -235,6 +238,8 @@ class ClaimLoop(Loop):
             self._idle_connections.append(connection)
             del self._in_flight[trip]
             self.wake()
+        if self._error is not None and trip.request is not None:
+            self._on_claim_unknown()
 
     async def _round_trip(self, trip: RoundTrip, connection: ReconnectingConnection) -> None:
         batch, request = trip.batch, trip.request

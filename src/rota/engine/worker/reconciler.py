@@ -79,7 +79,7 @@ class ClaimReconciler(Loop):
             self._heartbeat.beat_now()
 
     async def tick(self) -> None:
-        answer, self._answer = self._answer, None
+        answer = self._answer
         if answer is None:
             return
         unknown = {
@@ -91,6 +91,10 @@ class ClaimReconciler(Loop):
             await self._return_unknown(unknown)
         if answer.has_pending_releases:
             await self._release_pending()
+        if self._answer is answer:
+            self._answer = (
+                None  # after an error it is handled again, without waiting for the next beat
+            )
 
     async def _return_unknown(self, unknown: set[int]) -> None:
         for held in await self._database.run(claims.by_worker(self._worker)):

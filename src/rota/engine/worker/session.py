@@ -137,6 +137,7 @@ class WorkerSession:
             config.declared_schedules,
             self.counters,
         )
+        self.heartbeat = Heartbeat(database, id, lambda: self.slots.running, self._on_result)
         self.claim_loop = ClaimLoop(
             database,
             id,
@@ -151,8 +152,8 @@ class WorkerSession:
             self.counters,
             self.scheduler.on_next_schedule,
             config.refused_counter.add,
+            self.heartbeat.beat_now,
         )
-        self.heartbeat = Heartbeat(database, id, lambda: self.slots.running, self._on_result)
         self.reconciler = ClaimReconciler(
             database, id, self.slots, self.claim_loop, notifier, self.heartbeat
         )
