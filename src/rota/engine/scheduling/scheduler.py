@@ -205,7 +205,8 @@ class Scheduler(Loop):
             if _is_database_down(error):
                 raise
             log.error("schedule %r is deferred: %s", name, short_error(error))
-            reason, seconds = short_error(error), scheduling_fire.POSTPONE_SECONDS
+            reason: str | None = short_error(error)
+            seconds = scheduling_fire.POSTPONE_SECONDS
             if pg_errors.is_contended(error):
                 reason, seconds = None, CONTENDED_POSTPONE_SECONDS
             elif _is_timeout(error) or pg_errors.may_pass(error):
