@@ -143,7 +143,7 @@ PAGES = (
 
 # Used by the engine only, although their names have no underscore.
 INTERNAL = {
-    "Rota": {"open", "current_client", "switch_database", "coordinator"},
+    "Rota": {"open", "coordinator"},
     "Task": {"within"},
     "Flow": {"within", "plan"},
     "BoundTask": {"read", "start", "task", "name"},

@@ -6,8 +6,6 @@ programs that only define tasks.
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -22,8 +20,8 @@ from typing import (
     Unpack,
     overload,
 )
-from weakref import WeakKeyDictionary
 
+from rota.app.app_database import AppDatabase
 from rota.app.coordination import (
     WEEK,
     F,
@@ -43,13 +41,13 @@ from rota.engine.execution.call import BoundFlow, BoundTask
 from rota.engine.telemetry.counters import ProcessCounters
 from rota.engine.telemetry.event_bus import EventBus, Subscriber
 from rota.engine.telemetry.tracing import Tracing
-from rota.errors import ArgumentError, RotaError, WorkerNotFound
+from rota.errors import ArgumentError, WorkerNotFound
 from rota.model.context import Context
 from rota.model.flow import FlowDefinition
 from rota.model.options import check_options, show_options
 from rota.model.registry import Registry
 from rota.model.schedule_options import SCHEDULE_DEFAULTS, ScheduleOptions
-from rota.model.settings import Duration, Settings, database_url, direct_url
+from rota.model.settings import Duration, Settings
 from rota.model.task import (
     POLICY_DEFAULTS,
     ActionOptions,
@@ -63,8 +61,6 @@ from rota.model.task import (
 from rota.store.query import check_schema
 
 if TYPE_CHECKING:
-    import asyncio
-
     from rota.app.client import Client
     from rota.app.lifespan import Lifespan
     from rota.app.locks import Lock, Permit
@@ -78,15 +74,10 @@ if TYPE_CHECKING:
     from rota.coord.lock import OnLost
     from rota.coord.services import ServiceGroup
     from rota.engine.worker.worker import Worker
-    from rota.localpg import LocalPostgres
     from rota.store.schedules import ScheduleDefinition as ScheduleDefinition
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-LOCAL = "local"
-
-log = logging.getLogger("rota")
 
 
 class TaskDecorator(Protocol):
@@ -130,64 +121,20 @@ class Rota:
         self.tracing = Tracing(self.settings.tracing)
         self.readiness = Readiness(self.open)
         self.loop_thread = LoopThread()
-        self._dsn = self._original_dsn = dsn
-        self._direct = direct
-        self._dsn_lock = threading.Lock()
-        self._local: LocalPostgres | None = None
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
+        self.database = AppDatabase(dsn, direct, self._create_client)
 
     # The database
 
     async def open(self) -> Client:
         """Return the client of this event loop. The database is first used here, so importing an app needs
         none."""
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        client = self._clients.get(loop)
-        if client is None:
-            from rota.store.migrate import migrate
-
-            dsn, direct = await asyncio.to_thread(self._find_database)
-            client = self._create_client(dsn, direct)
-            if self._local is not None:
-                # The embedded database has no operator, so it is migrated here.
-                await migrate(client.database)
-            client = self._clients.setdefault(loop, client)
-        return client
+        return await self.database.open()
 
     def _create_client(self, dsn: str, direct: str | None) -> Client:
         from rota.app.client import Client
 
         publish, counters = self.event_bus.publish, self.process_counters
         return Client(dsn, self.settings, direct, publish, self.tracing, counters)
-
-    def current_client(self) -> Client | None:
-        """Return the client of this event loop if it is open, else None."""
-        import asyncio
-
-        return self._clients.get(asyncio.get_running_loop())
-
-    def switch_database(self, dsn: str | None) -> str | None:
-        """Use another database from now on, and return the previous DSN. Raise RotaError if connections are
-        open."""
-        if self._clients:
-            raise RotaError("this app has connections open; close it before it is put elsewhere")
-        dsn, self._dsn = self._dsn, dsn
-        return dsn
-
-    def _find_database(self) -> tuple[str, str | None]:
-        with self._dsn_lock:
-            if self._dsn is None:
-                self._dsn = self._original_dsn = database_url()
-            if self._dsn == LOCAL:
-                from rota.localpg import LocalPostgres
-
-                self._local = LocalPostgres()
-                self._dsn = self._local.start()
-            # The direct URL belongs to the original database only.
-            direct = (self._direct or direct_url()) if self._dsn == self._original_dsn else None
-            return self._dsn, direct
 
     async def migrate(self) -> list[str]:
         """Apply missing migrations and return their names."""
@@ -198,15 +145,8 @@ class Rota:
 
     async def close(self) -> None:
         """Close the resources of this event loop."""
-        import asyncio
-
         await self.readiness.close()
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.close()
-        if self._local is not None and not self._clients:
-            local, self._local, self._dsn = self._local, None, LOCAL
-            await asyncio.to_thread(local.stop)
+        await self.database.close()
 
     @property
     def lifespan(self) -> Lifespan:
