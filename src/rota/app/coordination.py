@@ -91,7 +91,7 @@ def check_lease(lease: Duration) -> float:
 
 
 def check_name(name: str, kind: str) -> str:
-    if not 0 < len(name) <= MAX_NAME_CHARS or codec.escape_unstorable(name) != name:
+    if not codec.is_storable(name, MAX_NAME_CHARS):
         raise ArgumentError(
             f"the name of a {kind} has 1 to {MAX_NAME_CHARS} letters, without NUL or lone surrogates, not "
             f"{name!r:.60}"

@@ -33,7 +33,7 @@ def prepare_call(
     retention: Duration | None,
     ttl: Duration,
 ) -> OnceCall:
-    if not 1 <= len(key) <= MAX_KEY_CHARS or codec.escape_unstorable(key) != key:
+    if not codec.is_storable(key, MAX_KEY_CHARS):
         raise ArgumentError(
             f"a key is 1 to {MAX_KEY_CHARS} characters, without NUL or lone surrogates"
         )

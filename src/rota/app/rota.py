@@ -6,8 +6,8 @@ programs that only define tasks.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import (
     TYPE_CHECKING,
@@ -16,6 +16,7 @@ from typing import (
     ParamSpec,
     Protocol,
     Self,
+    TypedDict,
     TypeVar,
     Unpack,
     overload,
@@ -35,6 +36,7 @@ from rota.app.flow import Flow, FlowTask
 from rota.app.readiness import Readiness
 from rota.app.run import Run
 from rota.app.schedule_decorator import S, schedule_decorator
+from rota.app.start import started_run
 from rota.app.sync import LoopThread
 from rota.app.task import Task
 from rota.engine.execution.call import BoundFlow, BoundTask
@@ -63,10 +65,9 @@ from rota.store.query import check_schema
 if TYPE_CHECKING:
     from rota.app.client import Client
     from rota.app.lifespan import Lifespan
-    from rota.app.locks import Lock, Permit
+    from rota.app.locks import Lock, Permit, RateLimit
     from rota.app.once import SyncRota
     from rota.app.queues import Queues
-    from rota.app.rates import RateLimit
     from rota.app.schedules import Schedules
     from rota.coord.coordinator import Coordinator
     from rota.coord.insert_once import Inserted
@@ -78,6 +79,27 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class ForkOptions(TypedDict, total=False):
+    """Options of `Rota.fork`."""
+
+    from_: FlowTask | str | None
+    from_step: str | None
+    input: Mapping[str, Any] | None
+    by: str | None
+
+
+class WorkerOptions(TypedDict, total=False):
+    """Options of a worker."""
+
+    queues: Sequence[str] | None
+    concurrency: int | None
+    metadata: Mapping[str, Any] | None
+    services: bool
+
+
+WORKER_DEFAULTS: WorkerOptions = {"services": True}
 
 
 class TaskDecorator(Protocol):
@@ -220,39 +242,20 @@ class Rota:
         client = await self.open()
         if all(isinstance(call, BoundTask) for call in calls):
             started = await client.start_many([call.start for call in calls])
-            return [
-                Run(self, each.run, call.task, created=each.created)
-                for each, call in zip(started, calls, strict=True)
-            ]
-        if all(isinstance(call, BoundFlow) for call in calls):
+        elif all(isinstance(call, BoundFlow) for call in calls):
             started = await client.start_runs(calls)
-            return [Run(self, each.run, created=each.created) for each in started]
-        kinds = sorted({type(call).__name__ for call in calls})
-        raise ArgumentError(
-            "start_many takes calls of tasks, or calls of flows, made with bind(…), not "
-            f"{' and '.join(kinds)}"
-        )
+        else:
+            kinds = sorted({type(call).__name__ for call in calls})
+            raise ArgumentError(
+                "start_many takes calls of tasks, or calls of flows, made with bind(…), not "
+                f"{' and '.join(kinds)}"
+            )
+        return [started_run(self, *each) for each in zip(calls, started, strict=True)]
 
     @overload
-    async def fork(
-        self,
-        run: Run[R],
-        *,
-        from_: FlowTask | str | None = None,
-        from_step: str | None = None,
-        input: Mapping[str, Any] | None = None,
-        by: str | None = None,
-    ) -> Run[R]: ...
+    async def fork(self, run: Run[R], **options: Unpack[ForkOptions]) -> Run[R]: ...
     @overload
-    async def fork(
-        self,
-        run: int,
-        *,
-        from_: FlowTask | str | None = None,
-        from_step: str | None = None,
-        input: Mapping[str, Any] | None = None,
-        by: str | None = None,
-    ) -> Run[Any]: ...
+    async def fork(self, run: int, **options: Unpack[ForkOptions]) -> Run[Any]: ...
     async def fork(
         self,
         run: Run[Any] | int,
@@ -296,15 +299,8 @@ class Rota:
 
     # Workers
 
-    @asynccontextmanager
-    async def worker(
-        self,
-        *,
-        queues: Sequence[str] | None = None,
-        concurrency: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        services: bool = True,
-    ) -> AsyncIterator[Worker]:
+    @show_options(WorkerOptions, WORKER_DEFAULTS)
+    def worker(self, **options: Unpack[WorkerOptions]) -> AbstractAsyncContextManager[Worker]:
         """Run a worker inside this program during the block; then drain it.
 
         `rota workers` and the dashboard show `metadata`. The worker also runs the app's services, unless
@@ -312,17 +308,11 @@ class Rota:
         """
         from rota.app.worker_entry import run_worker
 
-        async with run_worker(self, queues, concurrency, metadata, services) as worker:
-            yield worker
+        check_options(Rota.worker, options, WorkerOptions)
+        return run_worker(self, **options)
 
-    async def work(
-        self,
-        *,
-        queues: Sequence[str] | None = None,
-        concurrency: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        services: bool = True,
-    ) -> bool:
+    @show_options(WorkerOptions, WORKER_DEFAULTS)
+    async def work(self, **options: Unpack[WorkerOptions]) -> bool:
         """Work until SIGTERM, SIGINT or a drain request, then finish the running jobs.
 
         A signal during that shortens it. Return True if a drain request came before any signal: a
@@ -330,18 +320,17 @@ class Rota:
         """
         from rota.app.worker_entry import work_until_stopped
 
-        return await work_until_stopped(self, queues, concurrency, metadata, services)
+        check_options(Rota.work, options, WorkerOptions)
+        return await work_until_stopped(self, **options)
 
-    @asynccontextmanager
-    async def services(self) -> AsyncIterator[ServiceGroup]:
+    def services(self) -> AbstractAsyncContextManager[ServiceGroup]:
         """Be a candidate for the app's services during the block, and run them while elected.
 
         For a program without a worker. Workers run the services by default.
         """
         from rota.app.worker_entry import run_services
 
-        async with run_services(self) as services:
-            yield services
+        return run_services(self)
 
     async def drain(self, worker: int, *, by: str | None = None) -> None:
         """Request a worker, in any process, to finish its jobs and stop.
@@ -502,7 +491,7 @@ class Rota:
         `await app.rate_limit("edgar", 10, per=1).take()` waits for its turn. After a period of lower use,
         up to `burst` units are available at once.
         """
-        from rota.app.rates import RateLimit
+        from rota.app.locks import RateLimit
 
         return RateLimit(self, check_name(name, "rate"), limit, per, burst)
 
