@@ -24,11 +24,15 @@ from typing import (
 
 from rota.app.app_database import AppDatabase
 from rota.app.coordination import (
+    LOCK_DEFAULTS,
     WEEK,
     F,
+    LockOptions,
+    TryLockOptions,
+    check_leader_name,
+    check_lease,
     check_name,
     check_permits,
-    create_leader,
     lock_options,
     service_decorator,
 )
@@ -72,7 +76,6 @@ if TYPE_CHECKING:
     from rota.coord.coordinator import Coordinator
     from rota.coord.insert_once import Inserted
     from rota.coord.leader import Callback, Leader
-    from rota.coord.lock import OnLost
     from rota.coord.services import ServiceGroup
     from rota.engine.worker.worker import Worker
     from rota.store.schedules import ScheduleDefinition as ScheduleDefinition
@@ -425,16 +428,8 @@ class Rota:
     async def coordinator(self) -> Coordinator:
         return (await self.open()).coordinator
 
-    def lock(
-        self,
-        name: str,
-        *,
-        ttl: Duration = 30.0,
-        wait: Duration | None = None,
-        max_held: Duration | None = None,
-        label: str = "",
-        on_lost: OnLost = "raise",
-    ) -> Lock:
+    @show_options(LockOptions, LOCK_DEFAULTS)
+    def lock(self, name: str, **options: Unpack[LockOptions]) -> Lock:
         """Return a lock that one instance holds at a time: `async with app.lock("invoices") as lock`.
 
         The lease lasts `ttl` seconds, and a thread renews it. It expires only if this program dies, freezes
@@ -447,32 +442,18 @@ class Rota:
         """
         from rota.app.locks import Lock
 
-        return Lock(self, name, 0, **lock_options(name, ttl, wait, max_held, label, on_lost))
+        check_options(Rota.lock, options, LockOptions)
+        return Lock(self, name, 0, **lock_options(name, options))
 
-    async def try_lock(
-        self,
-        name: str,
-        *,
-        ttl: Duration = 30.0,
-        max_held: Duration | None = None,
-        label: str = "",
-        on_lost: OnLost = "raise",
-    ) -> Lock | None:
+    @show_options(TryLockOptions, LOCK_DEFAULTS)
+    async def try_lock(self, name: str, **options: Unpack[TryLockOptions]) -> Lock | None:
         """Acquire the lock and return it; return None if it is not free."""
-        lock = self.lock(name, ttl=ttl, wait=0, max_held=max_held, label=label, on_lost=on_lost)
+        check_options(Rota.try_lock, options, TryLockOptions)
+        lock = self.lock(name, **options, wait=0)
         return lock if await lock.try_acquire() else None
 
-    def semaphore(
-        self,
-        name: str,
-        n: int,
-        *,
-        ttl: Duration = 30.0,
-        wait: Duration | None = None,
-        max_held: Duration | None = None,
-        label: str = "",
-        on_lost: OnLost = "raise",
-    ) -> Permit:
+    @show_options(LockOptions, LOCK_DEFAULTS)
+    def semaphore(self, name: str, n: int, **options: Unpack[LockOptions]) -> Permit:
         """Return one of `n` permits: `async with app.semaphore("gpu", 4) as permit`.
 
         The options are those of a lock. All instances should use the same `n`. While they differ, the
@@ -480,8 +461,9 @@ class Rota:
         """
         from rota.app.locks import Permit
 
+        check_options(Rota.semaphore, options, LockOptions)
         check_permits(name, n)
-        return Permit(self, name, n, **lock_options(name, ttl, wait, max_held, label, on_lost))
+        return Permit(self, name, n, **lock_options(name, options))
 
     def rate_limit(
         self, name: str, limit: float = 1, *, per: Duration, burst: int = 1
@@ -576,7 +558,16 @@ class Rota:
         disconnected stops leading, by its own clock, before it is replaced after `lease` seconds. A leader
         that dies is replaced within a second or two, if no pooler is in between.
         """
-        return create_leader(self.coordinator, name, lease, label, on_elected, on_lost)
+        from rota.coord.leader import Leader
+
+        return Leader(
+            self.coordinator,
+            check_leader_name(name),
+            lease=check_lease(lease),
+            label=label,
+            on_elected=on_elected,
+            on_lost=on_lost,
+        )
 
     def service(
         self,

@@ -16,7 +16,7 @@ from rota.engine.telemetry.span_names import FLOW
 from rota.errors import ArgumentError
 from rota.store import flows, jobs
 from rota.store.jobs import StartedJob
-from rota.store.user_connection import is_async, run_on
+from rota.store.user_connection import is_async, run_on, run_sync
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota
@@ -64,12 +64,7 @@ def start_sync(app: Rota, call: Bound, connection: Any) -> SyncRun[Any]:
         raise ArgumentError(
             f"a blocking start cannot use an async connection: await {noun}.options(on=…).start(…)"
         )
-    with _start_span(app, call) as span:
-        answer = _start_on(connection, app, call, span.trace)
-        assert not isinstance(answer, Awaitable)
-        [started] = answer
-        span.set_attributes(tracing.start_attributes(started))
-    return started_run(app, call, started).sync
+    return run_sync(start(app, call, connection)).sync
 
 
 def started_run(app: Rota, call: Bound, started: StartedJob) -> Run[Any]:
