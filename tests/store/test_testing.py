@@ -234,7 +234,7 @@ async def test_harness_moves_app_to_database_for_the_block(
                 await harness.run_until_idle()
                 assert (run.id, await run.status()) == (1, "succeeded")
 
-    assert app._dsn == "postgresql://nowhere.invalid/production"
+    assert app.database.dsn == "postgresql://nowhere.invalid/production"
 
 
 async def test_harness_open_app_raises(rota_server: DatabaseServer, rota_app: Rota) -> None:

@@ -19,7 +19,7 @@ import psycopg
 
 from rota import Rota
 from rota.coord.candidate import TRUSTED_SHARE
-from rota.coord.lease_clock import LeaseClock
+from rota.coord.lease import LeaseClock
 from rota.localpg import LocalPostgres
 from rota.store import advisory_locks
 from rota.testing.proxy.proxy import Proxy

@@ -68,7 +68,7 @@ def _believe() -> None:
 
 def _own_clock() -> None:
     """Use this machine's wall clock for expiry in statements and for trusting a lease."""
-    from rota.coord.lease_clock import LeaseClock
+    from rota.coord.lease import LeaseClock
     from rota.store import locks, query
 
     def timed(statement: str, params: Mapping[str, Any], row: Callable[..., Any]) -> Any:

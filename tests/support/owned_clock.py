@@ -15,7 +15,7 @@ from typing import Any
 
 from rota import Rota
 from rota.app.client import Client
-from rota.coord.lease_clock import LeaseClock
+from rota.coord.lease import LeaseClock
 from rota.testing import SettableClock
 
 

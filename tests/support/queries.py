@@ -42,7 +42,7 @@ async def states(app: Rota, run: int) -> dict[str, str]:
 
 
 async def row_count_is(app: Rota, table: str, many: int) -> bool:
-    return bool(await fetch(app._dsn or "", f"select count(*) from {table}") == [(many,)])
+    return bool(await fetch(app.database.dsn or "", f"select count(*) from {table}") == [(many,)])
 
 
 async def poll_for_jobs(worker: Worker) -> None:

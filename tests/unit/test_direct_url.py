@@ -25,21 +25,21 @@ def test_direct_url_is_read_from_environment_or_file(tmp_path: Path) -> None:
 def test_direct_url_argument_overrides_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROTA_DIRECT_URL", DIRECT)
 
-    assert Rota(POOLER)._find_database() == (POOLER, DIRECT)
-    assert Rota(POOLER, direct="host=other")._find_database() == (POOLER, "host=other")
+    assert Rota(POOLER).database.find() == (POOLER, DIRECT)
+    assert Rota(POOLER, direct="host=other").database.find() == (POOLER, "host=other")
 
 
-def test_direct_url_after_switch_database_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_direct_url_after_database_switch_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a test of an app would send heartbeats to the production database."""
     monkeypatch.setenv("ROTA_DATABASE_URL", POOLER)
     monkeypatch.setenv("ROTA_DIRECT_URL", DIRECT)
     app = Rota()
-    assert app._find_database() == (POOLER, DIRECT)
+    assert app.database.find() == (POOLER, DIRECT)
 
-    home = app.switch_database("postgresql://test/name")
-    assert app._find_database() == ("postgresql://test/name", None)
-    app.switch_database(home)
-    assert app._find_database() == (POOLER, DIRECT)
+    home = app.database.switch("postgresql://test/name")
+    assert app.database.find() == ("postgresql://test/name", None)
+    app.database.switch(home)
+    assert app.database.find() == (POOLER, DIRECT)
 
 
 def test_pooler_setting_unknown_value_is_refused() -> None:

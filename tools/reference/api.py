@@ -77,8 +77,8 @@ PAGES = (
             "rota.app.locks:SyncLock",
             "rota.coord.leader:Leader",
             "rota.coord.leader:Term",
-            "rota.app.rates:RateLimit",
-            "rota.app.rates:SyncRateLimit",
+            "rota.app.locks:RateLimit",
+            "rota.app.locks:SyncRateLimit",
             "rota:Inserted",
             "rota.app.once:SyncRota",
         ),
@@ -143,7 +143,7 @@ PAGES = (
 
 # Used by the engine only, although their names have no underscore.
 INTERNAL = {
-    "Rota": {"open", "current_client", "switch_database", "coordinator"},
+    "Rota": {"open", "coordinator"},
     "Task": {"within"},
     "Flow": {"within", "plan"},
     "BoundTask": {"read", "start", "task", "name"},

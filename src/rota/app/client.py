@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from rota.coord.coordinator import CoordinationCounters, Coordinator
-from rota.coord.lease_clock import LeaseClock
+from rota.coord.lease import LeaseClock
 from rota.coord.services import ServiceGroup
 from rota.engine.execution.call import BoundFlow
 from rota.engine.notify.listener import Listener

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from rota.errors import ArgumentError, DefinitionError
 from rota.model import codec
 from rota.model.settings import Duration, to_seconds
 
 if TYPE_CHECKING:
-    from rota.coord.coordinator import Coordinator
-    from rota.coord.leader import Callback, Leader
     from rota.coord.lock import OnLost
     from rota.model.registry import Registry
     from rota.model.service import ServiceContext
@@ -27,30 +25,38 @@ MAX_PERMITS = 1000
 WEEK = timedelta(days=7)
 
 
-def create_leader(
-    open_coordinator: Callable[[], Awaitable[Coordinator]],
-    name: str,
-    lease: Duration,
-    label: str,
-    on_elected: Callback | None,
-    on_lost: Callback | None,
-) -> Leader:
-    from rota.coord.leader import Leader
+class TryLockOptions(TypedDict, total=False):
+    """Options of a lock that is not waited for."""
+
+    ttl: Duration
+    max_held: Duration | None
+    label: str
+    on_lost: OnLost
+
+
+class LockOptions(TryLockOptions, total=False):
+    """Options of a lock or permit."""
+
+    wait: Duration | None
+
+
+LOCK_DEFAULTS: LockOptions = {
+    "ttl": 30.0,
+    "wait": None,
+    "max_held": None,
+    "label": "",
+    "on_lost": "raise",
+}
+
+
+def check_leader_name(name: str) -> str:
     from rota.store.services import LEADER_PREFIX
 
-    check_name(name, "leader")
-    if name.startswith(LEADER_PREFIX):
+    if check_name(name, "leader").startswith(LEADER_PREFIX):
         raise ArgumentError(
             f"leader {name!r}: names that begin with {LEADER_PREFIX!r} belong to services; take another"
         )
-    return Leader(
-        open_coordinator,
-        name,
-        lease=check_lease(lease),
-        label=label,
-        on_elected=on_elected,
-        on_lost=on_lost,
-    )
+    return name
 
 
 def service_decorator(
@@ -91,7 +97,7 @@ def check_lease(lease: Duration) -> float:
 
 
 def check_name(name: str, kind: str) -> str:
-    if not 0 < len(name) <= MAX_NAME_CHARS or codec.escape_unstorable(name) != name:
+    if not codec.is_storable(name, MAX_NAME_CHARS):
         raise ArgumentError(
             f"the name of a {kind} has 1 to {MAX_NAME_CHARS} letters, without NUL or lone surrogates, not "
             f"{name!r:.60}"
@@ -106,25 +112,26 @@ def check_permits(name: str, n: int) -> None:
         )
 
 
-def lock_options(
-    name: str,
-    ttl: Duration,
-    wait: Duration | None,
-    max_held: Duration | None,
-    label: str,
-    on_lost: OnLost,
-) -> dict[str, Any]:
-    check_name(name, "lock")
+def check_ttl(ttl: Duration) -> float:
     if not to_seconds(ttl) >= MIN_TTL_SECONDS:
         raise ArgumentError(
             f"ttl is {to_seconds(ttl):g} s: too short to be renewed in time; {MIN_TTL_SECONDS:g} s at least"
         )
+    return to_seconds(ttl)
+
+
+def lock_options(name: str, options: LockOptions) -> dict[str, Any]:
+    """Return the checked options, and the defaults of those that are not given."""
+    given: LockOptions = {**LOCK_DEFAULTS, **options}
+    wait, max_held, on_lost = given["wait"], given["max_held"], given["on_lost"]
+    check_name(name, "lock")
+    ttl = check_ttl(given["ttl"])
     if on_lost not in ("raise", "cancel"):
         raise ArgumentError(f'on_lost is "raise" or "cancel", not {on_lost!r}')
     return {
-        "ttl": to_seconds(ttl),
+        "ttl": ttl,
         "wait": None if wait is None else max(to_seconds(wait), 0.0),
         "max_held": None if max_held is None else to_seconds(max_held),
-        "label": label,
+        "label": given["label"],
         "on_lost": on_lost,
     }

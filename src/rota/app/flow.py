@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from rota.app.peer_names import missing_attribute
 from rota.app.run import Run
+from rota.app.start import missing_attribute, start, start_sync
 from rota.app.start_options import (
     DEFAULTS,
     START_DEFAULTS,
@@ -20,9 +20,7 @@ from rota.app.start_options import (
 )
 from rota.app.sync import SyncRun
 from rota.engine.execution.call import BoundFlow
-from rota.engine.telemetry import tracing
-from rota.engine.telemetry.span_names import FLOW
-from rota.errors import ArgumentError, DefinitionError
+from rota.errors import DefinitionError
 from rota.model.context import Context
 from rota.model.durable_context import NO_DEFAULT, check_entry_name
 from rota.model.flow import FlowDefinition, FlowNode, FlowPlan, When, task_names
@@ -32,8 +30,6 @@ from rota.model.task import POLICY_DEFAULTS, TaskDefinition, TaskOptions, TaskPo
 from rota.store import flows
 from rota.store.array_literals import array_items
 from rota.store.flows import JobColumns, StartRun
-from rota.store.jobs import StartedJob
-from rota.store.user_connection import is_async, run_on
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota
@@ -281,29 +277,7 @@ class Flow:
     async def start(self, /, **input: Any) -> FlowRun:
         """Start a run. It is durable when this returns; with `options(on=…)`, when
         that connection commits."""
-        call = self.bind(**input)
-        if self._options.on is None:
-            client = await self._app.open()
-            [started] = await client.start_runs([call])
-        else:
-            with self._start_span() as span:
-                answer = self._start_on_connection(call, span.trace)
-                [started] = await answer if isinstance(answer, Awaitable) else answer
-                span.set_attributes(tracing.start_attributes(started))
-        return self._make_run(started)
-
-    def _start_span(self) -> tracing.SpanScope:
-        return self._app.tracing.start(self.name, kind=FLOW)
-
-    def _start_on_connection(
-        self, call: BoundFlow, trace: str | None
-    ) -> Sequence[StartedJob] | Awaitable[Sequence[StartedJob]]:
-        traces = None if trace is None else [trace]
-        query = flows.start([call.run], notify=self._app.settings.notify, traces=traces)
-        return run_on(self._options.on, query, self._app.settings.schema)
-
-    def _make_run(self, started: StartedJob) -> FlowRun:
-        return Run(self._app, started.run, created=started.created)
+        return await start(self._app, self.bind(**input), self._options.on)
 
     @property
     def sync(self) -> SyncFlow:
@@ -324,18 +298,8 @@ class SyncFlow:
         return SyncFlow(self._flow.options(**options))
 
     def start(self, /, **input: Any) -> SyncRun[dict[str, Any]]:
-        flow, app = self._flow, self._flow._app
-        if flow._options.on is not None:
-            if is_async(flow._options.on):
-                raise ArgumentError(
-                    "a blocking start cannot use an async connection: await flow.options(on=…).start(…)"
-                )
-            with flow._start_span() as span:
-                answer = flow._start_on_connection(flow.bind(**input), span.trace)
-                assert not isinstance(answer, Awaitable)
-                span.set_attributes(tracing.start_attributes(answer[0]))
-            return SyncRun(app, flow._make_run(answer[0]))
-        return SyncRun(app, app.loop_thread.run(flow.start(**input)))
+        flow = self._flow
+        return start_sync(flow._app, flow.bind(**input), flow._options.on)
 
 
 def _job_columns(plan: FlowPlan) -> JobColumns:

@@ -23,10 +23,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Unpack
 
+from rota.app.rota import WORKER_DEFAULTS, WorkerOptions
 from rota.app.shutdown_signals import also_on_signal
+from rota.model.options import check_options, show_options
 
 if TYPE_CHECKING:
     from rota.app.client import Client
@@ -53,28 +55,15 @@ class Lifespan:
     concurrency: int | None = None
     metadata: Mapping[str, Any] | None = None
 
-    def options(
-        self,
-        *,
-        worker: bool | None = None,
-        services: bool = True,
-        queues: Sequence[str] | None = None,
-        concurrency: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> Lifespan:
+    @show_options(WorkerOptions, WORKER_DEFAULTS)
+    def options(self, *, worker: bool | None = None, **options: Unpack[WorkerOptions]) -> Lifespan:
         """Return the lifespan with other options.
 
         `worker=False` only starts runs and runs neither jobs nor services, as ROTA_WEB_WORKER=off does. The
         remaining options are those of `app.worker(…)`.
         """
-        return replace(
-            self,
-            worker=worker,
-            services=services,
-            queues=queues,
-            concurrency=concurrency,
-            metadata=metadata,
-        )
+        check_options(Lifespan.options, options, WorkerOptions)
+        return Lifespan(self.app, worker, **options)
 
     def __call__(self, api: object = None) -> AbstractAsyncContextManager[dict[str, Any]]:
         return self._run()

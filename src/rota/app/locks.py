@@ -1,12 +1,15 @@
-"""Locks and permits of an app, and their blocking versions."""
+"""Locks, permits and rate limits of an app, and their blocking versions."""
 
 from __future__ import annotations
 
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from rota.app.sync import sync_method
 from rota.coord.lock import LockHandle
+from rota.coord.rate_limiter import RateLimiter
 from rota.errors import ArgumentError
+from rota.model.settings import Duration
 from rota.store.user_connection import is_async
 
 if TYPE_CHECKING:
@@ -39,31 +42,26 @@ class SyncLock:
 
     def __init__(self, app: Rota, lock: Lock) -> None:
         self._app = app
-        self._lock = lock
+        self._wrapped = lock
         self.name = lock.name
 
     @property
     def token(self) -> int:
         """Fencing token; the token of the next holder is larger."""
-        return self._lock.token
+        return self._wrapped.token
 
     @property
     def held(self) -> bool:
         """True if the holder may trust the lock at this moment."""
-        return self._lock.held
+        return self._wrapped.held
 
     def acquire(self) -> SyncLock:
         """Wait for the lock, up to `wait`; then raise Busy."""
-        self._app.loop_thread.run(self._lock.acquire())
+        self._app.loop_thread.run(self._wrapped.acquire())
         return self
 
-    def try_acquire(self) -> bool:
-        """Acquire the lock if it is free, and return True if so."""
-        return self._app.loop_thread.run(self._lock.try_acquire())
-
-    def release(self) -> None:
-        """Blocking version of `lock.release()`."""
-        self._app.loop_thread.run(self._lock.release())
+    try_acquire = sync_method(Lock.try_acquire)
+    release = sync_method(Lock.release)
 
     def assert_held(self, connection: Any) -> None:
         """Blocking version of `lock.assert_held(connection)`, for a synchronous connection."""
@@ -71,10 +69,10 @@ class SyncLock:
             raise ArgumentError(
                 "this connection is async: use await lock.assert_held(connection) without .sync"
             )
-        self._lock.run_assertion(connection)
+        self._wrapped.run_assertion(connection)
 
     def __enter__(self) -> SyncLock:
-        self._app.loop_thread.run(self._lock.__aenter__())
+        self._app.loop_thread.run(self._wrapped.__aenter__())
         return self
 
     def __exit__(
@@ -84,8 +82,33 @@ class SyncLock:
         trace: TracebackType | None,
     ) -> None:
         try:
-            self._app.loop_thread.run(self._lock.__aexit__(None, None, None))
+            self._app.loop_thread.run(self._wrapped.__aexit__(None, None, None))
         except Exception as failure:
             if error is None:
                 raise
             error.add_note(str(failure))
+
+
+class RateLimit(RateLimiter):
+    """Rate limit over all instances: call `await rate.take()` before each use."""
+
+    def __init__(self, app: Rota, name: str, limit: float, per: Duration, burst: int) -> None:
+        super().__init__(app.coordinator, name, limit, per, burst)
+        self._app = app
+
+    @property
+    def sync(self) -> SyncRateLimit:
+        """Blocking version: `rate.sync.take()`."""
+        return SyncRateLimit(self._app, self)
+
+
+class SyncRateLimit:
+    """Blocking version of a rate limit."""
+
+    def __init__(self, app: Rota, rate_limit: RateLimit) -> None:
+        self._app = app
+        self._wrapped = rate_limit
+        self.name = rate_limit.name
+
+    take = sync_method(RateLimit.take)
+    try_take = sync_method(RateLimit.try_take)

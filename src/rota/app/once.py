@@ -7,7 +7,7 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from rota.app.coordination import MIN_TTL_SECONDS, WEEK
+from rota.app.coordination import WEEK, check_ttl
 from rota.coord.insert_once import Inserted, insert_once_sync
 from rota.coord.once import OnceCall
 from rota.errors import ArgumentError
@@ -33,14 +33,11 @@ def prepare_call(
     retention: Duration | None,
     ttl: Duration,
 ) -> OnceCall:
-    if not 1 <= len(key) <= MAX_KEY_CHARS or codec.escape_unstorable(key) != key:
+    if not codec.is_storable(key, MAX_KEY_CHARS):
         raise ArgumentError(
             f"a key is 1 to {MAX_KEY_CHARS} characters, without NUL or lone surrogates"
         )
-    if not to_seconds(ttl) >= MIN_TTL_SECONDS:
-        raise ArgumentError(
-            f"ttl is {to_seconds(ttl):g} s: too short to be renewed in time; {MIN_TTL_SECONDS:g} s at least"
-        )
+    ttl = check_ttl(ttl)
     if retention is not None and not to_seconds(retention) > 0:
         raise ArgumentError(
             f"retention is {to_seconds(retention):g} s: the result would never be stored; pass more than "
@@ -50,7 +47,7 @@ def prepare_call(
         open_coordinator,
         key,
         fn,
-        ttl=to_seconds(ttl),
+        ttl=ttl,
         wait=None if wait is None else max(to_seconds(wait), 0.0),
         retention=None if retention is None else to_seconds(retention),
     )

@@ -61,9 +61,5 @@ class Queues:
 
 
 def _check(field: str, text: str, min_chars: int, max_chars: int) -> None:
-    if (
-        not min_chars <= len(text) <= max_chars
-        or "\0" in text
-        or codec.escape_unstorable(text) != text
-    ):
+    if (text or min_chars) and not codec.is_storable(text, max_chars):
         raise ArgumentError(f"{field} has {min_chars} to {max_chars} letters, not {text!r:.60}")

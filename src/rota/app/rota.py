@@ -6,10 +6,8 @@ programs that only define tasks.
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import (
     TYPE_CHECKING,
@@ -18,18 +16,23 @@ from typing import (
     ParamSpec,
     Protocol,
     Self,
+    TypedDict,
     TypeVar,
     Unpack,
     overload,
 )
-from weakref import WeakKeyDictionary
 
+from rota.app.app_database import AppDatabase
 from rota.app.coordination import (
+    LOCK_DEFAULTS,
     WEEK,
     F,
+    LockOptions,
+    TryLockOptions,
+    check_leader_name,
+    check_lease,
     check_name,
     check_permits,
-    create_leader,
     lock_options,
     service_decorator,
 )
@@ -37,19 +40,20 @@ from rota.app.flow import Flow, FlowTask
 from rota.app.readiness import Readiness
 from rota.app.run import Run
 from rota.app.schedule_decorator import S, schedule_decorator
+from rota.app.start import started_run
 from rota.app.sync import LoopThread
 from rota.app.task import Task
 from rota.engine.execution.call import BoundFlow, BoundTask
 from rota.engine.telemetry.counters import ProcessCounters
 from rota.engine.telemetry.event_bus import EventBus, Subscriber
 from rota.engine.telemetry.tracing import Tracing
-from rota.errors import ArgumentError, RotaError, WorkerNotFound
+from rota.errors import ArgumentError, WorkerNotFound
 from rota.model.context import Context
 from rota.model.flow import FlowDefinition
 from rota.model.options import check_options, show_options
 from rota.model.registry import Registry
 from rota.model.schedule_options import SCHEDULE_DEFAULTS, ScheduleOptions
-from rota.model.settings import Duration, Settings, database_url, direct_url
+from rota.model.settings import Duration, Settings
 from rota.model.task import (
     POLICY_DEFAULTS,
     ActionOptions,
@@ -63,30 +67,42 @@ from rota.model.task import (
 from rota.store.query import check_schema
 
 if TYPE_CHECKING:
-    import asyncio
-
     from rota.app.client import Client
     from rota.app.lifespan import Lifespan
-    from rota.app.locks import Lock, Permit
+    from rota.app.locks import Lock, Permit, RateLimit
     from rota.app.once import SyncRota
     from rota.app.queues import Queues
-    from rota.app.rates import RateLimit
     from rota.app.schedules import Schedules
     from rota.coord.coordinator import Coordinator
     from rota.coord.insert_once import Inserted
     from rota.coord.leader import Callback, Leader
-    from rota.coord.lock import OnLost
     from rota.coord.services import ServiceGroup
     from rota.engine.worker.worker import Worker
-    from rota.localpg import LocalPostgres
     from rota.store.schedules import ScheduleDefinition as ScheduleDefinition
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-LOCAL = "local"
 
-log = logging.getLogger("rota")
+class ForkOptions(TypedDict, total=False):
+    """Options of `Rota.fork`."""
+
+    from_: FlowTask | str | None
+    from_step: str | None
+    input: Mapping[str, Any] | None
+    by: str | None
+
+
+class WorkerOptions(TypedDict, total=False):
+    """Options of a worker."""
+
+    queues: Sequence[str] | None
+    concurrency: int | None
+    metadata: Mapping[str, Any] | None
+    services: bool
+
+
+WORKER_DEFAULTS: WorkerOptions = {"services": True}
 
 
 class TaskDecorator(Protocol):
@@ -130,64 +146,20 @@ class Rota:
         self.tracing = Tracing(self.settings.tracing)
         self.readiness = Readiness(self.open)
         self.loop_thread = LoopThread()
-        self._dsn = self._original_dsn = dsn
-        self._direct = direct
-        self._dsn_lock = threading.Lock()
-        self._local: LocalPostgres | None = None
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
+        self.database = AppDatabase(dsn, direct, self._create_client)
 
     # The database
 
     async def open(self) -> Client:
         """Return the client of this event loop. The database is first used here, so importing an app needs
         none."""
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        client = self._clients.get(loop)
-        if client is None:
-            from rota.store.migrate import migrate
-
-            dsn, direct = await asyncio.to_thread(self._find_database)
-            client = self._create_client(dsn, direct)
-            if self._local is not None:
-                # The embedded database has no operator, so it is migrated here.
-                await migrate(client.database)
-            client = self._clients.setdefault(loop, client)
-        return client
+        return await self.database.open()
 
     def _create_client(self, dsn: str, direct: str | None) -> Client:
         from rota.app.client import Client
 
         publish, counters = self.event_bus.publish, self.process_counters
         return Client(dsn, self.settings, direct, publish, self.tracing, counters)
-
-    def current_client(self) -> Client | None:
-        """Return the client of this event loop if it is open, else None."""
-        import asyncio
-
-        return self._clients.get(asyncio.get_running_loop())
-
-    def switch_database(self, dsn: str | None) -> str | None:
-        """Use another database from now on, and return the previous DSN. Raise RotaError if connections are
-        open."""
-        if self._clients:
-            raise RotaError("this app has connections open; close it before it is put elsewhere")
-        dsn, self._dsn = self._dsn, dsn
-        return dsn
-
-    def _find_database(self) -> tuple[str, str | None]:
-        with self._dsn_lock:
-            if self._dsn is None:
-                self._dsn = self._original_dsn = database_url()
-            if self._dsn == LOCAL:
-                from rota.localpg import LocalPostgres
-
-                self._local = LocalPostgres()
-                self._dsn = self._local.start()
-            # The direct URL belongs to the original database only.
-            direct = (self._direct or direct_url()) if self._dsn == self._original_dsn else None
-            return self._dsn, direct
 
     async def migrate(self) -> list[str]:
         """Apply missing migrations and return their names."""
@@ -198,15 +170,8 @@ class Rota:
 
     async def close(self) -> None:
         """Close the resources of this event loop."""
-        import asyncio
-
         await self.readiness.close()
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.close()
-        if self._local is not None and not self._clients:
-            local, self._local, self._dsn = self._local, None, LOCAL
-            await asyncio.to_thread(local.stop)
+        await self.database.close()
 
     @property
     def lifespan(self) -> Lifespan:
@@ -280,39 +245,20 @@ class Rota:
         client = await self.open()
         if all(isinstance(call, BoundTask) for call in calls):
             started = await client.start_many([call.start for call in calls])
-            return [
-                Run(self, each.run, call.task, created=each.created)
-                for each, call in zip(started, calls, strict=True)
-            ]
-        if all(isinstance(call, BoundFlow) for call in calls):
+        elif all(isinstance(call, BoundFlow) for call in calls):
             started = await client.start_runs(calls)
-            return [Run(self, each.run, created=each.created) for each in started]
-        kinds = sorted({type(call).__name__ for call in calls})
-        raise ArgumentError(
-            "start_many takes calls of tasks, or calls of flows, made with bind(…), not "
-            f"{' and '.join(kinds)}"
-        )
+        else:
+            kinds = sorted({type(call).__name__ for call in calls})
+            raise ArgumentError(
+                "start_many takes calls of tasks, or calls of flows, made with bind(…), not "
+                f"{' and '.join(kinds)}"
+            )
+        return [started_run(self, *each) for each in zip(calls, started, strict=True)]
 
     @overload
-    async def fork(
-        self,
-        run: Run[R],
-        *,
-        from_: FlowTask | str | None = None,
-        from_step: str | None = None,
-        input: Mapping[str, Any] | None = None,
-        by: str | None = None,
-    ) -> Run[R]: ...
+    async def fork(self, run: Run[R], **options: Unpack[ForkOptions]) -> Run[R]: ...
     @overload
-    async def fork(
-        self,
-        run: int,
-        *,
-        from_: FlowTask | str | None = None,
-        from_step: str | None = None,
-        input: Mapping[str, Any] | None = None,
-        by: str | None = None,
-    ) -> Run[Any]: ...
+    async def fork(self, run: int, **options: Unpack[ForkOptions]) -> Run[Any]: ...
     async def fork(
         self,
         run: Run[Any] | int,
@@ -356,15 +302,8 @@ class Rota:
 
     # Workers
 
-    @asynccontextmanager
-    async def worker(
-        self,
-        *,
-        queues: Sequence[str] | None = None,
-        concurrency: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        services: bool = True,
-    ) -> AsyncIterator[Worker]:
+    @show_options(WorkerOptions, WORKER_DEFAULTS)
+    def worker(self, **options: Unpack[WorkerOptions]) -> AbstractAsyncContextManager[Worker]:
         """Run a worker inside this program during the block; then drain it.
 
         `rota workers` and the dashboard show `metadata`. The worker also runs the app's services, unless
@@ -372,17 +311,11 @@ class Rota:
         """
         from rota.app.worker_entry import run_worker
 
-        async with run_worker(self, queues, concurrency, metadata, services) as worker:
-            yield worker
+        check_options(Rota.worker, options, WorkerOptions)
+        return run_worker(self, **options)
 
-    async def work(
-        self,
-        *,
-        queues: Sequence[str] | None = None,
-        concurrency: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        services: bool = True,
-    ) -> bool:
+    @show_options(WorkerOptions, WORKER_DEFAULTS)
+    async def work(self, **options: Unpack[WorkerOptions]) -> bool:
         """Work until SIGTERM, SIGINT or a drain request, then finish the running jobs.
 
         A signal during that shortens it. Return True if a drain request came before any signal: a
@@ -390,18 +323,17 @@ class Rota:
         """
         from rota.app.worker_entry import work_until_stopped
 
-        return await work_until_stopped(self, queues, concurrency, metadata, services)
+        check_options(Rota.work, options, WorkerOptions)
+        return await work_until_stopped(self, **options)
 
-    @asynccontextmanager
-    async def services(self) -> AsyncIterator[ServiceGroup]:
+    def services(self) -> AbstractAsyncContextManager[ServiceGroup]:
         """Be a candidate for the app's services during the block, and run them while elected.
 
         For a program without a worker. Workers run the services by default.
         """
         from rota.app.worker_entry import run_services
 
-        async with run_services(self) as services:
-            yield services
+        return run_services(self)
 
     async def drain(self, worker: int, *, by: str | None = None) -> None:
         """Request a worker, in any process, to finish its jobs and stop.
@@ -496,16 +428,8 @@ class Rota:
     async def coordinator(self) -> Coordinator:
         return (await self.open()).coordinator
 
-    def lock(
-        self,
-        name: str,
-        *,
-        ttl: Duration = 30.0,
-        wait: Duration | None = None,
-        max_held: Duration | None = None,
-        label: str = "",
-        on_lost: OnLost = "raise",
-    ) -> Lock:
+    @show_options(LockOptions, LOCK_DEFAULTS)
+    def lock(self, name: str, **options: Unpack[LockOptions]) -> Lock:
         """Return a lock that one instance holds at a time: `async with app.lock("invoices") as lock`.
 
         The lease lasts `ttl` seconds, and a thread renews it. It expires only if this program dies, freezes
@@ -518,32 +442,18 @@ class Rota:
         """
         from rota.app.locks import Lock
 
-        return Lock(self, name, 0, **lock_options(name, ttl, wait, max_held, label, on_lost))
+        check_options(Rota.lock, options, LockOptions)
+        return Lock(self, name, 0, **lock_options(name, options))
 
-    async def try_lock(
-        self,
-        name: str,
-        *,
-        ttl: Duration = 30.0,
-        max_held: Duration | None = None,
-        label: str = "",
-        on_lost: OnLost = "raise",
-    ) -> Lock | None:
+    @show_options(TryLockOptions, LOCK_DEFAULTS)
+    async def try_lock(self, name: str, **options: Unpack[TryLockOptions]) -> Lock | None:
         """Acquire the lock and return it; return None if it is not free."""
-        lock = self.lock(name, ttl=ttl, wait=0, max_held=max_held, label=label, on_lost=on_lost)
+        check_options(Rota.try_lock, options, TryLockOptions)
+        lock = self.lock(name, **options, wait=0)
         return lock if await lock.try_acquire() else None
 
-    def semaphore(
-        self,
-        name: str,
-        n: int,
-        *,
-        ttl: Duration = 30.0,
-        wait: Duration | None = None,
-        max_held: Duration | None = None,
-        label: str = "",
-        on_lost: OnLost = "raise",
-    ) -> Permit:
+    @show_options(LockOptions, LOCK_DEFAULTS)
+    def semaphore(self, name: str, n: int, **options: Unpack[LockOptions]) -> Permit:
         """Return one of `n` permits: `async with app.semaphore("gpu", 4) as permit`.
 
         The options are those of a lock. All instances should use the same `n`. While they differ, the
@@ -551,8 +461,9 @@ class Rota:
         """
         from rota.app.locks import Permit
 
+        check_options(Rota.semaphore, options, LockOptions)
         check_permits(name, n)
-        return Permit(self, name, n, **lock_options(name, ttl, wait, max_held, label, on_lost))
+        return Permit(self, name, n, **lock_options(name, options))
 
     def rate_limit(
         self, name: str, limit: float = 1, *, per: Duration, burst: int = 1
@@ -562,7 +473,7 @@ class Rota:
         `await app.rate_limit("edgar", 10, per=1).take()` waits for its turn. After a period of lower use,
         up to `burst` units are available at once.
         """
-        from rota.app.rates import RateLimit
+        from rota.app.locks import RateLimit
 
         return RateLimit(self, check_name(name, "rate"), limit, per, burst)
 
@@ -647,7 +558,16 @@ class Rota:
         disconnected stops leading, by its own clock, before it is replaced after `lease` seconds. A leader
         that dies is replaced within a second or two, if no pooler is in between.
         """
-        return create_leader(self.coordinator, name, lease, label, on_elected, on_lost)
+        from rota.coord.leader import Leader
+
+        return Leader(
+            self.coordinator,
+            check_leader_name(name),
+            lease=check_lease(lease),
+            label=label,
+            on_elected=on_elected,
+            on_lost=on_lost,
+        )
 
     def service(
         self,

@@ -144,7 +144,7 @@ def to_utc(field: str, moment: datetime) -> datetime:
 
 
 def check_text(field: str, text: str) -> str:
-    if not 0 < len(text) <= MAX_NAME_CHARS or codec.escape_unstorable(text) != text:
+    if not codec.is_storable(text, MAX_NAME_CHARS):
         raise ArgumentError(
             f"the {field} of a schedule has 1 to {MAX_NAME_CHARS} characters, without NUL or lone "
             f"surrogates, not {text!r:.60}"

@@ -80,7 +80,7 @@ def merged(base: StartOptions, options: TaskStartOptions | FlowStartOptions) -> 
 def _key_changes(
     base: StartOptions, key: str | None, unique: Literal["always", "open"] | Duration
 ) -> dict[str, Any]:
-    if key is not None and not _is_storable(key):
+    if key is not None and not codec.is_storable(key, 500):
         raise ArgumentError("a key is 1 to 500 characters, without NUL or lone surrogates")
     if isinstance(unique, str) and unique not in ("always", "open"):
         raise ArgumentError(f'unique is "always", "open" or a duration, not {unique!r}')
@@ -137,10 +137,6 @@ def _to_timedelta(value: Duration) -> timedelta:
     if duration < timedelta(0):
         raise ArgumentError(f"a duration cannot be negative, it is {value}")
     return duration
-
-
-def _is_storable(key: str) -> bool:
-    return 1 <= len(key) <= 500 and "\x00" not in key and codec.escape_unstorable(key) == key
 
 
 def _check_time_zone(name: str, value: datetime | None) -> None:

@@ -86,6 +86,7 @@ def sync_method(
         return self._app.loop_thread.run(method(self._wrapped, *args, **kwargs))
 
     call.__name__, call.__doc__ = method.__name__, method.__doc__
+    call.__wrapped__ = method  # type: ignore[attr-defined]  # its signature is shown
     return call
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 import msgspec
 
-from rota.app.peer_names import missing_attribute
 from rota.app.run import Run
+from rota.app.start import missing_attribute, start, start_sync
 from rota.app.start_options import (
     DEFAULTS,
     START_DEFAULTS,
@@ -18,13 +17,9 @@ from rota.app.start_options import (
 )
 from rota.app.sync import SyncRun
 from rota.engine.execution.call import BoundTask
-from rota.engine.telemetry import tracing
-from rota.errors import ArgumentError
 from rota.model.options import check_options, show_options
 from rota.model.task import TaskDefinition
-from rota.store import jobs
-from rota.store.jobs import StartedJob, StartJob
-from rota.store.user_connection import is_async, run_on
+from rota.store.jobs import StartJob
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota
@@ -101,28 +96,7 @@ class Task(Generic[P, R]):
     async def start(self, /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         """Start a job. It is durable when this returns; with `options(on=…)`, when
         that connection commits."""
-        call = self.bind(*args, **kwargs)
-        if self._options.on is None:
-            client = await self._app.open()
-            started = await client.start(call.start)
-        else:
-            with self._start_span(call) as span:
-                answer = self._start_on_connection(call, span.trace)
-                [started] = await answer if isinstance(answer, Awaitable) else answer
-                span.set_attributes(tracing.start_attributes(started))
-        return self._make_run(started)
-
-    def _start_span(self, call: BoundTask[R]) -> tracing.SpanScope:
-        return self._app.tracing.start(call.name, [call.start.queue])
-
-    def _start_on_connection(
-        self, call: BoundTask[R], trace: str | None
-    ) -> Sequence[StartedJob] | Awaitable[Sequence[StartedJob]]:
-        query = jobs.start(call.start, notify=self._app.settings.notify, trace=trace)
-        return run_on(self._options.on, query, self._app.settings.schema)
-
-    def _make_run(self, started: StartedJob) -> Run[R]:
-        return Run(self._app, started.run, self._definition, created=started.created)
+        return await start(self._app, self.bind(*args, **kwargs), self._options.on)
 
     @property
     def sync(self) -> SyncTask[P, R]:
@@ -147,17 +121,5 @@ class SyncTask(Generic[P, R]):
     def start(self, /, *args: P.args, **kwargs: P.kwargs) -> SyncRun[R]:
         """Start a job. It is durable when this returns; with `options(on=…)`, when
         that connection commits."""
-        task, app = self._task, self._task._app
-        if task._options.on is not None:
-            if is_async(task._options.on):
-                raise ArgumentError(
-                    "a blocking start cannot use an async connection: await task.options(on=…).start(…)"
-                )
-            # Runs in the caller's thread, because their connection may be used only there.
-            call = task.bind(*args, **kwargs)
-            with task._start_span(call) as span:
-                answer = task._start_on_connection(call, span.trace)
-                assert not isinstance(answer, Awaitable)
-                span.set_attributes(tracing.start_attributes(answer[0]))
-            return SyncRun(app, task._make_run(answer[0]))
-        return SyncRun(app, app.loop_thread.run(task.start(*args, **kwargs)))
+        task = self._task
+        return start_sync(task._app, task.bind(*args, **kwargs), task._options.on)

@@ -24,11 +24,7 @@ async def create_access_token(
 ) -> tuple[AccessToken, TokenRow]:
     """Create a token and return it in plain text, which is not stored. Without `lifetime` it does not
     expire."""
-    if (
-        not 0 < len(name) <= MAX_NAME_CHARS
-        or not name.isprintable()
-        or codec.escape_unstorable(name) != name
-    ):
+    if not codec.is_storable(name, MAX_NAME_CHARS) or not name.isprintable():
         raise ArgumentError(
             f"the name of a token has 1 to {MAX_NAME_CHARS} characters that can be printed, not "
             f"{name!r:.60}"

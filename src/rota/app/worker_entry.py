@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from rota.app.schedule_targets import check_schedule, run_factories
 from rota.app.shutdown_signals import ShutdownSignals
@@ -18,7 +18,7 @@ from rota.store.migrate import check
 
 if TYPE_CHECKING:
     from rota.app.client import Client
-    from rota.app.rota import Rota
+    from rota.app.rota import Rota, WorkerOptions
     from rota.engine.scheduling.fire import RunFactory
 
 
@@ -141,23 +141,17 @@ async def declare_schedules(app: Rota, client: Client) -> Mapping[str, RunFactor
     return factories
 
 
-async def work_until_stopped(
-    app: Rota,
-    queues: Sequence[str] | None,
-    concurrency: int | None,
-    metadata: Mapping[str, Any] | None,
-    services: bool,
-) -> bool:
+async def work_until_stopped(app: Rota, **options: Unpack[WorkerOptions]) -> bool:
     """Work until a signal or a drain request. Return True if the request came before any signal."""
     readiness, loop = app.readiness, asyncio.get_running_loop()
     shutdown = ShutdownSignals(readiness.hurry)
     readiness.mark_starting()
     running: AbstractAsyncContextManager[Worker | ServiceGroup]
+    services = options.get("services", True)
     if services and app.registry.services and not app.registry.tasks:
         running = run_services(app)
     else:
-        on_drain_request = shutdown.request_drain
-        running = run_worker(app, queues, concurrency, metadata, services, on_drain_request)
+        running = run_worker(app, **options, on_drain_request=shutdown.request_drain)
     try:
         # The subscription outlasts the block, because a signal can hurry the drain at its end.
         with shutdown.handle_signals(), ExitStack() as subscription:

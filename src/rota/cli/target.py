@@ -53,7 +53,7 @@ class Target:
             return Rota(self.dsn or _environment_dsn(), schema=self.schema)
         app = load_app(self.app)
         if self.dsn is not None:
-            app.switch_database(self.dsn)
+            app.database.switch(self.dsn)
         if self.schema is not None:
             from rota.store.query import check_schema
 

@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 from uuid import UUID, uuid4
 
 from rota.coord.coordinator import Coordinator
-from rota.coord.lease_clock import trusted_seconds
+from rota.coord.lease import trusted_seconds
 from rota.errors import DatabaseUnavailable
 from rota.poll import PollPauses
 from rota.store import pg_errors

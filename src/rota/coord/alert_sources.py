@@ -17,9 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rota.coord.identity import InstanceIdentity
-from rota.coord.lease import Lease
-from rota.coord.lease_clock import LeaseClock
+from rota.coord.lease import InstanceIdentity, Lease, LeaseClock
 from rota.model.alert_rules import FLAPPING, HELD_TOO_LONG, RENEWALS_FAIL, TOKEN_TWICE, AlertRules
 from rota.model.events import AlertCleared, AlertRaised, Event
 from rota.store import alerts

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rota.coord.lease_clock import LeaseClock
+from rota.coord.lease import LeaseClock
 from rota.model import events
 from rota.store import leaders, listeners
 from rota.store.query import in_schema

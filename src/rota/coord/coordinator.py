@@ -13,9 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from rota.coord.alert_sources import CoordinationAlerts
 from rota.coord.elector import Elector
-from rota.coord.identity import new_identity
-from rota.coord.lease import APP_CLOSED, Lease
-from rota.coord.lease_clock import LeaseClock
+from rota.coord.lease import APP_CLOSED, Lease, LeaseClock, new_identity
 from rota.coord.renewal_thread import LockRenewals, OnceRenewals, RenewalThread
 from rota.model.alert_rules import AlertRules
 from rota.model.events import Event, LeaderElected, LeadershipEnded, LockAcquired, LockForfeited

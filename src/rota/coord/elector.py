@@ -33,8 +33,7 @@ from uuid import UUID
 
 from rota.coord.alert_sources import CoordinationAlerts
 from rota.coord.candidate import PROBE_SHARE, TRUSTED_SHARE, Candidate
-from rota.coord.identity import InstanceIdentity
-from rota.coord.lease_clock import LeaseClock
+from rota.coord.lease import InstanceIdentity, LeaseClock
 from rota.coord.renewal_thread import earliest
 from rota.store import leaders, listeners
 from rota.store.database import pipeline

@@ -17,7 +17,7 @@ import msgspec
 from rota.errors import ArgumentError
 from rota.store import pg_errors
 from rota.store.insert_once import InsertStatement, quoted
-from rota.store.user_connection import Rows, execute_on, is_async
+from rota.store.user_connection import Rows, execute_on, is_async, run_sync
 
 InputRows = Iterable[Mapping[str, Any]]
 
@@ -61,17 +61,7 @@ def insert_once_sync(
         raise ArgumentError(
             "a blocking insert_once cannot use an async connection: await app.insert_once(…)"
         )
-    statements = _statements(table, rows, conflict)
-    try:
-        statement = next(statements)
-        while True:
-            with _translated_errors(statement):
-                answer = execute_on(connection, statement, API_NAME)
-                assert not isinstance(answer, Awaitable)
-            statement = statements.send(answer)
-    except StopIteration as end:
-        result: Inserted = end.value
-        return result
+    return run_sync(insert_once(connection, table, rows, conflict))
 
 
 def _statements(

@@ -1,15 +1,70 @@
-"""Lease from its holder's view: trusted until a time, renewed before it, lost for good after it."""
+"""Lease from its holder's view: trusted until a time, renewed before it, lost for good after it.
+
+The server counts the ttl from when it executes the statement, which is after the holder sent it. The
+holder counts from when it sent the statement, and stops a little earlier. So a holder stops trusting its
+lease, without any message, before another instance can acquire it. The clock advances while the machine
+is suspended; the event loop's clock may not.
+
+All code that waits for a time of this clock sets a timer on it. So a clock that is advanced by other means
+than by waiting wakes all of it.
+"""
 
 from __future__ import annotations
 
 import os
+import socket
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
 
-from rota.coord.lease_clock import LeaseClock, trusted_seconds
+from rota.clock import Clock
+
+# Linux's clock that advances during a suspend; other systems use the monotonic clock.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+MARGIN_SHARE, MAX_MARGIN_SECONDS = 0.1, 1.0
+MAX_CLOCK_DRIFT = 0.001
+"""Allowed drift, as a share of the ttl. A clock that is being slewed runs fast or slow by half of this."""
 
 RENEWALS_PER_TTL = 3
 """Renewals that fit into one ttl: a lease is renewed after ttl / RENEWALS_PER_TTL."""
+
+EXPIRED = "it expired before it could be renewed"
+TAKEN_BY_OTHER = "another instance acquired it, or an operator released it"
+APP_CLOSED = "the app was closed while it was held"
+HELD_BY_PARENT = "it is held by the process that this one was forked from"
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceIdentity:
+    """Identity of a lease holder: one app in one process, with the host and pid to find it."""
+
+    instance: UUID
+    """New with every start, because host names and pids are reused."""
+    host: str
+    pid: int
+
+    def as_params(self, label: str) -> dict[str, Any]:
+        """Return the identity as parameters of a statement."""
+        return {"instance": self.instance, "host": self.host, "pid": self.pid, "label": label}
+
+
+def new_identity() -> InstanceIdentity:
+    """Return the identity of one app in one event loop of this process."""
+    return InstanceIdentity(uuid4(), socket.gethostname(), os.getpid())
+
+
+class LeaseClock(Clock):
+    def now(self) -> float:
+        return time.clock_gettime(_CLOCK)
+
+
+def trusted_seconds(ttl: float) -> float:
+    """Return how many seconds of a lease the holder may trust."""
+    return ttl - min(ttl * MARGIN_SHARE, MAX_MARGIN_SECONDS + ttl * MAX_CLOCK_DRIFT)
 
 
 class Lease:
@@ -115,9 +170,3 @@ class Lease:
         """Mark the lease as released."""
         with self._lock:
             self.is_ended = True
-
-
-EXPIRED = "it expired before it could be renewed"
-TAKEN_BY_OTHER = "another instance acquired it, or an operator released it"
-APP_CLOSED = "the app was closed while it was held"
-HELD_BY_PARENT = "it is held by the process that this one was forked from"

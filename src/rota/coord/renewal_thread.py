@@ -20,8 +20,7 @@ from uuid import UUID
 
 from rota.clock import Timer
 from rota.coord.alert_sources import CoordinationAlerts
-from rota.coord.lease import EXPIRED, TAKEN_BY_OTHER, Lease
-from rota.coord.lease_clock import LeaseClock
+from rota.coord.lease import EXPIRED, TAKEN_BY_OTHER, Lease, LeaseClock
 from rota.store import locks, once_calls, pg_errors
 from rota.store.connection_thread import ConnectionThread
 from rota.store.database import Database, pipeline

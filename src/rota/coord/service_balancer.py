@@ -22,8 +22,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from rota.coord.identity import InstanceIdentity
-from rota.coord.lease_clock import LeaseClock
+from rota.coord.lease import InstanceIdentity, LeaseClock
 from rota.store import pg_errors, services
 from rota.store.database import run
 from rota.store.services import InstanceRow

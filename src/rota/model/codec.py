@@ -243,3 +243,8 @@ def escape_unstorable(text: str) -> str:
     """Return the text with escapes for characters that PostgreSQL cannot hold."""
     text = text.replace("\x00", "\\0")
     return text.encode(sys.getdefaultencoding(), "backslashreplace").decode()
+
+
+def is_storable(text: str, max_chars: int) -> bool:
+    """True if the text is not empty nor too long, without NUL and lone surrogates."""
+    return 0 < len(text) <= max_chars and escape_unstorable(text) == text

@@ -6,7 +6,7 @@ recognised by their classes, without importing any of them.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -15,6 +15,7 @@ from rota.store import pg_errors
 from rota.store.query import Query, load, positional
 
 Row = TypeVar("Row")
+T = TypeVar("T")
 Rows = Sequence[Sequence[Any]]
 
 _SUPPORTED = (
@@ -41,6 +42,17 @@ def run_on(connection: Any, query: Query[Row], schema: str) -> list[Row] | Await
     if isinstance(answer, Awaitable):
         return _read_async(answer, query, schema)
     return query.read(answer)
+
+
+def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine whose statements are on a synchronous connection: it never waits, so it needs no
+    event loop."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise AssertionError("a coroutine on a synchronous connection waited")
 
 
 def execute_on(

@@ -41,7 +41,7 @@ class Harness:
     async def __aenter__(self) -> Self:
         if self._dsn is not None:
             # Swap the two DSNs: `_dsn` holds the app's own one for the duration of the block.
-            self._dsn = self.app.switch_database(self._dsn)
+            self._dsn = self.app.database.switch(self._dsn)
             self._switched = True
         else:
             self._switched = False
@@ -52,7 +52,7 @@ class Harness:
         self._recorder.close()
         await self.app.close()
         if self._switched:
-            self._dsn = self.app.switch_database(self._dsn)
+            self._dsn = self.app.database.switch(self._dsn)
 
     @property
     def events(self) -> Sequence[Event]:

@@ -14,10 +14,10 @@ import os
 import re
 import shutil
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,21 +126,18 @@ class DatabaseServer:
                 if opened._template is not None:
                     opened._drop(opened._template)
 
-    @contextmanager
-    def database(self) -> Iterator[str]:
+    def database(self) -> AbstractContextManager[str]:
         """Yield the DSN of a fresh, migrated database."""
-        name = f"{self._session_name}_{next(self._numbers)}"
-        self._create(name, self._migrated_template())
-        try:
-            yield with_database(self.dsn, name)
-        finally:
-            self._drop(name)
+        return self._copy_of(self._migrated_template())
+
+    def empty_database(self) -> AbstractContextManager[str]:
+        """Yield the DSN of an empty database, without Rota's schema."""
+        return self._copy_of("template1")
 
     @contextmanager
-    def empty_database(self) -> Iterator[str]:
-        """Yield the DSN of an empty database, without Rota's schema."""
+    def _copy_of(self, template: str) -> Iterator[str]:
         name = f"{self._session_name}_{next(self._numbers)}"
-        self._create(name, "template1")
+        self._create(name, template)
         try:
             yield with_database(self.dsn, name)
         finally:
@@ -151,7 +148,10 @@ class DatabaseServer:
         if self._template is None:
             self._template = f"{self._session_name}_template"
             self._create(self._template, "template1")
-            _prepare_in_thread(with_database(self.dsn, self._template))
+            prepared = _prepare_template(with_database(self.dsn, self._template))
+            # In a thread, because the caller may run in an event loop.
+            with ThreadPoolExecutor(1, "rota test template") as thread:
+                thread.submit(asyncio.run, prepared).result()
         return self._template
 
     def _create(self, name: str, template: str) -> None:
@@ -182,23 +182,6 @@ class DatabaseServer:
             match = _DATABASE_NAME.fullmatch(name)
             if match and match[1] not in open_sessions:
                 self._drop(name)
-
-
-def _prepare_in_thread(dsn: str) -> None:
-    """Migrate in a thread, because the caller may run in an event loop."""
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            asyncio.run(_prepare_template(dsn))
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="rota test template")
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
 
 
 async def _prepare_template(dsn: str) -> None:

@@ -61,7 +61,7 @@ def routes(app: Rota) -> list[BaseRoute]:
     @open_to_all
     async def live(request: Request) -> Response:
         # Not app.open(), which needs the database.
-        client = app.current_client()
+        client = app.database.current_client()
         worker = client.worker if client is not None else None
         lag = (
             worker.session.heartbeat.lag_seconds

@@ -86,7 +86,7 @@ def _all_metrics(
     yield "rota_draining", _single(app.readiness.is_draining)
     yield "rota_database_up", _single(cached_fleet_metrics(app).database_up)
     yield from _worker_metrics(app)
-    client = app.current_client()
+    client = app.database.current_client()
     if client is not None:
         yield from _instance_metrics(client, loop_lag)
     if fleet_metrics is not None:

@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from rota.coord.lease import EXPIRED, TAKEN_BY_OTHER, Lease
-from rota.coord.lease_clock import LeaseClock, trusted_seconds
+from rota.coord.lease import EXPIRED, TAKEN_BY_OTHER, Lease, LeaseClock, trusted_seconds
 from support.owned_clock import OwnedClock
 
 TTL = 10.0

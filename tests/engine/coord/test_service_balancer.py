@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rota import Rota
 from rota.coord import service_runner
-from rota.coord.identity import InstanceIdentity
+from rota.coord.lease import InstanceIdentity
 from rota.coord.service_balancer import (
     FIRST_YIELD_SECONDS,
     PRESENT_SECONDS,

@@ -155,7 +155,7 @@ async def test_map_invalid_call_raises_argument_error(
 
     async with rota_app.worker():
         await (await parent.start()).result(timeout=60)
-    assert await fetch(rota_app._dsn or "", "select count(*) from rota.runs") == [(0,)]
+    assert await fetch(rota_app.database.dsn or "", "select count(*) from rota.runs") == [(0,)]
 
 
 async def test_sync_run_in_async_task_raises_runtime_error(
@@ -225,7 +225,9 @@ async def test_map_first_failure_cancels_other_calls_and_is_raised(rota_harness:
         await asyncio.sleep(0)
     assert ran == []
     assert sorted(
-        await fetch(app._dsn or "", "select task, state from rota.job_state where task <> 'parent'")
+        await fetch(
+            app.database.dsn or "", "select task, state from rota.job_state where task <> 'parent'"
+        )
     ) == [("breaks", "failed"), ("endless", "cancelled"), ("queued", "cancelled")]
 
 
@@ -274,6 +276,6 @@ async def test_child_run_cancelled_raises_run_cancelled_in_parent(rota_harness: 
     run = await parent.start()
     async with app.worker(queues=["default"]):
         await until(lambda: row_count_is(app, "rota.runs", 1))
-        [(calls,)] = await fetch(app._dsn or "", "select id from rota.runs")
+        [(calls,)] = await fetch(app.database.dsn or "", "select id from rota.runs")
         assert await app.run(calls).cancel() == "cancelled"
         assert await run.result(timeout=60) == "cancelled"

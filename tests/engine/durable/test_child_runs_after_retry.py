@@ -237,12 +237,12 @@ async def test_parent_cancel_cancels_queued_and_running_child_runs(
             await run.result(timeout=60)
         await asyncio.wait_for(stopped.wait(), 60)
         await until(lambda: row_count_is(app, "rota.claims", 0))
-    assert await fetch(app._dsn or "", "select distinct state from rota.job_state") == [
+    assert await fetch(app.database.dsn or "", "select distinct state from rota.job_state") == [
         ("cancelled",)
     ]
-    assert await fetch(app._dsn or "", "select state from rota.run_state where is_flow") == [
-        ("cancelled",)
-    ]
+    assert await fetch(
+        app.database.dsn or "", "select state from rota.run_state where is_flow"
+    ) == [("cancelled",)]
     await until(lambda: row_count_is(app, "rota.cancels", 0))
 
 

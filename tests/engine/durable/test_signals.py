@@ -345,7 +345,9 @@ async def test_signal_reaches_every_waiting_job_of_run(rota_harness: Harness) ->
     async with app.worker():
         run = await flow.start()
         async with asyncio.timeout(60):
-            while await fetch(app._dsn or "", "select count(*) from rota.sleeping") != [(2,)]:
+            while await fetch(app.database.dsn or "", "select count(*) from rota.sleeping") != [
+                (2,)
+            ]:
                 await asyncio.sleep(0.01)
         assert await run.signal("word", "yes")
         assert await run.result(timeout=60) == {"both": "left yes, right yes"}

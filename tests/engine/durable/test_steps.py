@@ -121,7 +121,7 @@ async def test_step_with_a_task_starts_no_job(rota_app: Rota) -> None:
 
     async with rota_app.worker():
         assert await (await work.start()).result(timeout=60) == 8
-    assert await fetch(rota_app._dsn or "", "select count(*) from rota.jobs") == [(1,)]
+    assert await fetch(rota_app.database.dsn or "", "select count(*) from rota.jobs") == [(1,)]
 
 
 async def test_step_decorator_makes_each_call_a_step(rota_app: Rota, rota_dsn: str) -> None:

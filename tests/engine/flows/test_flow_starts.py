@@ -38,7 +38,7 @@ async def test_flow_start_key_is_unique_forever_for_period_or_while_open(
     assert (await single.start()).id == once.id
     await rota_harness.run_until_idle()
     assert (await single.start()).created
-    assert await fetch(app._dsn or "", "select count(*) from rota.runs") == [(5,)]
+    assert await fetch(app.database.dsn or "", "select count(*) from rota.runs") == [(5,)]
 
 
 async def test_flow_start_same_key_concurrently_creates_one_run(rota_app: Rota) -> None:
@@ -150,7 +150,7 @@ async def test_flow_start_priority_overrides_all_jobs_of_run(rota_harness: Harne
     await flow.options(priority=7).start()
 
     assert await fetch(
-        rota_harness.app._dsn or "",
+        rota_harness.app.database.dsn or "",
         "select array_agg(priority order by id) from rota.jobs group by run",
     ) in ([([3, 0],), ([7, 7],)], [([7, 7],), ([3, 0],)])
 
@@ -177,7 +177,7 @@ async def test_start_many_flows_creates_all_or_none(rota_harness: Harness) -> No
         await app.start_many([task.bind(), other.bind()])  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="does not fit task 'echo'"):
         await app.start_many([flow.bind(n=1), flow.bind(n="x")])
-    assert await fetch(app._dsn or "", "select count(*) from rota.runs") == [(53,)]
+    assert await fetch(app.database.dsn or "", "select count(*) from rota.runs") == [(53,)]
 
 
 async def test_flow_start_invalid_input_is_refused_before_writing(rota_app: Rota) -> None:
@@ -194,7 +194,7 @@ async def test_flow_start_invalid_input_is_refused_before_writing(rota_app: Rota
         await flow.start(sizes=[], more=1)
     with pytest.raises(PayloadTooLarge):
         await flow.start(sizes=list(range(rota_app.settings.payload_limit)))
-    assert await fetch(rota_app._dsn or "", "select count(*) from rota.jobs") == [(0,)]
+    assert await fetch(rota_app.database.dsn or "", "select count(*) from rota.jobs") == [(0,)]
 
 
 async def test_worker_start_with_invalid_flow_is_refused(rota_app: Rota) -> None:

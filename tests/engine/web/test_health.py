@@ -57,7 +57,7 @@ async def test_live_without_database_answers_200(path: str) -> None:
         assert answer.status_code == 200
         assert answer.json() == {"status": "live", "lag": None}
         # No connection was attempted.
-        assert app.current_client() is None
+        assert app.database.current_client() is None
 
 
 @pytest.mark.parametrize("path", ["/health/ready", "/readyz"])

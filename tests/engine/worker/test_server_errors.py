@@ -70,7 +70,7 @@ class Failing:
 
 @pytest.mark.parametrize("code", SERVER_ERRORS)
 async def test_success_during_server_error_is_recorded_later(rota_app: Rota, code: str) -> None:
-    dsn = rota_app._dsn or ""
+    dsn = rota_app.database.dsn or ""
     ran: list[int] = []
 
     @rota_app.task(retry=Retry(max_attempts=1))
@@ -91,7 +91,7 @@ async def test_success_during_server_error_is_recorded_later(rota_app: Rota, cod
 
 @pytest.mark.parametrize("code", ["53100", "57014", "XX000"])
 async def test_retry_during_server_error_is_recorded_later(rota_app: Rota, code: str) -> None:
-    dsn = rota_app._dsn or ""
+    dsn = rota_app.database.dsn or ""
 
     @rota_app.task(retry=Retry(max_attempts=2, delay=0))
     async def work(ctx: Context) -> int:
@@ -108,7 +108,7 @@ async def test_retry_during_server_error_is_recorded_later(rota_app: Rota, code:
 
 @pytest.mark.parametrize("code", ["53100", "57014", "XX000"])
 async def test_sleep_during_server_error_is_recorded_later(rota_app: Rota, code: str) -> None:
-    dsn = rota_app._dsn or ""
+    dsn = rota_app.database.dsn or ""
 
     @rota_app.task(retry=Retry(max_attempts=1))
     async def work(ctx: Context) -> int:
@@ -125,7 +125,7 @@ async def test_sleep_during_server_error_is_recorded_later(rota_app: Rota, code:
 @pytest.mark.parametrize("code", ["22P02", "22021", "23514", "54000"])
 async def test_outcome_that_can_never_be_stored_fails_its_job(rota_app: Rota, code: str) -> None:
     """Only the row with the result is refused: the failure that replaces it has none."""
-    dsn = rota_app._dsn or ""
+    dsn = rota_app.database.dsn or ""
 
     @rota_app.task
     async def work(n: int) -> str:

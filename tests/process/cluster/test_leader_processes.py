@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from rota import Rota
-from rota.coord.lease_clock import LeaseClock
+from rota.coord.lease import LeaseClock
 from rota.testing.server import DatabaseServer
 from support.leader_checks import Notes
 from support.leader_helpers import elected, until

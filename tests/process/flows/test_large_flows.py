@@ -67,7 +67,7 @@ async def test_flow_thousand_deep_runs_or_is_skipped(rota_harness: Harness) -> N
         skipped = time.perf_counter() - began
     print(f"1,000 deep: ran in {ran:.2f} s, skipped in {skipped:.2f} s")
     assert await fetch(
-        app._dsn or "", "select count(*) from rota.outcomes where state = 'skipped'"
+        app.database.dsn or "", "select count(*) from rota.outcomes where state = 'skipped'"
     ) == [(999,)]
 
 

@@ -43,7 +43,7 @@ def module(name: str, dsn: str) -> Any:
     """Import a module of the page, with its app on the test's database."""
     made: Any = ModuleType(name)
     exec(compile(block("python", f"# {name}.py"), f"{name}.py", "exec"), vars(made))
-    made.app.switch_database(dsn)
+    made.app.database.switch(dsn)
     return made
 
 

@@ -67,7 +67,7 @@ def test_once_guide_sync_example_returns_its_result(rota_dsn: str) -> None:
     code = next(text for _, text in BLOCK.findall(PAGE) if text.startswith("# plainly.py"))
     plainly: Any = ModuleType("plainly")
     exec(compile(code, "plainly.py", "exec"), vars(plainly))
-    plainly.app.switch_database(rota_dsn)
+    plainly.app.database.switch(rota_dsn)
     try:
         assert plainly.plainly() == "receipt for 42"
     finally:

@@ -19,7 +19,7 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
 from rota import Rota
-from rota.coord.lease_clock import LeaseClock
+from rota.coord.lease import LeaseClock
 from rota.errors import LockLost
 from rota.model.events import Event, LockForfeited
 from rota.testing import Proxy

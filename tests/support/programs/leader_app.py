@@ -26,7 +26,7 @@ import psycopg
 from rota import Rota
 from rota.coord import candidate
 from rota.coord.leader import Leader, Term
-from rota.coord.lease_clock import LeaseClock
+from rota.coord.lease import LeaseClock
 from rota.errors import LeadershipLost, RotaError
 
 ACT_EVERY = 0.003

@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 from rota import Rota
-from rota.coord.lease_clock import LeaseClock
+from rota.coord.lease import LeaseClock
 from rota.errors import LockLost
 from support import lock_mutants as mutants
 

@@ -121,7 +121,7 @@ async def demo_environment(
         stack.callback(bound.close)
         state.setup_step = "starting a PostgreSQL of its own"
         directory, dsn = await stack.enter_async_context(_database())
-        app.switch_database(dsn)
+        app.database.switch(dsn)
         stack.push_async_callback(app.close)
         state.setup_step = "making the tables"
         await app.migrate()

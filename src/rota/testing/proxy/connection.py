@@ -8,9 +8,12 @@ import socket
 import struct
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from rota.testing.proxy import protocol
+
+if TYPE_CHECKING:
+    from rota.testing.proxy.proxy import Proxy
 
 CutPoint = Literal["before", "sent", "answered", "late"]
 """Point at which a connection is cut.
@@ -46,36 +49,11 @@ class FaultOrder:
     hold_seconds: float
 
 
-class ProxyControl(Protocol):
-    """Interface of the proxy for its connections."""
-
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]: ...
-
-    async def wait_open(self) -> None:
-        """Wait until messages may pass."""
-
-    def is_unanswered(self, connection: ProxyConnection) -> bool: ...
-
-    def is_refused(self, connection: ProxyConnection) -> bool: ...
-
-    def take_order(
-        self, connection: ProxyConnection, turn: protocol.ClientTurn
-    ) -> FaultOrder | None: ...
-
-    def record_cut(
-        self,
-        connection: ProxyConnection,
-        order: FaultOrder,
-        turn: protocol.ClientTurn,
-        committed: bool | None,
-    ) -> None: ...
-
-
 class ProxyConnection:
     """A client and its connection to the server."""
 
     def __init__(
-        self, proxy: ProxyControl, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, proxy: Proxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self._proxy = proxy
         self._from_client, self._to_client = reader, writer
