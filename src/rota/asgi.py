@@ -25,8 +25,15 @@ from typing import TYPE_CHECKING, Any
 
 from rota.app.shutdown_signals import SignalHandlers
 from rota.model.settings import Duration, to_seconds
-from rota.web.graceful_shutdown import GracefulShutdown
-from rota.web.in_flight import Asgi, InFlightRequests, Message, Receive, Scope, Send
+from rota.web.graceful_shutdown import (
+    Asgi,
+    GracefulShutdown,
+    InFlightRequests,
+    Message,
+    Receive,
+    Scope,
+    Send,
+)
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota

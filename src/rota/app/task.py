@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 import msgspec
 
 from rota.app.run import Run
-from rota.app.start import missing_attribute, start, start_sync
+from rota.app.start import missing_attribute, start, start_sync, started_run
 from rota.app.start_options import (
     DEFAULTS,
     START_DEFAULTS,
@@ -96,7 +96,10 @@ class Task(Generic[P, R]):
     async def start(self, /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         """Start a job. It is durable when this returns; with `options(on=…)`, when
         that connection commits."""
-        return await start(self._app, self.bind(*args, **kwargs), self._options.on)
+        app, call, connection = self._app, self.bind(*args, **kwargs), self._options.on
+        if connection is None:  # without the further coroutine of the general case
+            return started_run(app, call, await (await app.open()).start(call.start))
+        return await start(app, call, connection)
 
     @property
     def sync(self) -> SyncTask[P, R]:

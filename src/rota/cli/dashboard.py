@@ -106,8 +106,7 @@ async def _serve(
     pipe: ParentPipe | None,
 ) -> None:
     from rota.store.migrate import check
-    from rota.web.serve import base_url, bind
-    from rota.web.side_server import serving
+    from rota.web.serve import base_url, bind, serving
 
     with stop_on_signal() as stopping:
         async with app:

@@ -33,8 +33,7 @@ async def serve_health(app: Rota, health: HealthPort | None) -> AsyncIterator[No
         yield
         return
     with require_extra("--health-port", "web"):
-        from rota.web import side_server
-        from rota.web.serve import base_url, bind
+        from rota.web.serve import base_url, bind, serving
     health_app = health_site(app, health.auth, health.host)
     try:
         bound = bind(health.host, health.port)
@@ -44,6 +43,6 @@ async def serve_health(app: Rota, health: HealthPort | None) -> AsyncIterator[No
             "choose another with --health-host or --health-port",
             FAILED,
         ) from None
-    async with side_server.serving(health_app, bound):
+    async with serving(health_app, bound):
         log.info("health at %s", base_url(bound))
         yield

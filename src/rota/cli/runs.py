@@ -26,8 +26,8 @@ from rota.model.text import single_line
 if TYPE_CHECKING:
     from rota import Rota
     from rota.operations.declare import OperationContext
-    from rota.operations.filters import RunFilterQuery
     from rota.operations.run_documents import RunPage
+    from rota.operations.run_search import RunFilterQuery
     from rota.store.read.runs import RunRow
 
 
@@ -49,7 +49,7 @@ def runs(
 ) -> None:
     """List runs of tasks and flows, latest first."""
     from rota.operations.documents import decode_cursor, encode_cursor
-    from rota.operations.filters import RunListQuery
+    from rota.operations.run_search import RunListQuery
     from rota.operations.runs import list_runs
 
     def show(document: RunPage, now: datetime) -> None:

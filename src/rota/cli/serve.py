@@ -246,7 +246,7 @@ class _HealthServer:
     auth: Auth
 
     def serve(self, app: Rota) -> AbstractAsyncContextManager[None]:
-        from rota.web.side_server import serving
+        from rota.web.serve import serving
 
         return serving(health_site(app, self.auth, self.host), self.bound)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from rota.drawing.svg_text import escape_text, format_number
+from rota.drawing.svg_text import escape_text, format_number, numbers, open_svg
 
 FormatValue = Callable[[float], str]
 """Formats a value for people."""
@@ -184,16 +184,9 @@ def sparkline(series: ChartSeries, *, title: str, format_value: FormatValue) -> 
         if not known_values
         else f"{title}: {_describe_series(series, format_value)}"
     )
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="spark {escape_text(series.kind)}" role="img" '
-        f'aria-label="{escape_text(description)}" width="{format_number(SPARK_WIDTH)}" '
-        f'height="{format_number(SPARK_HEIGHT)}" '
-        f'viewBox="0 0 {format_number(SPARK_WIDTH)} '
-        f'{format_number(SPARK_HEIGHT)}"><title>{escape_text(description)}</title>'
-    ]
-    parts += _strokes(series.values, point, SPARK_HEIGHT - 2)
-    parts.append("</svg>")
-    return "".join(parts)
+    start = open_svg(f"spark {series.kind}", description, SPARK_WIDTH, SPARK_HEIGHT)
+    strokes = _strokes(series.values, point, SPARK_HEIGHT - 2)
+    return "".join((start, f"<title>{escape_text(description)}</title>", *strokes, "</svg>"))
 
 
 def _linear_scale(maximum: float, *, integers: bool = False) -> _ValueScale:
@@ -229,10 +222,9 @@ def _chart(
     parts += _value_axis(scale, format_tick or format_value) if not is_empty else []
     parts += _time_axis(buckets)
     if is_empty:
+        center = numbers(x=LEFT + PLOT_WIDTH / 2, y=(TOP + PLOT_BOTTOM) / 2)
         parts.append(
-            f'<text class="nothing" x="{format_number(LEFT + PLOT_WIDTH / 2)}" '
-            f'y="{format_number((TOP + PLOT_BOTTOM) / 2)}" '
-            f'text-anchor="middle">{escape_text(empty)}</text>'
+            f'<text class="nothing" {center} text-anchor="middle">{escape_text(empty)}</text>'
         )
     else:
         parts += draw(buckets, series, scale)
@@ -258,15 +250,12 @@ def _value_axis(scale: _ValueScale, format_value: FormatValue) -> Iterator[str]:
             continue
         y = scale.y(mark)
         kind = "floor" if index == 0 else "rule"
-        yield (
-            f'<line class="{kind}" x1="{format_number(LEFT)}" x2="{format_number(WIDTH - RIGHT)}" '
-            f'y1="{format_number(y)}" y2="{format_number(y)}"/>'
-        )
-        yield (
-            f'<text class="tick" x="{format_number(LEFT - 6)}" y="{format_number(y + 3.5)}" '
-            'text-anchor="end">'
-            f"{escape_text(format_value(mark))}</text>"
-        )
+        yield f'<line class="{kind}" {numbers(x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y)}/>'
+        yield _tick(LEFT - 6, y + 3.5, "end", escape_text(format_value(mark)))
+
+
+def _tick(x: float, y: float, anchor: str, text: str) -> str:
+    return f'<text class="tick" {numbers(x=x, y=y)} text-anchor="{anchor}">{text}</text>'
 
 
 def _time_axis(buckets: ChartBuckets) -> Iterator[str]:
@@ -286,11 +275,7 @@ def _time_axis(buckets: ChartBuckets) -> Iterator[str]:
             if seconds_ago == 0
             else _format_ago(seconds_ago) + (" ago" if anchor == "start" else "")
         )
-        yield (
-            f'<text class="tick" x="{format_number(x)}" y="{format_number(HEIGHT - 8)}" '
-            f'text-anchor="{anchor}">'
-            f"{text}</text>"
-        )
+        yield _tick(x, HEIGHT - 8, anchor, text)
         seconds_ago += step
 
 
@@ -315,12 +300,8 @@ def _stacked_bars(
             y, bottom = scale.y(base + value), scale.y(base)
             # A value above zero is visible, however small it is.
             height = max(bottom - y, 1.5)
-            yield (
-                f'<rect class="pile {escape_text(each.kind)}{open_class}" '
-                f'x="{format_number(LEFT + pitch * index)}" '
-                f'y="{format_number(bottom - height)}" width="{format_number(width)}" '
-                f'height="{format_number(height)}"/>'
-            )
+            place = numbers(x=LEFT + pitch * index, y=bottom - height, width=width, height=height)
+            yield f'<rect class="pile {escape_text(each.kind)}{open_class}" {place}/>'
             base += value
 
 
@@ -347,7 +328,7 @@ def _strokes(values: Sequence[float | None], point: ToPoint, bottom: float) -> I
         points = [point(index, value) for index, value in segment]
         if len(points) == 1:
             [(x, y)] = points
-            yield f'<circle class="dot" cx="{format_number(x)}" cy="{format_number(y)}" r="2"/>'
+            yield f'<circle class="dot" {numbers(cx=x, cy=y, r=2)}/>'
             continue
         path = "L".join(f"{format_number(x)} {format_number(y)}" for x, y in points)
         first, last = (
@@ -375,15 +356,11 @@ def _tooltips(
     """Yield an invisible rectangle with a tooltip over each bucket."""
     pitch = PLOT_WIDTH / buckets.count
     for index in range(buckets.count):
+        known = ((each.name, each.values[index]) for each in series)
         values = [
-            f"{each.name} {'not known' if value is None else format_value(value)}"
-            for each in series
-            for value in (each.values[index],)
+            f"{name} {'not known' if value is None else format_value(value)}"
+            for name, value in known
         ]
         text = "\n".join((buckets.label(index), *values))
-        yield (
-            f'<rect class="look" x="{format_number(LEFT + pitch * index)}" '
-            f'y="{format_number(TOP)}" width="{format_number(pitch)}" '
-            f'height="{format_number(PLOT_BOTTOM - TOP)}" '
-            f'fill="transparent"><title>{escape_text(text)}</title></rect>'
-        )
+        place = numbers(x=LEFT + pitch * index, y=TOP, width=pitch, height=PLOT_BOTTOM - TOP)
+        yield f'<rect class="look" {place} fill="transparent"><title>{escape_text(text)}</title></rect>'

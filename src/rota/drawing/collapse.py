@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from rota.drawing.label import EMPTY_LABEL, STATES, Edge, NodeLabel
+from rota.drawing.grouping import group_similar, merge_members
+from rota.drawing.label import EMPTY_LABEL, Edge, NodeLabel, urgency
 from rota.model.graph import Graph
 
 MAX_SIMILAR = 8
@@ -41,63 +42,27 @@ def collapse(
     """
     labels = labels or {}
     order_only = frozenset(after)
-    representatives: dict[str, str] = {}  # collapsed job to the name that represents it
     members: dict[str, tuple[str, ...]] = {}
     all_labels = dict(labels)
-    for similar in _group_similar(graph, order_only):
+    for similar in group_similar(graph, order_only):
         if len(similar) <= max_similar + 1:
             continue
-        by_urgency = sorted(similar, key=lambda name: _urgency(labels.get(name, EMPTY_LABEL)))
+        by_urgency = sorted(similar, key=lambda name: urgency(labels.get(name, EMPTY_LABEL).state))
         shown = set(by_urgency[:max_similar])
         rest = tuple(name for name in similar if name not in shown)
         key = _unused_name(f"… {rest[-1]}", graph)
         members[key] = rest
-        representatives.update(dict.fromkeys(rest, key))
         all_labels[key] = _summary([labels.get(name, EMPTY_LABEL) for name in rest])
     if not members:
         return CollapsedGraph(graph, labels, order_only, {})
-    order_edges = {
-        (representatives.get(one, one), representatives.get(other, other))
-        for one, other in order_only
-    }
-    merged = _merge(graph, representatives, members)
-    return CollapsedGraph(merged, all_labels, frozenset(order_edges), members)
-
-
-def _merge(
-    graph: Graph, representatives: Mapping[str, str], members: Mapping[str, tuple[str, ...]]
-) -> Graph:
-    """Return the graph in which each collapsed job is replaced by the name that represents it."""
-    predecessors: dict[str, list[str]] = {}
-    for name in graph.order:
-        if name in representatives and name != members[representatives[name]][-1]:
-            continue  # the last member adds the box of all members
-        sources = [
-            representatives.get(predecessor, predecessor)
-            for predecessor in graph.predecessors[name]
-        ]
-        predecessors[representatives.get(name, name)] = sorted(
-            dict.fromkeys(sources), key=members.__contains__
-        )
-    return Graph(predecessors)
-
-
-def _group_similar(graph: Graph, order_only: frozenset[Edge]) -> list[list[str]]:
-    groups: dict[object, list[str]] = {}
-    for name in graph.order:
-        above = frozenset(
-            (predecessor, (predecessor, name) in order_only)
-            for predecessor in graph.predecessors[name]
-        )
-        below = frozenset(
-            (successor, (name, successor) in order_only) for successor in graph.successors[name]
-        )
-        groups.setdefault((above, below), []).append(name)
-    return list(groups.values())
-
-
-def _urgency(label: NodeLabel) -> int:
-    return STATES.index(label.state) if label.known_state else len(STATES)
+    # The last member adds the box of all members, after the jobs that are shown.
+    hidden = {name for rest in members.values() for name in rest[:-1]}
+    names = (name for name in graph.order if name not in hidden)
+    predecessors, order_edges = merge_members(graph, names, members, order_only)
+    merged = Graph(
+        {name: sorted(sources, key=members.__contains__) for name, sources in predecessors.items()}
+    )
+    return CollapsedGraph(merged, all_labels, order_edges, members)
 
 
 def _unused_name(name: str, graph: Graph) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
-from rota.drawing.svg_text import escape_text, format_number, truncate
+from rota.drawing.svg_text import escape_text, format_number, numbers, open_svg, truncate
 
 BarKind = Literal["queued", "running", "sleeping", "attempt", "mark"]
 """queued; running or finished; sleeping or waiting for a signal; an earlier attempt; a point in time."""
@@ -64,20 +64,15 @@ def gantt(
     scale = _TimeScale(start, end)
     height = HEADER_HEIGHT + ROW_HEIGHT * len(rows) + 8
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="gantt" role="group" '
-        f'aria-label="{escape_text(title)}" '
-        f'width="{format_number(WIDTH)}" height="{format_number(height)}" '
-        f'viewBox="0 0 {format_number(WIDTH)} {format_number(height)}">',
+        open_svg("gantt", title, WIDTH, height, role="group"),
         f"<defs>{_STRIPES_PATTERN}</defs>",
         *_axis(scale, height),
     ]
     for index, row in enumerate(rows):
         lines += _row(row, HEADER_HEIGHT + ROW_HEIGHT * index, scale, selected=row.key == selected)
     if now is not None and start <= now <= end:
-        x = format_number(scale.x(now))
-        lines.append(
-            f'<path class="now" d="M{x} {format_number(HEADER_HEIGHT - 6)}V{format_number(height - 4)}"/>'
-        )
+        line = _vertical_line(scale.x(now), HEADER_HEIGHT - 6, height)
+        lines.append(f'<path class="now" {line}/>')
     lines.append("</svg>")
     return "\n".join(lines)
 
@@ -102,19 +97,18 @@ class _TimeScale:
         return NAMES_WIDTH + seconds * self._pixels_per_second
 
 
+def _vertical_line(x: float, top: float, height: float) -> str:
+    return f'd="M{format_number(x)} {format_number(top)}V{format_number(height - 4)}"'
+
+
 def _axis(scale: _TimeScale, height: float) -> Iterator[str]:
     step = _axis_step(scale.seconds)
     yield '<g class="axis">'
     for index in range(int(scale.seconds / step) + 1):
         x = scale.x_after(index * step)
-        yield (
-            f'<path d="M{format_number(x)} '
-            f'{format_number(HEADER_HEIGHT - 4)}V{format_number(height - 4)}"/>'
-        )
-        yield (
-            f'<text x="{format_number(x)}" '
-            f'y="{format_number(HEADER_HEIGHT - 11)}">{_format_elapsed(index * step, step)}</text>'
-        )
+        yield f"<path {_vertical_line(x, HEADER_HEIGHT - 4, height)}/>"
+        label = _format_elapsed(index * step, step)
+        yield f"<text {numbers(x=x, y=HEADER_HEIGHT - 11)}>{label}</text>"
     yield "</g>"
 
 
@@ -157,19 +151,15 @@ def _row(row: GanttRow, y: float, scale: _TimeScale, *, selected: bool) -> Itera
     yield (
         f'<{tag} class="line {state}{nested}" data-key="{escape_text(row.key)}"{current}{href}>'
         f"<title>{escape_text(f'{row.name}, {row.state}' if row.state else row.name)}</title>"
-        f'<rect class="band" x="0" y="{format_number(y)}" width="{format_number(WIDTH)}" '
-        f'height="{format_number(ROW_HEIGHT)}" rx="5"/>'
+        f'<rect class="band" {numbers(x=0, y=y, width=WIDTH, height=ROW_HEIGHT, rx=5)}/>'
     )
     left = 26.0 if row.is_nested else 8.0
     if row.state:
-        yield (
-            f'<use class="sign" href="#{ICON_PREFIX}-{state}" x="{format_number(left)}" '
-            f'y="{format_number(y + 6)}" '
-            f'width="14" height="14"/>'
-        )
+        place = numbers(x=left, y=y + 6, width=14, height=14)
+        yield f'<use class="sign" href="#{ICON_PREFIX}-{state}" {place}/>'
     max_chars = 21 if row.is_nested else 24
     yield (
-        f'<text class="name" x="{format_number(left + 21)}" y="{format_number(y + 17)}">'
+        f'<text class="name" {numbers(x=left + 21, y=y + 17)}>'
         f"{escape_text(truncate(row.name, max_chars))}</text>"
     )
     for bar in sorted(row.bars, key=lambda bar: _DRAW_ORDER[bar.kind]):
@@ -184,12 +174,9 @@ _BAR_HEIGHTS = {"queued": 4.0, "sleeping": 12.0, "attempt": 10.0, "running": 14.
 def _bar(bar: GanttBar, y: float, scale: _TimeScale) -> str:
     left, right = scale.x(bar.start), scale.x(bar.end)
     width = max(right - left, MIN_BAR_WIDTH)
-    node_height = _BAR_HEIGHTS[bar.kind]
-    shape = (
-        f'x="{format_number(left)}" y="{format_number(y + (ROW_HEIGHT - node_height) / 2)}" '
-        f'width="{format_number(width)}" '
-        f'height="{format_number(node_height)}" rx="{format_number(min(3.0, node_height / 2))}"'
-    )
+    height = _BAR_HEIGHTS[bar.kind]
+    top, radius = y + (ROW_HEIGHT - height) / 2, min(3.0, height / 2)
+    shape = numbers(x=left, y=top, width=width, height=height, rx=radius)
     fill = f' fill="url(#{STRIPES_ID})"' if bar.kind == "sleeping" else ""
     hint = f"<title>{escape_text(bar.hint)}, {_format_duration(bar)}</title>" if bar.hint else ""
     return f'<rect class="stretch of-{bar.kind} {bar.state or "plain"}" {shape}{fill}>{hint}</rect>'

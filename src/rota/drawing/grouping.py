@@ -12,7 +12,7 @@ Edges always lead from a rank to a later one, so a group is drawn like a single 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from rota.drawing.label import Edge
@@ -52,14 +52,8 @@ def group(
     `expanded` has the keys of groups whose jobs are drawn one by one, as far as there is room.
     """
     order_only = frozenset(after)
-    grouped = _build(
-        graph,
-        _group_similar(graph, kinds, order_only),
-        order_only,
-        expanded,
-        MAX_SIMILAR,
-        is_exact=True,
-    )
+    similar = group_similar(graph, order_only, kinds)
+    grouped = _build(graph, similar, order_only, expanded, MAX_SIMILAR, is_exact=True)
     if _fits(grouped, max_boxes):
         return grouped
     grouped = _build(graph, _group_by_rank(graph, kinds), order_only, expanded, 1, is_exact=False)
@@ -81,9 +75,10 @@ def _fits(grouped: GroupedGraph, max_boxes: int) -> bool:
     )
 
 
-def _group_similar(
-    graph: Graph, kinds: Mapping[str, str], order_only: frozenset[Edge]
+def group_similar(
+    graph: Graph, order_only: frozenset[Edge], kinds: Mapping[str, str] | None = None
 ) -> list[list[str]]:
+    """Group jobs of one kind that have the same predecessors and successors, by the same kinds of edges."""
     groups: dict[object, list[str]] = {}
     for name in graph.order:
         above = frozenset(
@@ -93,7 +88,7 @@ def _group_similar(
         below = frozenset(
             (successor, (name, successor) in order_only) for successor in graph.successors[name]
         )
-        groups.setdefault((kinds[name], above, below), []).append(name)
+        groups.setdefault((kinds and kinds[name], above, below), []).append(name)
     return list(groups.values())
 
 
@@ -138,22 +133,31 @@ def _build(
     members = _hidden_members(groups, expanded, max_similar)
     if not members:
         return GroupedGraph(graph, order_only, {}, is_exact)
+    predecessors, after = merge_members(graph, graph.order, members, order_only)
+    return GroupedGraph(Graph(predecessors), after, members, is_exact)
+
+
+def merge_members(
+    graph: Graph,
+    names: Iterable[str],
+    members: Mapping[str, tuple[str, ...]],
+    order_only: frozenset[Edge],
+) -> tuple[dict[str, list[str]], frozenset[Edge]]:
+    """Return the predecessors of `names`, and the edges among them that carry no data, after the keys of
+    `members` have replaced their members.
+    """
     representatives = {job: key for key, jobs in members.items() for job in jobs}
     predecessors: dict[str, dict[str, None]] = {}
-    for name in graph.order:
+    order_edges: set[Edge] = set()
+    data_edges: set[Edge] = set()
+    for name in names:
         key = representatives.get(name, name)
         sources = predecessors.setdefault(key, {})
-        sources.update((representatives.get(each, each), None) for each in graph.predecessors[name])
-        sources.pop(key, None)
-    data_edges = {
-        (representatives.get(predecessor, predecessor), representatives.get(name, name))
-        for name in graph.order
-        for predecessor in graph.predecessors[name]
-        if (predecessor, name) not in order_only
-    }
-    order_edges = {
-        (representatives.get(one, one), representatives.get(other, other))
-        for one, other in order_only
-    }
-    grouped = Graph({name: list(sources) for name, sources in predecessors.items()})
-    return GroupedGraph(grouped, frozenset(order_edges - data_edges), members, is_exact)
+        for predecessor in graph.predecessors[name]:
+            source = representatives.get(predecessor, predecessor)
+            edges = order_edges if (predecessor, name) in order_only else data_edges
+            edges.add((source, key))
+            if source != key:
+                sources[source] = None
+    merged = {key: list(sources) for key, sources in predecessors.items()}
+    return merged, frozenset(order_edges - data_edges)

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from rota.drawing.label import Edge
 from rota.drawing.layout import Direction, GraphLayout, NodeBox, layout
 from rota.drawing.svg_text import (
-    ARROW_LENGTH,
+    arrow_head_path,
     edge_path,
     escape_text,
-    format_number,
+    numbers,
+    open_svg,
     text_width,
+    translate,
     truncate,
 )
 from rota.model.graph import Graph
@@ -68,10 +70,7 @@ def interactive_svg(
     """Draw the graph as one SVG; `edges_svg` is the result of `draw_edges` for the same layout."""
     width, height = graph_layout.width + 2 * MARGIN, graph_layout.height + 2 * MARGIN
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="board" role="group" '
-        f'aria-label="{escape_text(title)}" width="{format_number(width)}" '
-        f'height="{format_number(height)}" '
-        f'viewBox="0 0 {format_number(width)} {format_number(height)}">',
+        open_svg("board", title, width, height, role="group"),
         f'<g class="world">{edges_svg}',
     ]
     for key, box in graph_layout.boxes.items():
@@ -86,9 +85,7 @@ def draw_edges(
     """Draw the edges, which never change. Those in `after` carry order but no data, and are dashed."""
     order_only = frozenset(after)
     down = direction == "down"
-    lines = [
-        f'<g class="edges" transform="translate({format_number(MARGIN)} {format_number(MARGIN)})">'
-    ]
+    lines = [f'<g class="edges" {translate(MARGIN, MARGIN)}>']
     for route in graph_layout.routes:
         dashes = ' class="after"' if (route.predecessor, route.successor) in order_only else ""
         ends = (
@@ -98,37 +95,30 @@ def draw_edges(
     targets = {
         route.successor: graph_layout.boxes[route.successor] for route in graph_layout.routes
     }
-    lines += [_arrow_head(box, down=down) for box in targets.values()]
+    lines += [
+        f'<path class="tip" d="{arrow_head_path(box, down=down)}"/>' for box in targets.values()
+    ]
     return "\n".join([*lines, "</g>"])
-
-
-def _arrow_head(box: NodeBox, *, down: bool) -> str:
-    if down:
-        x, y, path = box.x + box.width / 2, box.y, f"l-4 {format_number(-ARROW_LENGTH)}h8z"
-    else:
-        x, y, path = box.x, box.y + box.height / 2, f"l{format_number(-ARROW_LENGTH)} -4v8z"
-    return f'<path class="tip" d="M{format_number(x)} {format_number(y)}{path}"/>'
 
 
 def _box(key: str, card: NodeDetails, box: NodeBox, *, selected: bool) -> Iterator[str]:
     state = card.state or "plain"
-    shape = f'width="{format_number(box.width)}" height="{format_number(box.height)}" rx="9"'
-    transform = f"translate({format_number(box.x + MARGIN)} {format_number(box.y + MARGIN)})"
+    shape = f'{numbers(width=box.width, height=box.height)} rx="9"'
     current = ' aria-current="true"' if selected else ""
     max_chars = int((box.width - 44) / 5.9)  # length of the second line
     count = f' data-many="{card.job_count}"' if card.job_count > 1 else ""
     href = f' href="{escape_text(card.href)}"' if card.href else ""
     yield (
         f'<a class="job {state}" data-key="{escape_text(key)}"{count}{current}{href} '
-        f'transform="{transform}">'
+        f"{translate(box.x + MARGIN, box.y + MARGIN)}>"
         f"<title>{escape_text(tooltip(card))}</title>"
     )
     if card.job_count > 1:
         yield f'<rect class="under" x="5" y="5" {shape}/>'
     yield f'<rect class="box" {shape}/>'
     yield (
-        f'<use class="sign" href="#{ICON_PREFIX}-{state}" x="12" y="{format_number(box.height / 2 - 8)}" '
-        f'width="16" height="16"/>'
+        f'<use class="sign" href="#{ICON_PREFIX}-{state}" '
+        f"{numbers(x=12, y=box.height / 2 - 8, width=16, height=16)}/>"
         f'<text class="name" x="36" y="22">{escape_text(truncate(card.name))}</text>'
         f'<text class="remark" x="36" y="39" '
         f'data-most="{max_chars}">{escape_text(truncate(card.remark, max_chars))}</text>'
@@ -148,11 +138,8 @@ def share_bars(shares: Sequence[Share], width: float) -> Iterator[str]:
         length = max(total * min(share, 1.0), MIN_SHARE_WIDTH) if share > 0 else 0.0
         length = min(length, INSET + total - x)
         if length > 0:
-            yield (
-                f'<rect class="share {state or "plain"}" x="{format_number(x)}" '
-                f'y="{format_number(BOX_HEIGHT - 8)}" '
-                f'width="{format_number(length)}" height="3"/>'
-            )
+            place = numbers(x=x, y=BOX_HEIGHT - 8, width=length, height=3)
+            yield f'<rect class="share {state or "plain"}" {place}/>'
         x += length
 
 

@@ -18,6 +18,12 @@ STATES = (
 )
 """Job states, the most urgent first."""
 
+
+def urgency(state: str) -> int:
+    """Return the place of a state in STATES; an unknown state is the least urgent."""
+    return STATES.index(state) if state in STATES else len(STATES)
+
+
 Edge = tuple[str, str]
 """A predecessor and its successor."""
 

@@ -17,11 +17,13 @@ from rota.drawing.label import EMPTY_LABEL, STATES, Edge, NodeLabel
 from rota.drawing.layout import Direction, EdgeRoute, NodeBox, layout
 from rota.drawing.palette import DARK, LIGHT
 from rota.drawing.svg_text import (
-    ARROW_LENGTH,
+    arrow_head_path,
     edge_path,
     escape_text,
-    format_number,
+    numbers,
+    open_svg,
     text_width,
+    translate,
     truncate,
 )
 from rota.model.graph import Graph
@@ -50,27 +52,23 @@ def svg(
     }
     graph_layout = layout(graph, sizes, direction)
     order_only = frozenset(after)
+    down = direction == "down"
     width, height = graph_layout.width + 2 * MARGIN, graph_layout.height + 2 * MARGIN
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="rota-graph" role="img" '
-        f'aria-label="{escape_text(_summary(labels, title))}" '
-        f'width="{format_number(width)}" height="{format_number(height)}" viewBox="0 0 '
-        f'{format_number(width)} {format_number(height)}" '
-        f'font-family="{escape_text(FONT)}">'
-    ]
+    font = f' font-family="{escape_text(FONT)}"'
+    lines = [open_svg("rota-graph", _summary(labels, title), width, height, more=font)]
     if style:
         nonce_attribute = f' nonce="{escape_text(nonce)}"' if nonce else ""
         lines.append(f"<style{nonce_attribute}>{DARK_STYLE}</style>")
     lines.append(f'<rect class="ground" width="100%" height="100%" fill="{LIGHT.background}"/>')
-    lines.append(f'<g transform="translate({format_number(MARGIN)} {format_number(MARGIN)})">')
+    lines.append(f"<g {translate(MARGIN, MARGIN)}>")
     lines.append(f'<g class="edges" fill="none" stroke="{LIGHT.edge}" stroke-width="1.5">')
     lines += [
-        _edge(route, labels, (route.predecessor, route.successor) in order_only, direction)
+        _edge(route, labels, (route.predecessor, route.successor) in order_only, down=down)
         for route in graph_layout.routes
     ]
     lines.append(f'</g><g class="heads" fill="{LIGHT.edge}">')
     lines += [
-        _arrow_head(graph_layout.boxes[name], direction)
+        f'<path d="{arrow_head_path(graph_layout.boxes[name], down=down)}"/>'
         for name in graph.order
         if graph.predecessors[name]
     ]
@@ -82,13 +80,13 @@ def svg(
 
 
 def _edge(
-    route: EdgeRoute, labels: Mapping[str, NodeLabel], is_order_only: bool, direction: Direction
+    route: EdgeRoute, labels: Mapping[str, NodeLabel], is_order_only: bool, *, down: bool
 ) -> str:
     predecessor, successor = (
         labels[name].name or name for name in (route.predecessor, route.successor)
     )
     dashes = ' class="after" stroke-dasharray="5 4"' if is_order_only else ""
-    path = edge_path(route.points, down=direction == "down")
+    path = edge_path(route.points, down=down)
     text = (
         f"{successor} comes after {predecessor}"
         if is_order_only
@@ -97,25 +95,13 @@ def _edge(
     return f'<path d="{path}"{dashes}><title>{escape_text(text)}</title></path>'
 
 
-def _arrow_head(box: NodeBox, direction: Direction) -> str:
-    """Return one arrow head for all edges that end at a box: they end at the same point."""
-    if direction == "down":
-        x, y = box.x + box.width / 2, box.y
-        return f'<path d="M{format_number(x)} {format_number(y)}l-4 {format_number(-ARROW_LENGTH)}h8z"/>'
-    x, y = box.x, box.y + box.height / 2
-    return (
-        f'<path d="M{format_number(x)} {format_number(y)}l{format_number(-ARROW_LENGTH)} -4v8z"/>'
-    )
-
-
 def _box(name: str, label: NodeLabel, box: NodeBox) -> Iterator[str]:
     state = label.known_state
     colors = LIGHT.states[state]
-    shape = f'width="{format_number(box.width)}" height="{format_number(box.height)}" rx="9"'
+    shape = f'{numbers(width=box.width, height=box.height)} rx="9"'
     dashes = ' stroke-dasharray="4 3"' if state == "skipped" else ""
     yield (
-        f'<g class="job {state or "plain"}" transform="translate({format_number(box.x)} '
-        f'{format_number(box.y)})" '
+        f'<g class="job {state or "plain"}" {translate(box.x, box.y)} '
         f'fill="{colors.fill}" stroke="{colors.stroke}" stroke-width="1.5">'
         f"<title>{escape_text(_tooltip(name, label))}</title>"
     )
@@ -125,21 +111,19 @@ def _box(name: str, label: NodeLabel, box: NodeBox) -> Iterator[str]:
     left, middle = 14.0, box.height / 2
     if state:
         yield (
-            f'<circle class="dot" cx="17" cy="{format_number(middle)}" r="4" '
+            f'<circle class="dot" {numbers(cx=17, cy=middle, r=4)} '
             f'fill="{colors.stroke}" stroke="none"/>'
         )
         left = 30.0
     shown = escape_text(truncate(label.name or name))
     baseline = middle - 3.5 if label.remark else middle + 4.5
     yield (
-        f'<text class="name" x="{format_number(left)}" y="{format_number(baseline)}" '
-        'font-size="13" font-weight="600" '
+        f'<text class="name" {numbers(x=left, y=baseline)} font-size="13" font-weight="600" '
         f'fill="{LIGHT.text}" stroke="none">{shown}</text>'
     )
     if label.remark:
         yield (
-            f'<text class="remark" x="{format_number(left)}" y="{format_number(middle + 13)}" '
-            'font-size="11" '
+            f'<text class="remark" {numbers(x=left, y=middle + 13)} font-size="11" '
             f'fill="{colors.text}" stroke="none">{escape_text(truncate(label.remark))}</text>'
         )
     yield "</g>"

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from html import escape
 
-from rota.drawing.layout import Point
+from rota.drawing.layout import NodeBox, Point
 
 MAX_LABEL_CHARS = 36
 """Length of a name or remark; the tooltip has the full text."""
@@ -19,6 +19,27 @@ _INVALID_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\uff
 
 def format_number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
+
+
+def numbers(**values: float) -> str:
+    """Return attributes whose values are numbers: `x="1" y="2.5"`."""
+    return " ".join(f'{name}="{format_number(value)}"' for name, value in values.items())
+
+
+def translate(x: float, y: float) -> str:
+    """Return the attribute that moves an element."""
+    return f'transform="translate({format_number(x)} {format_number(y)})"'
+
+
+def open_svg(
+    classes: str, label: str, width: float, height: float, *, role: str = "img", more: str = ""
+) -> str:
+    """Return the start tag of a picture; `more` has further attributes."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="{escape_text(classes)}" role="{role}" '
+        f'aria-label="{escape_text(label)}" {numbers(width=width, height=height)} '
+        f'viewBox="0 0 {format_number(width)} {format_number(height)}"{more}>'
+    )
 
 
 def escape_text(text: str) -> str:
@@ -44,6 +65,16 @@ def _letter_width(letter: str) -> float:
     if letter in "mwMW@%…":
         return 1.0
     return 0.76 if letter.isupper() else 0.64
+
+
+def arrow_head_path(box: NodeBox, *, down: bool) -> str:
+    """Return the path of the arrow head for all edges that end at a box: they end at the same point."""
+    length = format_number(-ARROW_LENGTH)
+    if down:
+        x, y, head = box.x + box.width / 2, box.y, f"l-4 {length}h8z"
+    else:
+        x, y, head = box.x, box.y + box.height / 2, f"l{length} -4v8z"
+    return f"M{format_number(x)} {format_number(y)}{head}"
 
 
 def edge_path(points: Sequence[Point], *, down: bool = False) -> str:

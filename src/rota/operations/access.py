@@ -18,8 +18,8 @@ from rota.operations.documents import (
     Limit,
     Name,
     Next,
+    cut_page,
     decode_id_cursor,
-    encode_cursor,
 )
 from rota.operations.refusals import Forbidden
 from rota.store import audit, ticks, tokens
@@ -156,5 +156,4 @@ async def list_audit(context: OperationContext, query: AuditListQuery) -> AuditP
         query.limit + 1, before, operator=query.operator, action=query.action, subject=query.subject
     )
     _, found = await context.read(ticks.set_short_timeouts(), entries_query)
-    page = found[: query.limit]
-    return AuditPage(page, encode_cursor(str(page[-1].id)) if len(found) > query.limit else None)
+    return AuditPage(*cut_page(found, query.limit, "id"))

@@ -30,21 +30,17 @@ class AlertList(msgspec.Struct, frozen=True):
     alerts: list[coordination.AlertRow]
 
 
-class AcknowledgeAlertRequest(msgspec.Struct, forbid_unknown_fields=True):
-    kind: Name
-    subject: (
-        Annotated[str, Meta(max_length=1000, description="null: every alert of this kind.")] | None
-    ) = None
-    seconds: Annotated[
-        float, Meta(gt=0, le=3.2e7, description="Duration of the acknowledgement, in seconds.")
-    ] = 3600.0
-
-
 class DismissAlertRequest(msgspec.Struct, forbid_unknown_fields=True):
     kind: Name
     subject: (
         Annotated[str, Meta(max_length=1000, description="null: every alert of this kind.")] | None
     ) = None
+
+
+class AcknowledgeAlertRequest(DismissAlertRequest):
+    seconds: Annotated[
+        float, Meta(gt=0, le=3.2e7, description="Duration of the acknowledgement, in seconds.")
+    ] = 3600.0
 
 
 class AlertSubjects(msgspec.Struct, frozen=True):
@@ -77,24 +73,23 @@ async def acknowledge_alerts(
 ) -> AlertSubjects:
     """Acknowledge alerts: no further notifications are sent for the given time."""
     query = alerts.acknowledge(body.kind, body.subject, body.seconds, context.caller.name)
-    return await _change_alerts(context, body.kind, body.subject, query)
+    return await _change_alerts(context, body, query)
 
 
 @group.operation("POST /alerts/dismiss", Role.OPERATOR, audit="close alert", refuses=(NotFound,))
 async def dismiss_alerts(context: OperationContext, body: DismissAlertRequest) -> AlertSubjects:
     """Close alerts. An alert is raised again if its condition persists."""
     query = alerts.dismiss(body.kind, body.subject, context.caller.name)
-    return await _change_alerts(context, body.kind, body.subject, query)
+    return await _change_alerts(context, body, query)
 
 
 async def _change_alerts(
-    context: OperationContext,
-    kind: str,
-    subject: str | None,
-    query: Query[alerts.ClosedAlert],
+    context: OperationContext, body: DismissAlertRequest, query: Query[alerts.ClosedAlert]
 ) -> AlertSubjects:
     found = await (await context.app.open()).database.run(query)
     if not found:
-        about = "" if subject is None else f" about {subject!r}"
-        raise NotFound(f"no alert {kind!r}{about} is open; list open alerts with `rota alerts`")
+        about = "" if body.subject is None else f" about {body.subject!r}"
+        raise NotFound(
+            f"no alert {body.kind!r}{about} is open; list open alerts with `rota alerts`"
+        )
     return AlertSubjects(found)

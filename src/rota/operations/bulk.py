@@ -26,8 +26,7 @@ from rota.operations.documents import (
     decode_id_cursor,
     encode_cursor,
 )
-from rota.operations.filters import RunFilterQuery, build_run_filter
-from rota.operations.run_search import find_runs
+from rota.operations.run_search import RunFilterQuery, build_run_filter, find_runs
 from rota.store.read import run_list
 from rota.store.read.run_list import RunFilter
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
 
+from rota.errors import Busy
 from rota.model.access import Role
+from rota.model.text import in_one_unit
 from rota.operations.declare import OperationContext, OperationGroup
 from rota.operations.documents import (
     MAX_INT64,
@@ -16,17 +20,23 @@ from rota.operations.documents import (
     Limit,
     Name,
     Next,
+    cut_page,
     decode_cursor,
-    encode_cursor,
     extend,
 )
-from rota.operations.lock_release import lock_title, release_by_force
 from rota.operations.refusals import Conflict, NotFound
+from rota.store import audit, pg_errors
 from rota.store.advisory_locks import NAMESPACE_NAMES
-from rota.store.audit import ReleasedLock
+from rota.store.audit import Blocker, ReleasedLock
+from rota.store.database import Database, run
 from rota.store.read import coordination
 
+if TYPE_CHECKING:
+    from rota.store.connection import PgConnection
+
 group = OperationGroup("coordination")
+
+BLOCKER_POLL_SECONDS = 0.1
 
 
 # Locks, leaders, services
@@ -110,13 +120,84 @@ async def release_lock(
     """Release a lock or permit by force. The holder learns of it at its next renewal."""
     database = (await context.app.open()).database
     token = None if body.token is None else min(int(body.token), MAX_INT64)
-    released = await release_by_force(database, name, body.permit, token, context.caller.name)
-    title = lock_title(name, body.permit)
+    released = await _release_by_force(database, name, body.permit, token, context.caller.name)
+    title = _lock_title(name, body.permit)
     if released is None and body.token is not None:
         raise Conflict(f"{title} is no longer held under token {body.token}; list it again")
     if released is None:
         raise NotFound(f"{title} is not held")
     return released
+
+
+def _lock_title(name: str, permit: int) -> str:
+    return f"permit {permit} of {name!r}" if permit else f"lock {name!r}"
+
+
+async def _release_by_force(
+    database: Database, name: str, permit: int, token: int | None, by: str
+) -> ReleasedLock | None:
+    """Release a lock and write the audit row. Return its former holder, or None if it was not held.
+
+    Raise Busy, with the sessions that block the release, if a transaction asserts the lock.
+    """
+    connection = await database.connect()
+    blockers: list[Blocker] = []
+    try:
+        # One transaction, so that a pooler runs both statements in the same server process.
+        async with connection.transaction():
+            [pid] = await run(connection, audit.backend_pid(), database.schema)
+            polling = asyncio.create_task(_poll_blockers(database, pid, blockers))
+            try:
+                query = audit.release_lock(name, permit, by, token)
+                released = await run(connection, query, database.schema)
+            finally:
+                polling.cancel()
+                await asyncio.gather(polling, return_exceptions=True)
+    except Exception as error:
+        if not pg_errors.is_contended(error):
+            raise
+        raise Busy(_blocked(_lock_title(name, permit), blockers)) from error
+    finally:
+        await connection.close()
+    return released[0] if released else None
+
+
+async def _poll_blockers(database: Database, pid: int, found: list[Blocker]) -> None:
+    connection: PgConnection = await database.connect()
+    try:
+        while True:
+            await asyncio.sleep(BLOCKER_POLL_SECONDS)
+            if blockers := await run(connection, audit.blockers(pid), database.schema):
+                found[:] = blockers
+    finally:
+        await connection.close()
+
+
+def _blocked(title: str, blockers: Sequence[Blocker]) -> str:
+    if not blockers:
+        return f"{title} was busy for two seconds and was not released; try again"
+    sessions = "; ".join(_describe_session(each) for each in blockers)
+    commands = " and ".join(f"`select pg_terminate_backend({each.pid})`" for each in blockers)
+    return (
+        f"{title} was not released: an open transaction asserts it: {sessions}. "
+        f"End the transaction in its program, or roll it back with {commands}; then try again"
+    )
+
+
+def _describe_session(blocker: Blocker) -> str:
+    words = [f"server process {blocker.pid}"]
+    origin = [
+        blocker.application,
+        blocker.user and f"user {blocker.user}",
+        blocker.address and f"from {blocker.address}",
+    ]
+    if any(origin):
+        words.append(f"({', '.join(each for each in origin if each)})")
+    if blocker.open is not None:
+        words.append(f"has been in the transaction for {in_one_unit(blocker.open)}")
+    if blocker.state is not None:
+        words.append(f"and is {blocker.state}")
+    return " ".join(words)
 
 
 @group.operation("GET /advisory-locks", Role.VIEWER)
@@ -191,8 +272,7 @@ async def list_once_calls(context: OperationContext, query: OnceCallListQuery) -
     """List `once` calls by key."""
     after = decode_cursor(query.cursor) or ""
     [found] = await context.read(coordination.once_calls(query.prefix, after, query.limit + 1))
-    page = found[: query.limit]
-    return OnceCallList(page, encode_cursor(page[-1].key) if len(found) > query.limit else None)
+    return OnceCallList(*cut_page(found, query.limit, "key"))
 
 
 @group.operation("GET /rate-limits", Role.VIEWER)
@@ -201,5 +281,4 @@ async def list_rate_limits(context: OperationContext, query: RateLimitListQuery)
     [found] = await context.read(
         coordination.rate_limits(decode_cursor(query.cursor) or "", query.limit + 1)
     )
-    page = found[: query.limit]
-    return RateLimitList(page, encode_cursor(page[-1].name) if len(found) > query.limit else None)
+    return RateLimitList(*cut_page(found, query.limit, "name"))

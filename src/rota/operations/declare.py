@@ -133,6 +133,14 @@ class Operation(Generic[Document]):
         return await self.handler(context, **arguments)
 
 
+def parameters_of(handler: Callable[..., object]) -> dict[str, Any]:
+    """Return the parameters that callers of an operation or a page give, and their types."""
+    hints = get_type_hints(handler, include_extras=True)
+    return {
+        name: hints[name] for name in inspect.signature(handler).parameters if name != "context"
+    }
+
+
 class OperationGroup:
     """Operations on one kind of object, in the order of their declaration."""
 
@@ -153,10 +161,7 @@ class OperationGroup:
         method, _, path = route.partition(" ")
 
         def decorate(handler: Callable[..., Awaitable[Document]]) -> Operation[Document]:
-            hints = get_type_hints(handler, include_extras=True)
-            returns = hints.pop("return")
-            hints = {name: hints[name] for name in inspect.signature(handler).parameters}
-            hints.pop("context")
+            kinds = parameters_of(handler)
             found = Operation(
                 method,
                 path,
@@ -167,10 +172,10 @@ class OperationGroup:
                 status,
                 audit,
                 refuses,
-                query=hints.pop("query", None),
-                body=hints.pop("body", None),
-                params=hints,
-                returns=returns,
+                query=kinds.pop("query", None),
+                body=kinds.pop("body", None),
+                params=kinds,
+                returns=get_type_hints(handler, include_extras=True)["return"],
             )
             self.operations.append(found)
             return found

@@ -21,6 +21,7 @@ from msgspec import UNSET, Meta, UnsetType
 from rota.errors import ArgumentError
 from rota.model.document import Mark
 
+R = TypeVar("R")
 S = TypeVar("S", bound=msgspec.Struct)
 
 MAX_INT64 = 2**63 - 1
@@ -219,6 +220,16 @@ _CURSOR = re.compile(r"[A-Za-z0-9_-]+")
 
 def encode_cursor(position: str) -> str:
     return base64.urlsafe_b64encode(position.encode()).decode().rstrip("=")
+
+
+def cut_page(found: list[R], limit: int, position: str) -> tuple[list[R], str | None]:
+    """Return the first `limit` rows, and the cursor of the next page if there are more.
+
+    `position` is the field that orders the rows.
+    """
+    page = found[:limit]
+    next = encode_cursor(str(getattr(page[-1], position))) if len(found) > limit else None
+    return page, next
 
 
 def decode_cursor(cursor: str | None) -> str | None:

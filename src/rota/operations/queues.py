@@ -15,6 +15,7 @@ from rota.operations.documents import (
     Limit,
     Name,
     Next,
+    cut_page,
     decode_id_cursor,
     encode_cursor,
 )
@@ -124,9 +125,7 @@ async def list_quarantine(context: OperationContext, query: QuarantineListQuery)
     """
     after = decode_id_cursor(query.cursor, 0)
     [found] = await context.read(runs.quarantine(query.task, query.queue, after, query.limit + 1))
-    page = found[: query.limit]
-    next = encode_cursor(str(page[-1].job)) if len(found) > query.limit else None
-    return QuarantineList(page, next)
+    return QuarantineList(*cut_page(found, query.limit, "job"))
 
 
 class ReleaseRunsRequest(msgspec.Struct, forbid_unknown_fields=True):

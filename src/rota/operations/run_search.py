@@ -1,4 +1,4 @@
-"""Paged search for runs.
+"""Filters of runs, shared by the operations that list, count, cancel and retry them, and paged search.
 
 A page takes about a tenth of a second, however many runs there are. If the search stops early, the result
 contains the id from which the next page continues.
@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
+from rota.model.access import Role
+from rota.operations.declare import OperationContext
+from rota.operations.documents import MAX_INT64, Cursor, Limit, Name, extend
+from rota.operations.run_documents import State
 from rota.store.query import Query
 from rota.store.read import run_list
 from rota.store.read.run_list import MAX_ID, ListPosition, RunFilter
@@ -41,6 +46,73 @@ class RunSearchResult(msgspec.Struct, frozen=True):
     def next_id(self) -> int | None:
         """Id from which to continue; None if there are no more runs."""
         return self.positions[-1].id if self.has_more else self.searched_to
+
+
+Key = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=500,
+        description="Only the last run with this key, of each task and flow.",
+    ),
+]
+Timestamp = Annotated[datetime, Meta(tz=True)]
+Since = Annotated[Timestamp, Meta(description="Created at this time or later.")]
+Until = Annotated[Timestamp, Meta(description="Created before this time.")]
+SearchText = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=200,
+        description="Text in the name or key; for operators also in the input or error.",
+    ),
+]
+
+
+class RunFilterQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    name: Annotated[Name, Meta(description="Name of a task or a flow.")] | None = None
+    queue: Name | None = None
+    state: State | None = None
+    key: Key | None = None
+    since: Since | None = None
+    until: Until | None = None
+    find: SearchText | None = None
+
+
+class RunListQuery(RunFilterQuery):
+    limit: Limit = 50
+    cursor: Cursor | None = None
+
+
+def build_run_filter(
+    context: OperationContext, query: RunFilterQuery, ids: list[str] | None = None
+) -> RunFilter:
+    """Return the store's filter for a query. For viewers, the text search does not cover payloads."""
+    return with_kind(
+        context.app,
+        extend(
+            RunFilter,
+            query,
+            states=None if query.state is None else (query.state,),
+            since=in_utc(query.since),
+            until=in_utc(query.until),
+            text=query.find,
+            search_values=context.caller.has_role(Role.OPERATOR),
+            ids=None if ids is None else tuple(min(int(each), MAX_INT64) for each in ids),
+        ),
+    )
+
+
+def in_utc(at: datetime | None) -> datetime | None:
+    """Return a time in UTC that PostgreSQL can store; a time at either end of the calendar is not
+    converted.
+    """
+    if at is None:
+        return None
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        return at.replace(tzinfo=UTC)
 
 
 def with_kind(app: Rota, run_filter: RunFilter) -> RunFilter:

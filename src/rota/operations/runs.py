@@ -19,7 +19,6 @@ from rota.operations.documents import (
     encode_cursor,
     extend,
 )
-from rota.operations.filters import RunListQuery, build_run_filter
 from rota.operations.refusals import Conflict, NotFound
 from rota.operations.run_detail import (
     FlowDetail,
@@ -43,6 +42,7 @@ from rota.operations.run_documents import (
     StartedRun,
     StartRunRequest,
 )
+from rota.operations.run_search import RunListQuery, build_run_filter
 from rota.store import audit
 from rota.store.audit import AuditEntry
 from rota.store.database import run as run_query
@@ -138,26 +138,24 @@ async def show_run(context: OperationContext, run: PathId) -> RunDocument:
     return _job_document(found)
 
 
+_ONLY_OF_A_JOB = (
+    *("job", "queue", "worker", "priority", "seconds"),
+    *("expires", "wakes", "awaits", "done", "total"),
+)
+"""Fields that are null in the document of a flow's run."""
+
+
 def _flow_document(found: FlowDetail) -> RunDocument:
     flow = found.run
     first_error = next((each.error for each in found.jobs if each.error is not None), None)
     return extend(
         RunDocument,
         flow,
-        job=None,
         name=flow.flow,
         is_flow=True,
-        queue=None,
-        worker=None,
-        seconds=None,
-        expires=None,
-        wakes=None,
-        awaits=None,
-        done=None,
-        total=None,
         crashes=0,
         is_suspect=False,
-        priority=None,
+        **dict.fromkeys(_ONLY_OF_A_JOB),
         error=first_error if flow.state == "failed" else None,
         attempts=[],
         steps=[],

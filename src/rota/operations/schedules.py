@@ -20,8 +20,8 @@ from rota.operations.documents import (
     Limit,
     Name,
     Next,
+    cut_page,
     decode_cursor,
-    encode_cursor,
     extend,
 )
 from rota.operations.run_documents import StartedRun
@@ -135,8 +135,8 @@ async def list_schedules(context: OperationContext, query: ScheduleListQuery) ->
             tenant=query.tenant, state=query.state, after=after, limit=query.limit + 1
         )
     )
-    page = [extend(ScheduleDocument, each) for each in found[: query.limit]]
-    return SchedulePage(page, encode_cursor(page[-1].name) if len(found) > query.limit else None)
+    page, next = cut_page(found, query.limit, "name")
+    return SchedulePage([extend(ScheduleDocument, each) for each in page], next)
 
 
 @group.operation("POST /schedules", Role.OPERATOR, status=201, audit="create schedule")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from rota.operations.documents import extend
 from rota.operations.workers import worker_state
 from rota.store import metrics
 from rota.store.metrics import ServiceInstanceRow
@@ -86,20 +87,12 @@ def merge(
     found: dict[tuple[str, int], InstanceDocument] = {}
     for each in workers:
         silent_seconds = (now - each.last_beat).total_seconds()
-        found[each.host, each.pid] = InstanceDocument(
-            host=each.host,
-            pid=each.pid,
+        found[each.host, each.pid] = extend(
+            InstanceDocument,
+            each,
             is_self=(each.host, each.pid) == own_process,
             state=worker_state(each, now, dead_after),
-            version=each.version,
-            rota_version=each.rota_version,
-            worker=each.worker,
-            running=each.running,
-            capacity=each.capacity,
             load=round(each.running / max(each.capacity, 1), 3),
-            lag=each.lag,
-            queues=each.queues,
-            started=each.started,
             last_seen=each.last_beat,
             silent_seconds=round(max(silent_seconds, 0.0), 3),
         )

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
@@ -23,7 +23,7 @@ from prometheus_client.exposition import choose_encoder
 from rota.engine.telemetry.counters import OUTCOMES
 from rota.model.histogram import Histogram
 from rota.web.fleet_metrics import FleetMetrics, cached_fleet_metrics
-from rota.web.metric_definitions import METRIC_FAMILIES
+from rota.web.metric_definitions import METRIC_FAMILIES, MetricKind
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -52,6 +52,13 @@ async def render_metrics(app: Rota, accept: str | None = None) -> tuple[bytes, s
     return encode(registry), content_type
 
 
+_FAMILY_TYPES: dict[MetricKind, Any] = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
+
+
 class _MetricView:
     def __init__(self, metrics: Sequence[tuple[str, Samples]]) -> None:
         self._metrics = metrics
@@ -59,22 +66,11 @@ class _MetricView:
     def collect(self) -> Iterable[Metric]:
         for name, samples in self._metrics:
             family = METRIC_FAMILIES[name]
-            metric: Metric
-            if family.kind == "histogram":
-                metric = histogram = HistogramMetricFamily(name, family.help, labels=family.labels)
-                for labels, each in samples:
-                    assert isinstance(each, Histogram)
-                    histogram.add_metric(labels, each.cumulative(), each.total)
-            elif family.kind == "counter":
-                metric = counter = CounterMetricFamily(name, family.help, labels=family.labels)
-                for labels, each in samples:
-                    assert not isinstance(each, Histogram)
-                    counter.add_metric(labels, each)
-            else:
-                metric = gauge = GaugeMetricFamily(name, family.help, labels=family.labels)
-                for labels, each in samples:
-                    assert not isinstance(each, Histogram)
-                    gauge.add_metric(labels, each)
+            metric = _FAMILY_TYPES[family.kind](name, family.help, labels=family.labels)
+            for labels, each in samples:
+                assert isinstance(each, Histogram) == (family.kind == "histogram"), name
+                values = (each.cumulative(), each.total) if isinstance(each, Histogram) else (each,)
+                metric.add_metric(labels, *values)
             yield metric
 
 
@@ -97,14 +93,12 @@ def _worker_metrics(app: Rota) -> MetricSamples:
     """Yield the counters of the workers of this process."""
     yield "rota_jobs_arrived_total", list(app.process_counters.enqueued.items())
     counters = app.process_counters.sum()
-    by_task = counters.by_task
+
+    def by_task(name: str) -> Samples:
+        return {labels: getattr(each, name) for labels, each in counters.by_task.items()}.items()
+
     for name in ("claimed", "retried", "suspended", "returned"):
-        yield (
-            f"rota_jobs_{name}_total",
-            {
-                labels: getattr(task_counters, name) for labels, task_counters in by_task.items()
-            }.items(),
-        )
+        yield f"rota_jobs_{name}_total", by_task(name)
     yield (
         "rota_jobs_started_total",
         {(task,): count for task, count in counters.started.items()}.items(),
@@ -113,18 +107,12 @@ def _worker_metrics(app: Rota) -> MetricSamples:
         "rota_jobs_finished_total",
         {
             (*labels, outcome): getattr(task_counters, outcome)
-            for labels, task_counters in by_task.items()
+            for labels, task_counters in counters.by_task.items()
             for outcome in OUTCOMES
         }.items(),
     )
-    yield (
-        "rota_job_duration_seconds",
-        {labels: task_counters.durations for labels, task_counters in by_task.items()}.items(),
-    )
-    yield (
-        "rota_job_wait_seconds",
-        {labels: task_counters.wait_times for labels, task_counters in by_task.items()}.items(),
-    )
+    yield "rota_job_duration_seconds", by_task("durations")
+    yield "rota_job_wait_seconds", by_task("wait_times")
     yield (
         "rota_claims_total",
         {("some",): counters.claims_with_jobs, ("none",): counters.empty_claims}.items(),

@@ -1,4 +1,4 @@
-"""JSON responses. An error is `{"error": {"code", "message"}}`."""
+"""JSON responses, and the path that links begin with. An error is `{"error": {"code", "message"}}`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import traceback
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from starlette.responses import Response
@@ -14,6 +15,15 @@ from rota.errors import DatabaseUnavailable, RotaError
 from rota.operations.refusals import refusal_of
 
 log = logging.getLogger("rota")
+
+PATH_SAFE_CHARACTERS = "/:@!$&'()*+,;=~"
+"""Characters that browsers do not percent-encode in a path."""
+
+
+def mount_path(scope: Mapping[str, Any]) -> str:
+    """Return the path an application is mounted under, percent-encoded as in a URL."""
+    return quote(scope.get("root_path", ""), safe=PATH_SAFE_CHARACTERS)
+
 
 _ENCODER = msgspec.json.Encoder()
 

@@ -1,13 +1,19 @@
-"""Server for an API on uvicorn, with the graceful shutdown of `rota.asgi.Drain`."""
+"""Servers on uvicorn.
+
+`serve` runs an API until a signal, with the graceful shutdown of `rota.asgi.Drain`. `serving` answers on a
+port of its own in an event loop that also runs a worker or another server; the owner of the loop handles
+the signals.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import socket
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -16,7 +22,7 @@ from rota.app.shutdown_signals import handle_signals
 from rota.asgi import Drain
 from rota.errors import RotaError
 from rota.web.connection_limit import LimitedProtocol
-from rota.web.in_flight import Asgi, Message, Receive, Scope, Send
+from rota.web.graceful_shutdown import Asgi, Message, Receive, Scope, Send
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota
@@ -30,6 +36,10 @@ KEEP_ALIVE_SECONDS = 75
 It is longer than that of common load balancers, so that the load balancer closes the connection. If the
 server closed it first, a request could arrive on a connection that is being closed.
 """
+
+
+STOP_TIMEOUT_SECONDS = 2.0
+"""Time that requests in flight on a port of its own get at the end of the block."""
 
 
 async def serve(
@@ -60,6 +70,42 @@ async def serve(
         raise
     finally:
         await app.close()  # done already, unless the API does not use app.lifespan
+
+
+@asynccontextmanager
+async def serving(api: Asgi, bound: socket.socket, prefix: str = "") -> AsyncIterator[None]:
+    """Serve `api` on a bound socket for as long as the block runs, also while a worker drains in it.
+
+    `prefix` is the path under which a proxy publishes the app; the proxy strips it from forwarded paths.
+    """
+    server = _SideServer(
+        uvicorn.Config(
+            api,
+            http=LimitedProtocol,
+            lifespan="off",
+            root_path=prefix,
+            log_config=None,
+            access_log=False,
+            log_level="warning",
+            server_header=False,
+            timeout_graceful_shutdown=1,
+        )
+    )
+    task = asyncio.create_task(server.serve(sockets=[bound]), name="rota port")
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await asyncio.wait([task], timeout=STOP_TIMEOUT_SECONDS)
+        if not task.done():
+            task.cancel()
+        bound.close()
+
+
+class _SideServer(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
 
 
 def bind(host: str, port: int) -> socket.socket:

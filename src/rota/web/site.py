@@ -8,7 +8,8 @@ the message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
 try:
@@ -86,7 +87,9 @@ def site(
         authenticator = auth
     if "dashboard" in parts and "api" not in parts:
         raise SettingsError('the dashboard needs the API: use parts=("api", "dashboard")')
-    routes: list[BaseRoute] = [route for part in parts for route in _ROUTES[part](app)]
+    # The module of a part is loaded only if it is served.
+    modules = [import_module(f"rota.web.{part}") for part in parts]
+    routes: list[BaseRoute] = [route for module in modules for route in module.routes(app)]
     inner = Starlette(
         routes=routes,
         exception_handlers={HTTPException: _on_http_exception, Exception: _on_exception},
@@ -104,31 +107,6 @@ def check_bind(host: str, auth: Auth | Authenticator) -> None:
             "machine alone: serve it on 127.0.0.1, or with --auth tokens, and create a token with "
             "`rota tokens create NAME`"
         )
-
-
-def _health_routes(app: Rota) -> Sequence[BaseRoute]:
-    from rota.web import health
-
-    return health.routes(app)
-
-
-def _api_routes(app: Rota) -> Sequence[BaseRoute]:
-    from rota.web import api
-
-    return api.routes(app)
-
-
-def _dashboard_routes(app: Rota) -> Sequence[BaseRoute]:
-    from rota.web import dashboard
-
-    return dashboard.routes(app)
-
-
-_ROUTES: dict[Part, Callable[[Rota], Sequence[BaseRoute]]] = {
-    "health": _health_routes,
-    "api": _api_routes,
-    "dashboard": _dashboard_routes,
-}
 
 
 class _SecurityHeaders:

@@ -26,8 +26,7 @@ from rota.errors import DatabaseError, RotaError
 from rota.model.access import AccessToken, Caller, Role
 from rota.store import tokens
 from rota.web.csrf import check_host, is_loopback
-from rota.web.in_flight import mount_path
-from rota.web.responses import HttpError
+from rota.web.responses import HttpError, mount_path
 
 if TYPE_CHECKING:
     from rota.app import Rota

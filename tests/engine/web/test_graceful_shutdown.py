@@ -9,8 +9,14 @@ import pytest
 
 from rota import Rota
 from rota.web import graceful_shutdown
-from rota.web.graceful_shutdown import GracefulShutdown
-from rota.web.in_flight import InFlightRequests, Message, Receive, Scope, Send
+from rota.web.graceful_shutdown import (
+    GracefulShutdown,
+    InFlightRequests,
+    Message,
+    Receive,
+    Scope,
+    Send,
+)
 
 
 @pytest.fixture

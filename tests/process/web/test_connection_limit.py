@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from rota import Rota
-from rota.web import connection_limit, side_server
+from rota.web import connection_limit, serve
 from rota.web.serve import bind
 from support.server_process import ServerProcess, serving
 
@@ -88,7 +88,7 @@ class Server:
         self.clients: list[Client] = []
         self._socket = bind("127.0.0.1", 0)
         routes = [Route("/", self._quick), Route("/slow", self._slow)]
-        self.serving = side_server.serving(Starlette(routes=routes), self._socket)
+        self.serving = serve.serving(Starlette(routes=routes), self._socket)
 
     async def connect(self) -> Client:
         reader, writer = await asyncio.open_connection(*self._socket.getsockname())

@@ -22,7 +22,7 @@ import uvloop
 from rota import Rota
 from rota.app.shutdown_signals import SignalHandlers
 from rota.asgi import Drain
-from rota.web.in_flight import InFlightRequests, Message, Receive, Scope, Send
+from rota.web.graceful_shutdown import InFlightRequests, Message, Receive, Scope, Send
 from support.scale import scale
 from support.server_process import Answer, ServerProcess, send_request, serving, wait_until
 from support.service_helpers import until

@@ -157,7 +157,7 @@ def _has_dashboard() -> bool:
 
 @asynccontextmanager
 async def _dashboard(bound: socket.socket) -> AsyncIterator[LocalAccess]:
-    from rota.web.side_server import serving
+    from rota.web.serve import serving
     from rota.web.site import ALL_PARTS, site
     from rota.web.tokens_auth import LocalAccess
 

@@ -19,7 +19,7 @@ from rota.cli.target import Target, operator_context
 if TYPE_CHECKING:
     from rota import Rota
     from rota.operations.bulk import RunCountDocument
-    from rota.operations.filters import RunFilterQuery
+    from rota.operations.run_search import RunFilterQuery
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def run_filter_options(command: Callable[..., T]) -> Callable[..., T]:
         find: str | None,
         **arguments: Any,
     ) -> T:
-        from rota.operations.filters import RunFilterQuery
+        from rota.operations.run_search import RunFilterQuery
 
         run_filter = RunFilterQuery(
             name=name,

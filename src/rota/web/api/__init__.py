@@ -14,8 +14,7 @@ from rota.operations.table import OPERATIONS
 from rota.web.api.openapi import build_document
 from rota.web.api.router import PREFIX, route
 from rota.web.auth import require_role
-from rota.web.in_flight import mount_path
-from rota.web.responses import json_response
+from rota.web.responses import json_response, mount_path
 
 if TYPE_CHECKING:
     from rota.app import Rota

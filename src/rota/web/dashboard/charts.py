@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+import msgspec
 from markupsafe import Markup
 
 from rota.drawing.charts import ChartBuckets, ChartSeries, bar_chart, line_chart, sparkline
@@ -36,8 +37,21 @@ class ChartRange:
     def minutes(self) -> int:
         return int(self.bucket_seconds * self.buckets) // 60
 
+    def axis(self, begin: datetime) -> ChartBuckets:
+        """Return the buckets of a chart that begins at `begin`."""
+        return ChartBuckets(begin, self.bucket_seconds, self.buckets)
+
     def counts(self, queue: str | None = None, task: str | None = None) -> Query[BucketRow]:
         return metrics.counts(self.bucket_seconds, self.buckets, queue=queue, task=task)
+
+    @property
+    def choices(self) -> list[ChartRange]:
+        """Ranges that the page offers."""
+        return list(CHART_RANGES.values())
+
+
+class RangeQuery(msgspec.Struct, forbid_unknown_fields=True):
+    range: RangeName | None = None
 
 
 CHART_RANGES: dict[RangeName, ChartRange] = {
@@ -86,7 +100,7 @@ def throughput(chart_range: ChartRange, buckets: Sequence[BucketRow]) -> Markup:
     title = f"Jobs ended a minute, the last {chart_range.phrase}"
     return Markup(
         bar_chart(
-            _chart_buckets(chart_range, buckets),
+            chart_range.axis(buckets[0].at),
             series,
             title=title,
             format_value=format_figure,
@@ -98,28 +112,20 @@ def throughput(chart_range: ChartRange, buckets: Sequence[BucketRow]) -> Markup:
 
 def waits(chart_range: ChartRange, buckets: Sequence[BucketRow]) -> Markup:
     """Return a chart of the time jobs were queued before they were claimed."""
-    series = [
-        ChartSeries(
-            "longest",
-            _nonzero(buckets, lambda each: each.wait_count and each.max_wait_seconds),
-            "longest",
-        ),
-        ChartSeries("mean", [each.mean_wait_seconds for each in buckets], "mean"),
-    ]
+    longest = [(each.wait_count and each.max_wait_seconds) or None for each in buckets]
+    mean = [each.mean_wait_seconds for each in buckets]
     title = f"Time from queued to claimed, the last {chart_range.phrase}"
-    return _duration_chart(chart_range, buckets, series, title, "no job was claimed")
+    axis = chart_range.axis(buckets[0].at)
+    return _duration_chart(axis, longest, mean, title, "no job was claimed")
 
 
 def runtimes(chart_range: ChartRange, buckets: Sequence[BucketRow]) -> Markup:
     """Return a chart of the duration of attempts."""
-    series = [
-        ChartSeries(
-            "longest", _nonzero(buckets, lambda each: each.attempts and each.max_seconds), "longest"
-        ),
-        ChartSeries("mean", [each.mean_seconds for each in buckets], "mean"),
-    ]
+    longest = [(each.attempts and each.max_seconds) or None for each in buckets]
+    mean = [each.mean_seconds for each in buckets]
     title = f"Time an attempt took, the last {chart_range.phrase}"
-    return _duration_chart(chart_range, buckets, series, title, "no attempt ended")
+    axis = chart_range.axis(buckets[0].at)
+    return _duration_chart(axis, longest, mean, title, "no attempt ended")
 
 
 def depth(
@@ -130,14 +136,11 @@ def depth(
     empty: str = "nothing was queued",
 ) -> Markup:
     """Return a chart of the number of queued jobs."""
-    series = [ChartSeries("queued", depths, "queued")]
-    buckets = ChartBuckets(begin, chart_range.bucket_seconds, chart_range.buckets)
-    title = f"Jobs queued, the last {chart_range.phrase}"
     return Markup(
         line_chart(
-            buckets,
-            series,
-            title=title,
+            chart_range.axis(begin),
+            [ChartSeries("queued", depths, "queued")],
+            title=f"Jobs queued, the last {chart_range.phrase}",
             format_value=format_figure,
             format_tick=format_short,
             empty=empty,
@@ -153,33 +156,18 @@ def draw_sparkline(name: str, values: Sequence[float | None], kind: str) -> Mark
 
 
 def _duration_chart(
-    chart_range: ChartRange,
-    buckets: Sequence[BucketRow],
-    series: Sequence[ChartSeries],
+    axis: ChartBuckets,
+    longest: Sequence[float | None],
+    mean: Sequence[float | None],
     title: str,
     empty: str,
 ) -> Markup:
-    chart_buckets = _chart_buckets(chart_range, buckets)
+    series = [ChartSeries("longest", longest, "longest"), ChartSeries("mean", mean, "mean")]
     return Markup(
         line_chart(
-            chart_buckets,
-            series,
-            title=title,
-            format_value=format_duration,
-            empty=empty,
-            durations=True,
+            axis, series, title=title, format_value=format_duration, empty=empty, durations=True
         )
     )
-
-
-def _chart_buckets(chart_range: ChartRange, buckets: Sequence[BucketRow]) -> ChartBuckets:
-    return ChartBuckets(buckets[0].at, chart_range.bucket_seconds, chart_range.buckets)
-
-
-def _nonzero(
-    buckets: Sequence[BucketRow], value: Callable[[BucketRow], float]
-) -> list[float | None]:
-    return [value(each) or None for each in buckets]
 
 
 # Number formats

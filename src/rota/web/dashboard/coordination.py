@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Meta
 
 from rota.operations.declare import OperationContext
-from rota.operations.documents import error_detail
 from rota.store.read import coordination as read_coordination
 from rota.store.read.coordination import LockRow
 from rota.web.dashboard.router import Pages, PageView
@@ -65,13 +64,8 @@ async def coordination(context: OperationContext, query: CoordinationPageQuery) 
         semaphores=_semaphores([each for each in shown if each.permit > 0]),
         last_lock=shown[-1] if len(locks) > MAX_LOCKS else None,
         leaders=leaders,
-        services=[
-            (each, error_detail(each.error, visible=context.may_see_payloads)) for each in services
-        ],
-        iterations=[
-            (each, error_detail(each.error, visible=context.may_see_payloads))
-            for each in iterations
-        ],
+        services=services,
+        iterations=iterations,
         rate_limits=rate_limits[:MAX_RATE_LIMITS],
         more_rate_limits=len(rate_limits) > MAX_RATE_LIMITS,
         once_calls=once_calls[:MAX_ONCE_CALLS],
@@ -79,7 +73,6 @@ async def coordination(context: OperationContext, query: CoordinationPageQuery) 
         if len(once_calls) > MAX_ONCE_CALLS
         else None,
         results=[abbreviate(each.result) for each in once_calls[:MAX_ONCE_CALLS]],
-        may_see_payloads=context.may_see_payloads,
     )
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any
 
-import msgspec
 from markupsafe import Markup
 from msgspec import Meta
 
@@ -24,10 +23,11 @@ from rota.errors import DefinitionError
 from rota.model.flow import FlowDefinition, FlowPlan
 from rota.model.task import TaskDefinition
 from rota.operations.declare import OperationContext
+from rota.operations.documents import Name
 from rota.store.read import metrics
 from rota.store.read.metrics import FlowHistoryRow, FlowTaskHistoryRow, TaskCounts
 from rota.web.dashboard import charts
-from rota.web.dashboard.charts import CHART_RANGES, RangeName
+from rota.web.dashboard.charts import RangeName, RangeQuery
 from rota.web.dashboard.router import Pages, PageView
 from rota.web.dashboard.template_helpers import format_duration
 from rota.web.responses import HttpError
@@ -43,16 +43,9 @@ MAX_STATS_RUNS = 1000
 MAX_LISTED_RUNS = 15
 """Number of latest runs listed."""
 
-Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
-
-class FlowsPageQuery(msgspec.Struct, forbid_unknown_fields=True):
-    range: RangeName | None = None
+class FlowsPageQuery(RangeQuery):
     find: Annotated[str, Meta(max_length=200)] = ""
-
-
-class FlowPageQuery(msgspec.Struct, forbid_unknown_fields=True):
-    range: RangeName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +84,6 @@ async def flows(context: OperationContext, query: FlowsPageQuery) -> PageView:
     return PageView(
         "flows.html",
         chart_range=chart_range,
-        spans=list(CHART_RANGES.values()),
         find=query.find,
         flows=[_flow_summary(name, registry.flows.get(name), past.get(name)) for name in names],
         more_flows=more_flows,
@@ -107,7 +99,7 @@ async def flows(context: OperationContext, query: FlowsPageQuery) -> PageView:
 
 
 @pages.page("/flows/{name:path}", title="Flow")
-async def flow(context: OperationContext, name: Name, query: FlowPageQuery) -> PageView:
+async def flow(context: OperationContext, name: Name, query: RangeQuery) -> PageView:
     registry = context.app.registry
     found = registry.flows.get(name)
     task = registry.tasks.get(name)
@@ -172,7 +164,6 @@ async def _task_view(
         task=task,
         flow=flow,
         chart_range=chart_range,
-        spans=list(CHART_RANGES.values()),
         totals=totals,
         success_rate=charts.format_percent(totals.success_rate),
         throughput=charts.throughput(chart_range, counts),
@@ -220,19 +211,14 @@ def _node_rows(
     flow: str, plan: FlowPlan | None, past: Mapping[str, FlowTaskHistoryRow]
 ) -> list[dict[str, Any]]:
     """Return the tasks of a flow in plan order, or as the database knows them."""
+    found: list[tuple[str, str, str | None]]
     if plan is None:
-        return [
-            {"name": task.removeprefix(f"{flow}."), "task": task, "queue": None, "past": each}
-            for task, each in past.items()
-        ][:MAX_LISTED]
+        found = [(task.removeprefix(f"{flow}."), task, None) for task in past]
+    else:
+        found = [(node.name, node.task.name, node.task.policy.queue) for node in plan.nodes]
     return [
-        {
-            "name": node.name,
-            "task": node.task.name,
-            "queue": node.task.policy.queue,
-            "past": past.get(node.task.name),
-        }
-        for node in plan.nodes[:MAX_LISTED]
+        {"name": name, "task": task, "queue": queue, "past": past.get(task)}
+        for name, task, queue in found[:MAX_LISTED]
     ]
 
 

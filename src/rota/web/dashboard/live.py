@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -83,14 +83,7 @@ class LiveStreams:
                 raise HttpError(
                     503, "too_many", "too many pages are open on this server; try again later"
                 )
-            requester = viewer_of(request)
-            viewer = PageViewer(
-                caller(request),
-                requester.mount_path,
-                page_request.url.path,
-                requester.read_only,
-                requester.can_log_out,
-            )
+            viewer = replace(viewer_of(request), path=page_request.url.path)
             return StreamingResponse(
                 self._stream(address, page, page_request, viewer),
                 media_type="text/event-stream",
@@ -161,12 +154,8 @@ class LiveStreams:
     ) -> tuple[Parts, float]:
         """Return parts rendered at most a moment ago, and the time from which a new rendering is due."""
         assert viewer.caller is not None
-        key = (
-            address,
-            viewer.mount_path,
-            viewer.caller.role,
-            viewer.read_only,
-        )  # viewers with the same role see the same
+        # Viewers with the same role see the same.
+        key = (address, viewer.mount_path, viewer.caller.role, viewer.read_only)
         rendering = self._renderings.get(key)
         if rendering is None or (rendering.parts.done() and rendering.stale_at <= time.monotonic()):
             task = asyncio.create_task(

@@ -16,8 +16,7 @@ from rota.web.api.router import read_body
 from rota.web.auth import guard, open_to_all
 from rota.web.dashboard.router import html_response, viewer_of
 from rota.web.dashboard.template_helpers import template, viewed_by
-from rota.web.in_flight import mount_path
-from rota.web.responses import HttpError, json_response
+from rota.web.responses import HttpError, json_response, mount_path
 from rota.web.tokens_auth import TOKEN_COOKIE, LocalAccess, TokenAuthenticator, set_cookie
 
 MAX_BODY_BYTES = 4096

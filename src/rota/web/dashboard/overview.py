@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from rota.operations import run_search
 from rota.operations.declare import OperationContext
 from rota.store import metrics as store_metrics
@@ -16,7 +14,7 @@ from rota.store.read import coordination, metrics, runs
 from rota.store.read.run_list import RunFilter
 from rota.store.read.runs import RunRow
 from rota.web.dashboard import charts
-from rota.web.dashboard.charts import CHART_RANGES, RangeName
+from rota.web.dashboard.charts import RangeQuery
 from rota.web.dashboard.problems import MAX_LINES, list_problems
 from rota.web.dashboard.router import Pages, PageView
 from rota.web.fleet_metrics import desired_workers
@@ -33,12 +31,8 @@ MAX_ALERTS = 100
 """Number of alerts read to avoid listing their problems twice."""
 
 
-class OverviewPageQuery(msgspec.Struct, forbid_unknown_fields=True):
-    range: RangeName | None = None
-
-
 @pages.page("/", title="Overview")
-async def overview(context: OperationContext, query: OverviewPageQuery) -> PageView:
+async def overview(context: OperationContext, query: RangeQuery) -> PageView:
     chart_range = await charts.choose_range(context, query.range)
     settings = context.app.settings
     [now], [fleet], queues, counts, depths, *problem_rows = await context.read(
@@ -65,7 +59,6 @@ async def overview(context: OperationContext, query: OverviewPageQuery) -> PageV
     return PageView(
         "overview.html",
         chart_range=chart_range,
-        spans=list(CHART_RANGES.values()),
         fleet=fleet,
         queued=charts.format_depth(queued)
         if queued < charts.MAX_EXACT_COUNT

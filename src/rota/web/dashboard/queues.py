@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any
-
-import msgspec
-from msgspec import Meta
+from typing import Any
 
 from rota.operations.declare import OperationContext
+from rota.operations.documents import Name
 from rota.store import queues as store
 from rota.store.metrics import DesiredWorkersRow
 from rota.store.queues import PauseRow
@@ -21,7 +19,7 @@ from rota.store.read import metrics, runs
 from rota.store.read.metrics import QueueHistoryRow
 from rota.store.read.runs import WorkerDetailRow
 from rota.web.dashboard import charts
-from rota.web.dashboard.charts import CHART_RANGES, RangeName
+from rota.web.dashboard.charts import RangeQuery
 from rota.web.dashboard.router import Pages, PageView
 from rota.web.fleet_metrics import desired_workers
 from rota.web.responses import HttpError
@@ -36,12 +34,6 @@ MAX_QUEUES = 200
 
 MAX_WORKERS = 20
 """Limit of workers listed for one queue."""
-
-Name = Annotated[str, Meta(min_length=1, max_length=200)]
-
-
-class QueuePageQuery(msgspec.Struct, forbid_unknown_fields=True):
-    range: RangeName | None = None
 
 
 @pages.page("/queues", title="Queues")
@@ -103,7 +95,7 @@ def _queue_view(
 
 
 @pages.page("/queues/{queue:path}", title="Queue")
-async def queue(context: OperationContext, queue: Name, query: QueuePageQuery) -> PageView:
+async def queue(context: OperationContext, queue: Name, query: RangeQuery) -> PageView:
     chart_range = await charts.choose_range(context, query.range)
     [now], [row], counts, [past], unserved, workers, paused = await context.read(
         runs.database_time(),
@@ -123,9 +115,7 @@ async def queue(context: OperationContext, queue: Name, query: QueuePageQuery) -
         "queue.html",
         title=f"Queue {queue}",
         row=_queue_view(row, past, now, pause),
-        may_see_payloads=context.may_see_payloads,
         chart_range=chart_range,
-        spans=list(CHART_RANGES.values()),
         totals=charts.sum_counts(counts),
         throughput=charts.throughput(chart_range, counts),
         waits=charts.waits(chart_range, counts),

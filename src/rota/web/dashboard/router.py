@@ -7,10 +7,9 @@ the requested page afterwards.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -20,12 +19,11 @@ from starlette.routing import Route
 
 from rota.model.access import Role
 from rota.operations.arguments import decode_params, decode_query
-from rota.operations.declare import OperationContext
+from rota.operations.declare import OperationContext, parameters_of
 from rota.store.read import runs
 from rota.web.auth import caller, guard, require_role
 from rota.web.dashboard.template_helpers import PageViewer, template, viewed_by
-from rota.web.in_flight import mount_path
-from rota.web.responses import HttpError
+from rota.web.responses import HttpError, mount_path
 from rota.web.tokens_auth import TOKEN_COOKIE, LocalAccess, TokenAuthenticator, set_cookie
 
 if TYPE_CHECKING:
@@ -112,11 +110,9 @@ class Pages:
         self, path: str, *, title: str, role: Role = Role.VIEWER
     ) -> Callable[[Handler], Handler]:
         def decorate(handler: Handler) -> Handler:
-            hints = get_type_hints(handler, include_extras=True)
-            hints = {name: hints[name] for name in inspect.signature(handler).parameters}
-            hints.pop("context")
-            query = hints.pop("query", None)
-            self.pages.append(Page(path, title, role, handler, hints, query))
+            kinds = parameters_of(handler)
+            query = kinds.pop("query", None)
+            self.pages.append(Page(path, title, role, handler, kinds, query))
             return handler
 
         return decorate
@@ -125,7 +121,11 @@ class Pages:
 async def layout_variables(context: OperationContext) -> dict[str, Any]:
     """Return the variables of the layout that all pages share."""
     [[now], [open_alerts]] = await context.read(runs.database_time(), runs.count_open_alerts())
-    return {"now": now, "open_alerts": open_alerts}
+    return {
+        "now": now,
+        "open_alerts": open_alerts,
+        "may_see_payloads": context.may_see_payloads,
+    }
 
 
 def viewer_of(request: Request) -> PageViewer:

@@ -11,10 +11,15 @@ from msgspec import Meta
 from rota.operations import run_search
 from rota.operations.bulk import ACTION_STATES
 from rota.operations.declare import OperationContext
-from rota.operations.documents import MAX_INT64, Name
-from rota.operations.filters import Key, RunFilterQuery, SearchText, build_run_filter
+from rota.operations.documents import MAX_INT64, Name, extend
 from rota.operations.run_documents import State
-from rota.operations.run_search import RunSearchResult
+from rota.operations.run_search import (
+    Key,
+    RunFilterQuery,
+    RunSearchResult,
+    SearchText,
+    build_run_filter,
+)
 from rota.store.read import run_list as store
 from rota.store.read import runs as read_runs
 from rota.store.read.run_list import MAX_ID, RunFilter
@@ -50,14 +55,11 @@ class RunsPageQuery(msgspec.Struct, forbid_unknown_fields=True):
 @pages.page("/runs", title="Runs")
 async def runs(context: OperationContext, query: RunsPageQuery) -> PageView:
     await _redirect_to_id(context, query)
-    filter_query = RunFilterQuery(
-        name=query.name,
-        queue=query.queue,
-        state=query.state,
-        key=query.key,
+    filter_query = extend(
+        RunFilterQuery,
+        query,
         since=_parse_time("since", query.since),
         until=_parse_time("until", query.until),
-        find=query.find,
     )
     run_filter = build_run_filter(context, filter_query)
     found, is_first = await _load_page(context, run_filter, query)
@@ -75,7 +77,6 @@ async def runs(context: OperationContext, query: RunsPageQuery) -> PageView:
     return PageView(
         "runs.html",
         run_rows=rows,
-        may_see_payloads=context.may_see_payloads,
         query=query,
         filters=filters,
         body={**filters, **_time_filters(filter_query)},

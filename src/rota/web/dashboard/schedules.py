@@ -48,7 +48,6 @@ async def schedules(context: OperationContext, query: SchedulesPageQuery) -> Pag
         query=query,
         is_filtered=bool(query.state or query.tenant or query.prefix or query.after),
         schedules=[(each, describe(each)) for each in page],
-        may_see_payloads=context.may_see_payloads,
         next_after=page[-1].name if len(found) > PAGE_SIZE else None,
     )
 
@@ -72,7 +71,6 @@ async def schedule(context: OperationContext, name: Name) -> PageView:
         description=describe(row),
         next=[(at, local_time(row, at)) for at in row.next],
         ticks=ticks,
-        may_see_payloads=context.may_see_payloads,
         input=format_json(row.input) if context.may_see_payloads else None,
         local_now=local_time(row, now),
     )

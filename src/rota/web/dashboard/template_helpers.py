@@ -20,8 +20,9 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from rota.model.access import Caller
+from rota.model.access import Caller, Role
 from rota.model.text import in_whole_units
+from rota.operations.documents import ErrorDetail, error_detail
 from rota.operations.table import OPERATIONS
 from rota.web.api.router import PREFIX
 from rota.web.dashboard import static_files
@@ -47,6 +48,11 @@ class PageViewer:
         """True if the viewer's role allows the operation and the site is not read-only."""
         role = _OPERATIONS[operation].role
         return not self.read_only and self.caller is not None and self.caller.has_role(role)
+
+    @property
+    def may_see_payloads(self) -> bool:
+        """True if the viewer may see inputs, results and messages of errors."""
+        return self.caller is not None and self.caller.has_role(Role.OPERATOR)
 
 
 _viewer: ContextVar[PageViewer] = ContextVar("viewer")
@@ -123,6 +129,11 @@ def iso_time(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def visible_error(document: bytes | None) -> ErrorDetail | None:
+    """Return an error, without its message if the viewer may not see it."""
+    return error_detail(document, visible=_viewer.get().may_see_payloads)
+
+
 @cache
 def environment() -> Environment:
     env = Environment(
@@ -139,6 +150,7 @@ def environment() -> Environment:
         "moment": format_time,
         "stamp": iso_time,
         "segment": segment,
+        "error": visible_error,
         "json": lambda value: json.dumps(value, ensure_ascii=False),
     }
     env.globals |= {

@@ -6,11 +6,13 @@ The parts of an attempt before a sleep are derived from its steps.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from rota.drawing.gantt import BarKind, GanttBar, GanttRow
-from rota.drawing.label import STATES
+from rota.drawing.label import urgency
 from rota.store.read.run_history import RunStepRow
 from rota.store.read.runs import AttemptRow, JobAttemptRow, JobRow, RunDetailRow
 from rota.web.dashboard.run.graph import PARENT_KEY, GraphPicture
@@ -42,12 +44,12 @@ def rows_of_run(
     now: datetime,
 ) -> list[GanttRow]:
     """Return a row for each box of the graph, sorted by the start of its first bar."""
-    attempts_by_job: dict[int, list[JobAttemptRow]] = {}
+    attempts_by_job: defaultdict[int, list[JobAttemptRow]] = defaultdict(list)
     for each in attempts:
-        attempts_by_job.setdefault(each.job, []).append(each)
-    steps_by_job: dict[int, list[RunStepRow]] = {}
+        attempts_by_job[each.job].append(each)
+    steps_by_job: defaultdict[int, list[RunStepRow]] = defaultdict(list)
     for step in run_steps:
-        steps_by_job.setdefault(step.job, []).append(step)
+        steps_by_job[step.job].append(step)
     rows = []
     for key, jobs in picture.members.items():
         if key == PARENT_KEY:
@@ -55,12 +57,8 @@ def rows_of_run(
         details = picture.details[key]
         bars: list[GanttBar] = []
         for job in jobs:
-            inputs = (
-                attempts_by_job.get(job.job, ()),
-                steps_by_job.get(job.job, ()),
-                queued_at[job.job],
-            )
-            bars += bars_of_job(job, *inputs, now)
+            past, steps = attempts_by_job[job.job], steps_by_job[job.job]
+            bars += bars_of_job(job, past, steps, queued_at[job.job], now)
         if len(jobs) > 1:
             bars = merge_bars(bars)
         rows.append(GanttRow(key, details.name, details.state, bars, details.href))
@@ -185,26 +183,18 @@ def merge_bars(bars: Iterable[GanttBar]) -> list[GanttBar]:
         kinds.setdefault(bar.kind, []).append(bar)
     found: list[GanttBar] = []
     for kind, group in kinds.items():
-        group.sort(key=_start)
+        group.sort(key=attrgetter("start"))
         _, start, end, state, _ = group[0]
         for bar in group[1:]:
             if bar.start <= end:
                 end = max(end, bar.end)
                 if bar.state != state:
-                    state = min(state, bar.state, key=_urgency)
+                    state = min(state, bar.state, key=urgency)
             else:
                 found.append(GanttBar(kind, start, end, state))
                 _, start, end, state, _ = bar
         found.append(GanttBar(kind, start, end, state))
     return found
-
-
-def _start(bar: GanttBar) -> datetime:
-    return bar.start
-
-
-def _urgency(state: str) -> int:
-    return STATES.index(state) if state in STATES else len(STATES)
 
 
 def rows_of_job(

@@ -216,12 +216,12 @@ def _job_details(job: JobRow, name: str, query_prefix: str) -> NodeDetails:
 
 
 def _group_details(key: str, name: str, jobs: Sequence[JobRow], query_prefix: str) -> NodeDetails:
-    counted = Counter(job.state for job in jobs)
-    order = [state for state in STATES if counted[state]]
-    text = ", ".join(f"{format_count(counted[state])} {state}" for state in order)
-    shares = [(state, counted[state] / len(jobs)) for state in order]
-    state = order[0] if order else ""
-    short = text if len(order) <= 2 else f"{format_count(counted[state])} {state}, …"
+    counts = count_states(jobs)
+    texts = [f"{format_count(count)} {state}" for state, count in counts]
+    text = ", ".join(texts)
+    shares = [(state, count / len(jobs)) for state, count in counts]
+    state = counts[0][0] if counts else ""
+    short = text if len(counts) <= 2 else f"{texts[0]}, …"
     return NodeDetails(name, state, short, text, f"?{query_prefix}group={key}", len(jobs), shares)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from rota.operations.documents import ErrorDetail, error_detail
+from rota.operations.documents import extend
 from rota.store.query import Query
 from rota.store.read import job_detail, run_history, runs
 
@@ -26,18 +26,7 @@ MAX_EDITABLE_BYTES = 500_000
 """Size of an input up to which it can be edited in the page."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptView:
-    number: int
-    state: str
-    worker: int | None
-    at: datetime
-    seconds: float | None
-    error: ErrorDetail | None
-
-
-@dataclass(frozen=True, slots=True)
-class StepView:
+class StepView(msgspec.Struct, frozen=True):
     kind: str
     name: str
     at: datetime
@@ -46,31 +35,22 @@ class StepView:
     until: datetime | None
     state: str
     result: str | None
-    error: ErrorDetail | None
-
-
-@dataclass(frozen=True, slots=True)
-class SignalView:
-    """A signal that was sent or is awaited."""
-
-    name: str
-    at: datetime | None
-    payload_preview: str | None
-    """The beginning of the payload."""
+    error: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
 class JobView:
     id: int
     job: runs.RunDetailRow
-    attempts: list[AttemptView]
-    attempt_rows: list[runs.AttemptRow]
+    attempts: list[runs.AttemptRow]
+    """Attempts, the latest first."""
+    past_attempts: list[runs.AttemptRow]
     steps: list[StepView]
     step_names: list[str]
     """Names of the steps in the code, each once, in order."""
     step_count: int
     run_steps: list[run_history.RunStepRow]
-    signals: list[SignalView]
+    signals: list[job_detail.SignalRow]
     children: list[runs.ChildRunRow]
     progress: job_detail.JobProgressRow | None
     progress_text: str
@@ -78,7 +58,6 @@ class JobView:
     logs: list[job_detail.LogRow]
     log_count: int
     trace: str | None
-    error: ErrorDetail | None
     input: str | None
     result: str | None
 
@@ -116,10 +95,6 @@ def job_queries(id: int, *, may_see_payloads: bool) -> tuple[Query[Any], ...]:
     )
 
 
-QUERY_COUNT = 8
-"""Number of answers that `build_job_view` reads."""
-
-
 def build_job_view(
     id: int,
     answers: list[list[Any]],
@@ -131,12 +106,11 @@ def build_job_view(
     if not details:
         return None
     job: runs.RunDetailRow = details[0]
-    job_signals = [each for each in signals if job.run == id or id in each.waiting_jobs]
     latest_progress = progress[0] if progress else None
     return JobView(
         id,
         job,
-        _attempts(job, attempts, may_see_payloads=may_see_payloads),
+        _attempts(job, attempts),
         attempts,
         [
             _step(each, may_see_payloads=may_see_payloads, is_finished=job.finished is not None)
@@ -145,49 +119,35 @@ def build_job_view(
         list(dict.fromkeys(each.name for each in steps[::-1] if each.kind == "step")),
         steps[0].total if steps else 0,
         run_steps,
-        signal_views(job_signals, may_see_payloads=may_see_payloads),
+        [each for each in signals if job.run == id or id in each.waiting_jobs],
         [each for each in children if each.jobs],
         latest_progress,
         "" if latest_progress is None else _progress_text(latest_progress),
         logs[::-1],
         logs[0].total if logs else 0,
         trace_id(traces),
-        error_detail(job.error, visible=may_see_payloads),
         format_json(job.args) if may_see_payloads else None,
         format_json(job.result) if may_see_payloads else None,
     )
 
 
-def _attempts(
-    job: runs.RunDetailRow, rows: list[runs.AttemptRow], *, may_see_payloads: bool
-) -> list[AttemptView]:
-    """Return the attempts, the latest first."""
-    found = [
-        AttemptView(*(each.attempt, each.state, each.worker, each.at, each.seconds), failed)
-        for each in rows
-        for failed in [error_detail(each.error, visible=may_see_payloads)]
-    ]
+def _attempts(job: runs.RunDetailRow, past: list[runs.AttemptRow]) -> list[runs.AttemptRow]:
+    found = list(past)
     if job.finished is not None:
-        error = error_detail(job.error, visible=may_see_payloads)
-        last = (job.attempt, job.state, job.worker, job.finished, job.seconds)
-        found.append(AttemptView(*last, error))
+        found.append(extend(runs.AttemptRow, job, at=job.finished))
     elif job.state == "running":
-        found.append(AttemptView(job.attempt, "running", job.worker, job.since, None, None))
+        found.append(extend(runs.AttemptRow, job, at=job.since, seconds=None, error=None))
     return found[::-1]
 
 
 def _step(each: job_detail.StepRow, *, may_see_payloads: bool, is_finished: bool) -> StepView:
     name = each.name if each.number == 1 else f"{each.name} no. {each.number}"
-    return StepView(
-        each.kind,
-        "" if each.kind == "sleep" and each.number == 1 else name,
-        each.at,
-        each.seconds,
-        each.tries,
-        each.until,
-        _state(each, is_finished=is_finished),
-        each.result_preview if may_see_payloads else None,
-        error_detail(each.error, visible=may_see_payloads),
+    return extend(
+        StepView,
+        each,
+        name="" if each.kind == "sleep" and each.number == 1 else name,
+        state=_state(each, is_finished=is_finished),
+        result=each.result_preview if may_see_payloads else None,
     )
 
 
@@ -203,15 +163,6 @@ def _progress_text(progress: job_detail.JobProgressRow) -> str:
     if progress.total is None or not math.isfinite(progress.total):
         return f"{progress.done:,.15g} done"
     return f"{progress.done:,.15g} of {progress.total:,.15g}"
-
-
-def signal_views(
-    signals: list[job_detail.SignalRow], *, may_see_payloads: bool
-) -> list[SignalView]:
-    return [
-        SignalView(each.name, each.at, each.payload_preview if may_see_payloads else None)
-        for each in signals
-    ]
 
 
 def trace_id(found: list[str]) -> str | None:

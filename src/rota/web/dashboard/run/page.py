@@ -6,9 +6,10 @@ and the expanded boxes of the graph are part of the address.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from operator import itemgetter
 from typing import Annotated, Any
 
@@ -21,14 +22,14 @@ from rota.errors import RunNotFound
 from rota.model.access import Role
 from rota.model.explanation import Explanation
 from rota.operations.declare import OperationContext
-from rota.operations.documents import MAX_INT64, ErrorDetail, PathId, error_detail
+from rota.operations.documents import MAX_INT64, PathId
 from rota.operations.run_detail import flow_result
 from rota.store import audit, runs
 from rota.store.read import job_detail, run_history
 from rota.store.read import runs as read_runs
 from rota.web.dashboard.router import Pages, PageView
 from rota.web.dashboard.run import job as run_job
-from rota.web.dashboard.run.events import DEFAULT_EVENTS, MAX_EVENTS, RunEventView, event_views
+from rota.web.dashboard.run.events import DEFAULT_EVENTS, MAX_EVENTS, event_views
 from rota.web.dashboard.run.gantt import (
     MAX_ROWS,
     queued_since,
@@ -41,7 +42,6 @@ from rota.web.dashboard.run.job import (
     MAX_CHILDREN,
     MAX_SIGNALS,
     JobView,
-    SignalView,
     editable_json,
     format_json,
 )
@@ -72,7 +72,6 @@ class TimelineView:
     start: datetime
     end: datetime
     now: datetime | None
-    title: str
 
     def svg(self, chosen: str) -> str:
         return gantt(
@@ -81,7 +80,7 @@ class TimelineView:
             self.end,
             now=self.now,
             selected=chosen,
-            title=self.title,
+            title="When each job waited, ran and slept",
         )
 
     @property
@@ -89,23 +88,49 @@ class TimelineView:
         return max(len(self.rows) - MAX_ROWS, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class FlowRunView:
     """A run of a flow, or the run that holds the calls of a job."""
 
     run: read_runs.FlowDetailRow
-    jobs: list[read_runs.JobRow]
+    may_see_payloads: bool
     parent_job: read_runs.RunDetailRow | None
-    picture: GraphPicture
-    timeline: TimelineView
-    children: list[read_runs.ChildRunRow]
-    signals: list[SignalView]
-    error: ErrorDetail | None
-    failed_job: read_runs.JobRow | None
-    """The first job that failed."""
+    """The job whose calls the run holds, if it does."""
+    jobs: list[read_runs.JobRow]
+    child_runs: list[read_runs.ChildRunRow]
+    signals: list[job_detail.SignalRow]
+    results: list[runs.JobResultRow]
     trace: str | None
-    input: str | None
-    result: str | None
+
+    @property
+    def children(self) -> list[read_runs.ChildRunRow]:
+        return [each for each in self.child_runs if each.jobs]
+
+    @cached_property
+    def input(self) -> str | None:
+        is_visible = self.may_see_payloads and self.run.flow
+        return format_json(self.run.input) if is_visible else None
+
+    @cached_property
+    def result(self) -> str | None:
+        if not self.may_see_payloads:
+            return None
+        return format_json(flow_result(self.run, self.results))
+
+    @cached_property
+    def failed_job(self) -> read_runs.JobRow | None:
+        """The job that failed first, if one has failed with an error."""
+        failed = [
+            (each.finished, each)
+            for each in self.jobs
+            if each.state == "failed" and each.finished and each.error
+        ]
+        return min(failed, key=itemgetter(0))[1] if failed else None
+
+    @property
+    def error(self) -> bytes | None:
+        failed = self.failed_job
+        return failed.error if failed is not None and self.run.state == "failed" else None
 
     @property
     def counts(self) -> list[tuple[str, int]]:
@@ -140,38 +165,28 @@ async def run(context: OperationContext, run: PathId, query: RunPageQuery) -> Pa
     return await _job_page(context, run, details[0], query, now)
 
 
-@dataclass(frozen=True, slots=True)
-class _FlowRows:
-    """Answers of the queries about a run of a flow."""
-
-    jobs: list[read_runs.JobRow]
-    attempts: list[read_runs.JobAttemptRow]
-    children: list[read_runs.ChildRunRow]
-    signals: list[Any]
-    results: list[runs.JobResultRow]
-    steps: list[run_history.RunStepRow]
-    traces: list[Any]
-    events: list[Any]
-    audit_entries: list[Any]
-    parents: list[read_runs.RunDetailRow] = field(kw_only=True)
-    """The job whose calls the run holds, if it does."""
-    selected: list[list[Any]] = field(kw_only=True)
-    """Answers about the selected job, if one is selected."""
-
-    @property
-    def parent(self) -> read_runs.RunDetailRow | None:
-        return self.parents[0] if self.parents else None
-
-
-async def _read_flow(
-    context: OperationContext, flow: read_runs.FlowDetailRow, query: RunPageQuery
-) -> _FlowRows:
-    id = flow.run
+async def _flow_view(
+    context: OperationContext, flow: read_runs.FlowDetailRow, query: RunPageQuery, now: datetime
+) -> PageView:
+    may_see_payloads, id = context.may_see_payloads, flow.run
     parent = [] if flow.parent is None else [read_runs.run(flow.parent)]
-    selected: Sequence[Any] = ()
+    about_job: Sequence[Any] = ()
     if query.job is not None:
-        selected = run_job.job_queries(query.job, may_see_payloads=context.may_see_payloads)
-    queries: list[Any] = [
+        about_job = run_job.job_queries(query.job, may_see_payloads=may_see_payloads)
+    (
+        events,
+        audit_entries,
+        jobs,
+        attempts,
+        children,
+        signals,
+        results,
+        steps,
+        traces,
+        *rest,
+    ) = await context.read(
+        run_history.run_events(id, query.events + 1),
+        audit.entries(_audit_limit(context), subject=str(id)),
         read_runs.jobs(id),
         read_runs.job_attempts(id, with_errors=False),
         read_runs.child_runs(id, MAX_CHILDREN + 1),
@@ -179,102 +194,56 @@ async def _read_flow(
         runs.results(id),
         run_history.run_steps(id),
         run_history.traceparent(id),
-        run_history.run_events(id, query.events + 1),
-        audit.entries(_audit_limit(context), subject=str(id)),
-    ]
-    found = await context.read(*queries, *parent, *selected)
-    rest = found[len(queries) :]
-    return _FlowRows(
-        *found[: len(queries)],
-        parents=rest[0] if parent else [],
-        selected=rest[len(parent) :],
+        *parent,
+        *about_job,
     )
-
-
-async def _flow_view(
-    context: OperationContext, flow: read_runs.FlowDetailRow, query: RunPageQuery, now: datetime
-) -> PageView:
-    may_see_payloads, id = context.may_see_payloads, flow.run
-    rows = await _read_flow(context, flow, query)
+    parents = rest.pop(0) if parent else []
+    flow_view = FlowRunView(
+        run=flow,
+        may_see_payloads=may_see_payloads,
+        parent_job=parents[0] if parents else None,
+        jobs=jobs,
+        child_runs=children,
+        signals=signals,
+        results=results,
+        trace=run_job.trace_id(traces),
+    )
     expanded = query.open.split(".") if query.open else []
-    picture = build_picture(flow, rows.jobs, rows.parent, expanded)
-    flow_view = _flow_run_view(flow, rows, picture, now, may_see_payloads=may_see_payloads)
+    picture = build_picture(flow, jobs, flow_view.parent_job, expanded)
     job_view: JobView | None = None
-    if query.job is not None and any(each.job == query.job for each in rows.jobs):
+    if query.job is not None and any(each.job == query.job for each in jobs):
         job_view = run_job.build_job_view(
-            query.job, rows.selected, rows.signals, may_see_payloads=may_see_payloads
+            query.job, rest, signals, may_see_payloads=may_see_payloads
         )
     subject = job_view.id if job_view is not None and not job_view.is_finished else id
-    names = {each.job: name_of(each, flow) for each in rows.jobs}
-    events = event_views(
-        rows.events,
-        rows.audit_entries,
-        names,
-        may_see_payloads=may_see_payloads,
-        limit=query.events,
-    )
-    return PageView(
-        "run.html",
+    if flow.finished is None:
+        now = rounded_now(flow.created, now, len(picture.members))
+    bars = rows_of_run(picture, attempts, steps, queued_since(jobs, flow.created), now)
+    return _page_view(
+        context,
+        id,
+        query,
+        events,
+        audit_entries,
+        {each.job: name_of(each, flow) for each in jobs},
         title=f"{flow.flow or 'calls'} #{id}",
-        id=id,
         name=flow.flow or f"calls of job {flow.parent}",
         is_flow=True,
         status=flow.state,
         flow=flow_view,
         job_view=job_view,
+        picture=picture,
         group=_group_view(picture, query),
         chosen=_chosen_box(picture, query),
-        query=query,
+        timeline=_timeline(bars, flow.created, flow.finished, now),
         explanation=await _explanation(context, subject, is_open=flow.state == "running"),
         explained_id=subject,
-        may_see_payloads=may_see_payloads,
-        command=f"rota show {id}",
-        max_children=MAX_CHILDREN,
         has_quarantined=flow_view.has_quarantined,
         fork_points=flow_view.fork_points,
         startable_name=flow.flow if flow.flow in context.app.registry.flows else "",
         input=None if flow_view.input is None else editable_json(flow.input),
         awaited=flow_view.awaited,
-        **_event_variables(events, rows.events, query),
     )
-
-
-def _flow_run_view(
-    flow: read_runs.FlowDetailRow,
-    rows: _FlowRows,
-    picture: GraphPicture,
-    now: datetime,
-    *,
-    may_see_payloads: bool,
-) -> FlowRunView:
-    failed = _first_failure(rows.jobs)
-    error = None
-    if failed is not None and flow.state == "failed":
-        error = error_detail(failed.error, visible=may_see_payloads)
-    return FlowRunView(
-        flow,
-        rows.jobs,
-        rows.parent,
-        picture,
-        _timeline_of_run(flow, picture, rows.jobs, rows.attempts, rows.steps, now),
-        [each for each in rows.children if each.jobs],
-        run_job.signal_views(rows.signals, may_see_payloads=may_see_payloads),
-        error,
-        failed,
-        run_job.trace_id(rows.traces),
-        format_json(flow.input) if may_see_payloads and flow.flow else None,
-        _result_text(flow, rows.results) if may_see_payloads else None,
-    )
-
-
-def _first_failure(jobs: Sequence[read_runs.JobRow]) -> read_runs.JobRow | None:
-    """Return the job that failed first, if one has failed with an error."""
-    failed = [
-        (each.finished, each)
-        for each in jobs
-        if each.state == "failed" and each.finished and each.error
-    ]
-    return min(failed, key=itemgetter(0))[1] if failed else None
 
 
 def _chosen_box(picture: GraphPicture, query: RunPageQuery) -> str:
@@ -300,25 +269,6 @@ def _group_view(picture: GraphPicture, query: RunPageQuery) -> dict[str, Any] | 
     }
 
 
-def _result_text(flow: read_runs.FlowDetailRow, results: list[runs.JobResultRow]) -> str | None:
-    result = flow_result(flow, results)
-    return None if result is None else format_json(result)
-
-
-def _timeline_of_run(
-    flow: read_runs.FlowDetailRow,
-    picture: GraphPicture,
-    jobs: list[read_runs.JobRow],
-    attempts: list[read_runs.JobAttemptRow],
-    run_steps: list[run_history.RunStepRow],
-    now: datetime,
-) -> TimelineView:
-    if flow.finished is None:
-        now = rounded_now(flow.created, now, len(picture.members))
-    rows = rows_of_run(picture, attempts, run_steps, queued_since(jobs, flow.created), now)
-    return _timeline(rows, flow.created, flow.finished, now)
-
-
 def _timeline(
     rows: list[GanttRow], start: datetime, finished: datetime | None, now: datetime
 ) -> TimelineView:
@@ -326,9 +276,7 @@ def _timeline(
     starts = [bar.start for row in rows for bar in row.bars]
     end = max([*ends, finished or now])
     current_time = None if finished is not None else now
-    return TimelineView(
-        rows, min([*starts, start]), end, current_time, "When each job waited, ran and slept"
-    )
+    return TimelineView(rows, min([*starts, start]), end, current_time)
 
 
 async def _job_page(
@@ -353,11 +301,15 @@ async def _job_page(
     job = job_view.job
     if job.finished is None:
         now = rounded_now(job.created, now, len(job_view.steps))
-    rows = rows_of_job(id, job, job_view.attempt_rows, job_view.run_steps, now)
-    return PageView(
-        "run.html",
+    rows = rows_of_job(id, job, job_view.past_attempts, job_view.run_steps, now)
+    return _page_view(
+        context,
+        id,
+        query,
+        event_rows,
+        audit_entries,
+        {},
         title=f"{job.task} #{id}",
-        id=id,
         name=job.task,
         is_flow=False,
         status=job.state,
@@ -367,12 +319,8 @@ async def _job_page(
         group=None,
         chosen="",
         timeline=_timeline(rows, job.created, job.finished, now),
-        query=query,
         explanation=await _explanation(context, id, is_open=job.state in OPEN_STATES),
         explained_id=id,
-        may_see_payloads=may_see_payloads,
-        command=f"rota show {id}",
-        max_children=MAX_CHILDREN,
         has_quarantined=job.state == "quarantined",
         fork_points=[] if job_view.is_part else job_view.step_names,
         startable_name=job.task
@@ -380,13 +328,6 @@ async def _job_page(
         else "",
         input=editable_json(job.args) if may_see_payloads else None,
         awaited=job.awaits or [],
-        **_event_variables(
-            event_views(
-                event_rows, audit_entries, {}, may_see_payloads=may_see_payloads, limit=query.events
-            ),
-            event_rows,
-            query,
-        ),
     )
 
 
@@ -395,11 +336,32 @@ def _audit_limit(context: OperationContext) -> int:
     return MAX_AUDIT_ENTRIES if context.caller.has_role(Role.ADMIN) else 0
 
 
-def _event_variables(
-    shown: list[RunEventView], event_rows: list[run_history.RunEventRow], query: RunPageQuery
-) -> dict[str, Any]:
-    more = MAX_EVENTS if len(event_rows) > query.events and query.events < MAX_EVENTS else 0
-    return {"events": shown, "more_events": more}
+def _page_view(
+    context: OperationContext,
+    id: int,
+    query: RunPageQuery,
+    event_rows: list[run_history.RunEventRow],
+    audit_entries: list[audit.AuditRow],
+    names: Mapping[int, str],
+    **variables: Any,
+) -> PageView:
+    has_more_events = len(event_rows) > query.events and query.events < MAX_EVENTS
+    return PageView(
+        "run.html",
+        id=id,
+        query=query,
+        command=f"rota show {id}",
+        max_children=MAX_CHILDREN,
+        events=event_views(
+            event_rows,
+            audit_entries,
+            names,
+            may_see_payloads=context.may_see_payloads,
+            limit=query.events,
+        ),
+        more_events=MAX_EVENTS if has_more_events else 0,
+        **variables,
+    )
 
 
 async def _explanation(context: OperationContext, id: int, *, is_open: bool) -> Explanation | None:
