@@ -98,9 +98,8 @@ def _is_too_deep(data: bytes) -> bool:
 def check_size(size: int, subject: object, limit: int) -> None:
     if size > limit:
         raise PayloadTooLarge(
-            f"{subject} would take {_format_bytes(size)}, more than the {_format_bytes(limit)} "
-            "allowed; keep it "
-            "elsewhere and pass a reference, or raise ROTA_PAYLOAD_LIMIT (up to 1 MiB)"
+            f"{subject} would take {_format_bytes(size)}, more than the {_format_bytes(limit)} allowed; "
+            "keep it elsewhere and pass a reference, or raise ROTA_PAYLOAD_LIMIT (up to 1 MiB)"
         )
 
 

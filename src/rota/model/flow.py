@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -27,8 +26,7 @@ MAX_JOBS = 10_000
 When = Literal["all_succeeded", "none_failed", "all_done", "any_failed"]
 
 
-@dataclass(frozen=True)
-class FlowNode:
+class FlowNode(msgspec.Struct, frozen=True, dict=True):
     """Task of a flow. `task` is registered under the names of the flow and the task: etl.extract."""
 
     name: str
@@ -183,8 +181,7 @@ class FlowPlan:
                 if not is_assignable(returned_type, expected_type):
                     raise DefinitionError(
                         f"{subject} takes {parameter}: {format_type(expected_type)}, but task "
-                        f"{parameter!r} returns {format_type(returned_type)}; "
-                        "change one of them"
+                        f"{parameter!r} returns {format_type(returned_type)}; change one of them"
                     )
             if (
                 self._may_lack_result(node.when, parameter)

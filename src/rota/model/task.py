@@ -164,9 +164,8 @@ class TaskDefinition:
                 )
             if parameter.kind is _KINDS.POSITIONAL_ONLY:
                 raise DefinitionError(
-                    f"task {name!r} takes {parameter_name!r} by position only; arguments are "
-                    "stored by name, "
-                    "so drop the /"
+                    f"task {name!r} takes {parameter_name!r} by position only; arguments are stored by "
+                    "name, so drop the /"
                 )
             if index == 0 and _is_context(fn, parameter_name, parameter):
                 self.takes_context = True
