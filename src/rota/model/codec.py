@@ -107,8 +107,10 @@ def decode(data: bytes) -> Any:
     return _any_decoder.decode(data)
 
 
-def describe(error: msgspec.ValidationError) -> str:
+def describe(error: msgspec.ValidationError | ValueError) -> str:
     """Return msgspec's message with a readable path: "Expected `int`, got `str` (in width)"."""
+    if not isinstance(error, msgspec.ValidationError):
+        return str(error)  # from pydantic; its message names the field
     message, found, path = str(error).partition(" - at `$")
     path = path.rstrip("`").removeprefix(".")
     return f"{message} (in {path})" if found and path else message

@@ -68,9 +68,7 @@ def read(jobs: Sequence[ClaimedJob]) -> Query[StoredEntryRow]:
 
 
 def suspend(
-    worker: int,
-    jobs: Sequence[ClaimedJob],
-    waits: Sequence[tuple[ClaimedJob, JournalEntry]],
+    worker: int, jobs: Sequence[ClaimedJob], waits: Sequence[tuple[ClaimedJob, JournalEntry]]
 ) -> Query[MoveResult]:
     """Suspend jobs until one of the entries they wait for is complete. Return the jobs accepted."""
     return Query(
