@@ -113,7 +113,6 @@ async def test_alert_round_queries_read_few_rows_of_large_tables(filled: Stage) 
         "judge": (alerts.write_round(1, AlertDecision(cleared=[1], closed=[2]), {}, "h", 1), FEW),
         "take": (alerts.claim_deliveries(10, 30.0), FEW),
         "settle": (alerts.clear_resolved(), 4 * FEW),
-        "tally": (alerts.count_open(), FEW),
         "tidy": (retention.clean(3600.0, 3600.0, 3600.0, retention.FROM_START, 100), 500),
     }
     wrong = {}

@@ -11,11 +11,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
+from msgspec.structs import replace
 
 from chaos.mutants import replace_all
+
+if TYPE_CHECKING:
+    from rota.store.query import Query
 
 Changes = tuple[tuple[str, str], ...]
 
@@ -69,12 +73,17 @@ def _believe() -> None:
 def _own_clock() -> None:
     """Use this machine's wall clock for expiry in statements and for trusting a lease."""
     from rota.coord.lease import LeaseClock
-    from rota.store import locks, query
+    from rota.store import locks
 
-    def timed(statement: str, params: Mapping[str, Any], row: Callable[..., Any]) -> Any:
-        return query.Query(statement, {**params, "now": time.time()}, row)
+    def timed(function: Callable[..., Query[Any]]) -> Callable[..., Query[Any]]:
+        def query(*args: Any, **kwargs: Any) -> Query[Any]:
+            plain = function(*args, **kwargs)
+            return replace(plain, params={**plain.params, "now": time.time()})
 
-    vars(locks)["Query"] = timed
+        return query
+
+    for function in ("acquire", "renew", "release", "abandon", "assert_lock"):
+        vars(locks)[function] = timed(vars(locks)[function])
     LeaseClock.now = lambda self: time.time()  # type: ignore[method-assign]
 
 

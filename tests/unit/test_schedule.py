@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
 
 import pytest
+from msgspec.structs import replace
 
 from rota.errors import ArgumentError
 from rota.model.schedule import (

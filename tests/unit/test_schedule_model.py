@@ -8,13 +8,14 @@ from __future__ import annotations
 import random
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rota.model.schedule import (
     MISSED_AFTER,
@@ -26,6 +27,7 @@ from rota.model.schedule import (
 from rota.model.schedule_options import CatchUp, Overlap, SchedulePolicy
 from rota.model.timetable import Timetable
 from support.scale import scale
+from support.timetables import upcoming
 
 BEGIN = datetime(2026, 3, 28, 22, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -46,7 +48,7 @@ TIMETABLES = {
 }
 
 TICKS = {
-    name: each.upcoming(BEGIN, BEGIN, 1 + each.count(BEGIN, BEGIN + 4 * WINDOW, BEGIN))
+    name: upcoming(each, BEGIN, BEGIN, 1 + each.count(BEGIN, BEGIN + 4 * WINDOW, BEGIN))
     for name, each in TIMETABLES.items()
 }
 

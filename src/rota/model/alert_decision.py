@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+
+import msgspec
 
 from rota.model import alert_rules as kinds
 from rota.model.alert_rules import OFF, AlertRules
@@ -25,8 +26,7 @@ MAX_COUNTED = 1000
 _counted = partial(counted, limit=MAX_COUNTED)
 
 
-@dataclass(frozen=True, slots=True)
-class QueueHead:
+class QueueHead(msgspec.Struct, frozen=True):
     """First job of a lane."""
 
     queue: str
@@ -50,8 +50,7 @@ class QueueHead:
         return f"{self.priority} {self.queue}"
 
 
-@dataclass(frozen=True, slots=True)
-class DeadWorker:
+class DeadWorker(msgspec.Struct, frozen=True):
     worker: int
     host: str
     pid: int
@@ -60,14 +59,12 @@ class DeadWorker:
     """Time of the last heartbeat."""
 
 
-@dataclass(frozen=True, slots=True)
-class LiveWorker:
+class LiveWorker(msgspec.Struct, frozen=True):
     queues: list[str]
     started: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class LateSchedule:
+class LateSchedule(msgspec.Struct, frozen=True):
     schedule: str
     target: str
     late_seconds: float
@@ -76,30 +73,26 @@ class LateSchedule:
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class FailingSchedule:
+class FailingSchedule(msgspec.Struct, frozen=True):
     schedule: str
     failures: int
     paused: bool
     run: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class QuarantinedJobs:
+class QuarantinedJobs(msgspec.Struct, frozen=True):
     queue: str
     jobs: int
     job: int
     task: str
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedOutcomes:
+class RefusedOutcomes(msgspec.Struct, frozen=True):
     host: str
     jobs: int
 
 
-@dataclass(frozen=True, slots=True)
-class ServerLoad:
+class ServerLoad(msgspec.Struct, frozen=True):
     snapshot_age: float | None
     """Age in seconds of the oldest transaction that prevents the removal of dead rows. The next three
     fields describe its session."""
@@ -110,8 +103,7 @@ class ServerLoad:
     """Fraction of the notification queue that is used, from 0 to 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class FleetSnapshot:
+class FleetSnapshot(msgspec.Struct, frozen=True):
     now: datetime
     heads: Sequence[QueueHead] = ()
     dead: Sequence[DeadWorker] = ()
@@ -132,8 +124,7 @@ REFUSED_WINDOW_SECONDS = 300.0
 DATABASE_SUBJECT = "database"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     kind: str
     subject: str
     message: str
@@ -234,9 +225,8 @@ def _dead_workers(rules: AlertRules, snapshot: FleetSnapshot) -> Iterable[Findin
         message = (
             f"worker {last.worker} on {host} (process {last.pid}) died; its last heartbeat was at "
             f"{last.last_beat:%Y-%m-%d %H:%M:%S} UTC{others}; its jobs returned to the queue, and "
-            f"{replacement}. Check its "
-            f"log for the reason (out of memory?): `rota workers --all`, `rota alerts close "
-            f"'{kinds.WORKER_DEAD}' {host}`"
+            f"{replacement}. Check its log for the reason (out of memory?): `rota workers --all`, `rota "
+            f"alerts close '{kinds.WORKER_DEAD}' {host}`"
         )
         yield Finding(kinds.WORKER_DEAD, host, message)
 
@@ -265,9 +255,8 @@ def _late_schedules(rules: AlertRules, snapshot: FleetSnapshot) -> Iterable[Find
     for each in snapshot.late:
         if each.late_seconds >= limit * CLEAR_FRACTION:
             message = (
-                f"schedule {each.schedule!r} is late by {each.late_seconds:.0f} s, {limit:.0f} s "
-                "are allowed; "
-                f"{_explain_lateness(each)}"
+                f"schedule {each.schedule!r} is late by {each.late_seconds:.0f} s, {limit:.0f} s are "
+                f"allowed; {_explain_lateness(each)}"
             )
             yield Finding(kinds.SCHEDULE_LATE, each.schedule, message, each.late_seconds >= limit)
 
@@ -311,8 +300,7 @@ def _quarantined_jobs(rules: AlertRules, snapshot: FleetSnapshot) -> Iterable[Fi
         limit = rules.limit(kinds.QUARANTINE, each.queue)
         if each.jobs >= max(limit * CLEAR_FRACTION, 1):
             message = (
-                f"queue {each.queue!r} has {_counted(each.jobs, 'job')} in quarantine, such as "
-                f"{each.job} "
+                f"queue {each.queue!r} has {_counted(each.jobs, 'job')} in quarantine, such as {each.job} "
                 f"({each.task}), at which workers died again and again. Find out why, then `rota release "
                 f"{each.job}` or `rota cancel {each.job}` (`rota quarantine` lists them)"
             )
@@ -349,8 +337,7 @@ def _server_load(rules: AlertRules, snapshot: FleetSnapshot) -> Iterable[Finding
             message = (
                 f"the server's queue of notifications is {each.notify_usage:.0%} full, {limit:.0%} are "
                 "allowed: a session that listens has a transaction open. When it is full, every NOTIFY "
-                "fails, and with it the transaction. Find the oldest xact_start, "
-                "and end that session"
+                "fails, and with it the transaction. Find the oldest xact_start, and end that session"
             )
             yield Finding(kinds.NOTIFY_FULL, DATABASE_SUBJECT, message, each.notify_usage >= limit)
 
@@ -359,8 +346,7 @@ CLOSE_AFTER_SECONDS = 30.0
 """Seconds for which a condition must have been false before its alert is closed."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenAlert:
+class OpenAlert(msgspec.Struct, frozen=True):
     id: int
     kind: str
     subject: str
@@ -368,14 +354,13 @@ class OpenAlert:
     cleared_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class AlertDecision:
-    raised: list[Finding] = field(default_factory=list)
-    updated: list[tuple[int, str]] = field(default_factory=list)
+class AlertDecision(msgspec.Struct, frozen=True):
+    raised: list[Finding] = []
+    updated: list[tuple[int, str]] = []
     """Ids and messages of open alerts whose condition holds with a new message, or holds again."""
-    cleared: list[int] = field(default_factory=list)
+    cleared: list[int] = []
     """Ids of alerts whose condition has just become false."""
-    closed: list[int] = field(default_factory=list)
+    closed: list[int] = []
 
     def __bool__(self) -> bool:
         return bool(self.raised or self.updated or self.cleared or self.closed)

@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from rota.model.queue_settings import UNIT_SECONDS, QueueSetting
 
@@ -34,8 +35,7 @@ FLAPPING = "leader flaps"
 OFF = math.inf
 
 
-@dataclass(frozen=True, slots=True)
-class AlertRule:
+class AlertRule(msgspec.Struct, frozen=True):
     """Kind of alert. The keys of `RULES` are the names in the setting."""
 
     kind: str
@@ -62,20 +62,9 @@ RULES: Mapping[str, AlertRule] = {
 
 SETTING_NAMES = {rule.kind: word for word, rule in RULES.items()}
 
-EVALUATED_KINDS = tuple(
-    RULES[word].kind
-    for word in (
-        "worker-dead",
-        "queue-age",
-        "schedule-late",
-        "schedule-fails",
-        "quarantine",
-        "refused",
-        "snapshot",
-        "notify",
-    )
-)
-"""Kinds that are found by queries. The remaining kinds are reported by the instance that detects them."""
+_REPORTED_KINDS = (HELD_TOO_LONG, RENEWALS_FAIL, TOKEN_TWICE, FLAPPING)
+"""Kinds that are reported by the instance that detects them. The remaining kinds are found by queries."""
+EVALUATED_KINDS = tuple(kind for kind in SETTING_NAMES if kind not in _REPORTED_KINDS)
 
 _SETTING = QueueSetting(
     "alerts", "rule", "everything", "queue-age=10m snapshot=off; images: queue-age=30s"
@@ -88,8 +77,7 @@ _PERCENT = re.compile(r"(\d{1,2}|100)%", re.ASCII)
 _EXAMPLES = {"span": "5m", "number": "3", "percent": "50%", "switch": "on"}
 
 
-@dataclass(frozen=True, slots=True)
-class AlertRules:
+class AlertRules(msgspec.Struct, frozen=True):
     """Limit of each rule by its name in the setting. A queue may have its own limits."""
 
     limits: Mapping[str, float]

@@ -98,9 +98,8 @@ def _is_too_deep(data: bytes) -> bool:
 def check_size(size: int, subject: object, limit: int) -> None:
     if size > limit:
         raise PayloadTooLarge(
-            f"{subject} would take {_format_bytes(size)}, more than the {_format_bytes(limit)} "
-            "allowed; keep it "
-            "elsewhere and pass a reference, or raise ROTA_PAYLOAD_LIMIT (up to 1 MiB)"
+            f"{subject} would take {_format_bytes(size)}, more than the {_format_bytes(limit)} allowed; "
+            "keep it elsewhere and pass a reference, or raise ROTA_PAYLOAD_LIMIT (up to 1 MiB)"
         )
 
 
@@ -108,8 +107,10 @@ def decode(data: bytes) -> Any:
     return _any_decoder.decode(data)
 
 
-def describe(error: msgspec.ValidationError) -> str:
+def describe(error: msgspec.ValidationError | ValueError) -> str:
     """Return msgspec's message with a readable path: "Expected `int`, got `str` (in width)"."""
+    if not isinstance(error, msgspec.ValidationError):
+        return str(error)  # from pydantic; its message names the field
     message, found, path = str(error).partition(" - at `$")
     path = path.rstrip("`").removeprefix(".")
     return f"{message} (in {path})" if found and path else message

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Literal,
-    NoReturn,
-    ParamSpec,
-    Protocol,
-    TypeVar,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -297,13 +288,11 @@ class SyncContext:
 
     def map(self, calls: Iterable[BoundCall[Any]], **options: Any) -> list[Any]:
         """Blocking version of `ctx.map(…)`."""
-        results: list[Any] = self._run(self._context.map(calls, **options))
-        return results
+        return self._run(self._context.map(calls, **options))
 
     def run(self, call: BoundCall[R]) -> R:
         """Blocking version of `ctx.run(…)`."""
-        result: R = self._run(self._context.run(call))
-        return result
+        return self._run(self._context.run(call))
 
     def checkpoint(self, state: Any) -> None:
         """Blocking version of `ctx.checkpoint(…)`."""
@@ -311,8 +300,7 @@ class SyncContext:
 
     def fence(self) -> int:
         """Blocking version of `ctx.fence()`."""
-        claim: int = self._run(self._context.fence())
-        return claim
+        return self._run(self._context.fence())
 
     def transaction(self) -> AbstractContextManager[Connection[Any]]:
         """Blocking version of `ctx.transaction()`: `with ctx.sync.transaction() as connection`."""
@@ -320,8 +308,7 @@ class SyncContext:
 
     def step(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Blocking version of `ctx.step(…)`; the function runs in this thread."""
-        result: R = self._run(self._context.step(name, fn, *args, **kwargs))
-        return result
+        return self._run(self._context.step(name, fn, *args, **kwargs))
 
     def options(self, *, retry: Retry | None = None, timeout: Duration | None = None) -> SyncSteps:
         """Blocking version of `ctx.options(…)`."""
@@ -346,11 +333,11 @@ class SyncContext:
 
     def failures(self) -> list[Failure]:
         """Blocking version of `ctx.failures()`."""
-        found: list[Failure] = self._run(self._context.failures())
-        return found
+        return self._run(self._context.failures())
 
-    def _run(self, coroutine: Any) -> Any:
-        return self._context._require_backend().run_sync(coroutine)
+    def _run(self, coroutine: Awaitable[R]) -> R:
+        result: R = self._context._require_backend().run_sync(coroutine)
+        return result
 
 
 class SyncSteps:

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from rota.errors import ArgumentError
 
@@ -221,8 +222,7 @@ class Cron:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetPeriod:
+class OffsetPeriod(msgspec.Struct, frozen=True):
     """UTC day, or part of one, in which the UTC offset of a zone is constant."""
 
     begin: datetime
@@ -293,9 +293,8 @@ def parse(expression: str) -> Cron:
     parts = expanded.split()
     if len(parts) not in (5, 6):
         raise ArgumentError(
-            f"{subject} has {len(parts)} field{'s' * (len(parts) != 1)}, and five are needed: "
-            "minute, hour, "
-            "day of month, month and day of week; or six, with second before them"
+            f"{subject} has {len(parts)} field{'s' * (len(parts) != 1)}, and five are needed: minute, "
+            "hour, day of month, month and day of week; or six, with second before them"
         )
     problems = [_find_problem(number, part) for number, part in enumerate(parts, 6 - len(parts))]
     if any(problems):
@@ -324,9 +323,8 @@ def _find_problem(number: int, part: str) -> str | None:
             return None
         # Such a step matches only the first value: `*/90` is not every 90 minutes.
         return (
-            f"{part!r:.60} is no {name}: a step of {too_large[0]} leads out of its {value_count} "
-            "values; every=… takes "
-            "any length"
+            f"{part!r:.60} is no {name}: a step of {too_large[0]} leads out of its {value_count} values; "
+            "every=… takes any length"
         )
     hint = ""
     if (found := re.fullmatch(r"(\w+)-(\w+)", part)) and _is_valid(

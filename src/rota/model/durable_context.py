@@ -13,15 +13,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import wraps
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    NoReturn,
-    ParamSpec,
-    Protocol,
-    TypeVar,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID, uuid4
 
 from rota.errors import ArgumentError

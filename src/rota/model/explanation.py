@@ -15,41 +15,18 @@ from msgspec import Meta
 
 from rota.model.document import Id, Mark
 
-ReasonCode = Literal[
-    # Nothing happens without an operator.
-    "quarantined",
-    "paused",
-    "no_worker",
-    "queue_unserved",
-    "task_unknown",
-    "draining",
-    # A worker or the clock is late, or a worker is lost.
-    "orphaned",
-    "silent",
-    "visibility_timeout",
-    "late",
-    # Resolves without intervention.
-    "signal",
-    "step_retry",
-    "retry",
-    "sleep",
-    "delay",
-    "due",
-    "suspect",
-    "full",
-    "behind",
-    "next",
-    "cancelling",
-    "lock",
-    "releasing",
-    "moving",
-    "running",
-    # Waits for another job or run.
-    "limit",
-    "children",
-    "predecessors",
-    "ended",
-]
+# Nothing happens without an operator.
+_Stuck = Literal["quarantined", "paused", "no_worker", "queue_unserved", "task_unknown", "draining"]
+# A worker or the clock is late, or a worker is lost.
+_Late = Literal["orphaned", "silent", "visibility_timeout", "late"]
+# Resolves without intervention.
+_Sleeping = Literal["signal", "step_retry", "retry", "sleep", "delay", "due"]
+_Queued = Literal["suspect", "full", "behind", "next"]
+_Active = Literal["cancelling", "lock", "releasing", "moving", "running"]
+# Waits for another job or run.
+_Elsewhere = Literal["limit", "children", "predecessors", "ended"]
+
+ReasonCode = Literal[_Stuck, _Late, _Sleeping, _Queued, _Active, _Elsewhere]
 """Ordered from the most specific and urgent codes to codes that only refer to another job."""
 
 SubjectKind = Literal["run", "job", "worker", "queue", "task", "signal", "lock"]

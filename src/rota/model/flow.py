@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -27,8 +26,7 @@ MAX_JOBS = 10_000
 When = Literal["all_succeeded", "none_failed", "all_done", "any_failed"]
 
 
-@dataclass(frozen=True)
-class FlowNode:
+class FlowNode(msgspec.Struct, frozen=True, dict=True):
     """Task of a flow. `task` is registered under the names of the flow and the task: etl.extract."""
 
     name: str
@@ -121,14 +119,11 @@ class FlowPlan:
                 failure_ends.update(predecessors[name])
         for each in nodes.values():
             if each.is_on_failure:
-                predecessors[each.name] = [
-                    *dict.fromkeys(
-                        [
-                            *self._predecessors(each),
-                            *(name for name in nodes if name in failure_ends),
-                        ]
-                    )
+                awaited = [
+                    *self._predecessors(each),
+                    *(name for name in nodes if name in failure_ends),
                 ]
+                predecessors[each.name] = list(dict.fromkeys(awaited))
         self.graph = Graph(predecessors)
         self.nodes = [nodes[each] for each in self.graph.order]
         self.inputs = {
@@ -147,18 +142,7 @@ class FlowPlan:
                     f"task {node.name!r} of flow {self.name!r} is to run after {name!r}, which is none of "
                     f"its tasks{_suggest_task(name, self._nodes_by_name)}"
                 )
-        found = [
-            *dict.fromkeys(
-                [
-                    *(
-                        parameter
-                        for parameter in node.parameters
-                        if parameter in self._nodes_by_name
-                    ),
-                    *node.after,
-                ]
-            )
-        ]
+        found = list(dict.fromkeys([*self.result_parameters(node), *node.after]))
         for name in found:
             if self._nodes_by_name[name].is_on_failure and name != node.name:
                 raise DefinitionError(
@@ -183,8 +167,7 @@ class FlowPlan:
                 if not is_assignable(returned_type, expected_type):
                     raise DefinitionError(
                         f"{subject} takes {parameter}: {format_type(expected_type)}, but task "
-                        f"{parameter!r} returns {format_type(returned_type)}; "
-                        "change one of them"
+                        f"{parameter!r} returns {format_type(returned_type)}; change one of them"
                     )
             if (
                 self._may_lack_result(node.when, parameter)
@@ -252,13 +235,8 @@ class FlowPlan:
                 parameter for parameter in node.parameters if parameter not in self._nodes_by_name
             ]
             if parameters:
-                found.append(
-                    (
-                        node,
-                        parameters,
-                        [_input_decoder(consumer, parameters) for consumer in node.consumers],
-                    )
-                )
+                decoders = [_input_decoder(consumer, parameters) for consumer in node.consumers]
+                found.append((node, parameters, decoders))
         return found
 
     def encode(self, arguments: Mapping[str, Any], limit: int) -> tuple[str, dict[str, str]]:
@@ -304,8 +282,7 @@ def _check_input(decoder: msgspec.json.Decoder[Any], task_input: str, refusal: s
     try:
         decoder.decode(task_input)
     except (msgspec.ValidationError, ValueError) as error:
-        reason = codec.describe(error) if isinstance(error, msgspec.ValidationError) else error
-        raise ArgumentError(f"{refusal}: {reason}") from None
+        raise ArgumentError(f"{refusal}: {codec.describe(error)}") from None
 
 
 def task_names(after: Sequence[Any] | Any) -> Iterator[str]:

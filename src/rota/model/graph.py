@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -45,17 +45,6 @@ class Graph:
     @property
     def sinks(self) -> list[str]:
         return [name for name in self.order if not self.successors[name]]
-
-    def reachable_from(self, names: Iterable[str]) -> set[str]:
-        """Return these nodes and all their direct and indirect successors."""
-        found = set(names)
-        stack = list(found)
-        while stack:
-            for successor in self.successors[stack.pop()]:
-                if successor not in found:
-                    found.add(successor)
-                    stack.append(successor)
-        return found
 
 
 def _topological_order(predecessors: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

@@ -97,15 +97,8 @@ class Replay:
         branch_key = f"{branch}{nth}"
         stored = self._unmatched.pop((kind, name, branch_key), None)
         if stored is not None:
-            entry = JournalEntry(
-                kind,
-                name,
-                stored.number,
-                stored.position,
-                stored.in_main_branch,
-                tries=stored.tries,
-            )
-            entry.branch_key = stored.branch_key
+            entry = JournalEntry(kind, name, stored.number, stored.position, stored.in_main_branch)
+            entry.tries, entry.branch_key = stored.tries, stored.branch_key
             return entry, stored
         if not branch and self._unmatched and kind in _REQUIRED_KINDS:
             self._check_none_skipped(entry_label(kind, name, nth))

@@ -7,8 +7,9 @@ separated by spaces; their meaning belongs to the setting.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import NoReturn
+
+import msgspec
 
 from rota.errors import SettingsError
 
@@ -18,8 +19,7 @@ UNIT_SECONDS = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
 QUEUE_NAME = re.compile(r"[A-Za-z_][\w.:/-]{0,199}")
 
 
-@dataclass(frozen=True, slots=True)
-class QueueSetting:
+class QueueSetting(msgspec.Struct, frozen=True):
     """Format of one setting, and the errors about it."""
 
     title: str

@@ -15,7 +15,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from rota.model.queue_settings import QUEUE_NAME, UNIT_SECONDS, QueueSetting
 
@@ -40,8 +41,7 @@ _SETTING = QueueSetting(
 _Ages = Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(msgspec.Struct, frozen=True):
     """Seconds for which a finished run is kept, by outcome. A queue may have its own values."""
 
     default: _Ages
@@ -56,10 +56,6 @@ class Retention:
             _SETTING.refuse("it is empty")
         base = _DEFAULT_AGES | _parse_part(general or "")
         return cls(base, {queue: base | _parse_part(part) for queue, part in queues.items()})
-
-    def max_age(self, queue: str, outcome: str) -> float:
-        """Return the seconds for which such a run is kept after its end."""
-        return self.queues.get(queue, self.default)[outcome]
 
     @property
     def min_age(self) -> float:

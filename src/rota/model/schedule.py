@@ -14,8 +14,9 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+
+import msgspec
 
 from rota.model.schedule_options import SchedulePolicy
 from rota.model.timetable import Timetable
@@ -33,8 +34,7 @@ The time is a twentieth of the wait so far, so checks become less frequent.
 MICROSECOND = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulePosition:
+class SchedulePosition(msgspec.Struct, frozen=True):
     """Current state of a schedule."""
 
     next: datetime | None
@@ -45,11 +45,10 @@ class SchedulePosition:
     """True if a run of the schedule is still open."""
 
 
-@dataclass(slots=True)
-class TickDecision:
-    start: list[datetime] = field(default_factory=list)
+class TickDecision(msgspec.Struct):
+    start: list[datetime] = []
     """Ticks that start a run now."""
-    skip: list[tuple[datetime, str, str]] = field(default_factory=list)
+    skip: list[tuple[datetime, str, str]] = []
     """Ticks that start no run, with their state and the reason."""
     missed: int = 0
     """Number of further due ticks that start nothing."""

@@ -88,9 +88,8 @@ class Settings:
         if self.dead_after < 3 * self.heartbeat_interval:
             raise SettingsError(
                 f"dead_after is {self.dead_after:g} s, less than three heartbeats of "
-                f"{self.heartbeat_interval:g} s: one late "
-                "heartbeat could make a live worker count as dead; raise dead_after or lower "
-                "heartbeat_interval"
+                f"{self.heartbeat_interval:g} s: one late heartbeat could make a live worker count as "
+                "dead; raise dead_after or lower heartbeat_interval"
             )
         if not 0 <= self.autoscale_min <= self.autoscale_max:
             raise SettingsError(

@@ -164,9 +164,8 @@ class TaskDefinition:
                 )
             if parameter.kind is _KINDS.POSITIONAL_ONLY:
                 raise DefinitionError(
-                    f"task {name!r} takes {parameter_name!r} by position only; arguments are "
-                    "stored by name, "
-                    "so drop the /"
+                    f"task {name!r} takes {parameter_name!r} by position only; arguments are stored by "
+                    "name, so drop the /"
                 )
             if index == 0 and _is_context(fn, parameter_name, parameter):
                 self.takes_context = True
@@ -250,7 +249,7 @@ class TaskDefinition:
         text = codec.encode(kwargs, f"the arguments of task {self.name!r}", limit)
         try:
             self.arguments_decoder.decode(text)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, ValueError) as error:
             raise ArgumentError(
                 f"the arguments do not fit task {self.name!r}: {codec.describe(error)}"
             ) from None
@@ -258,8 +257,6 @@ class TaskDefinition:
             raise DefinitionError(
                 f"task {self.name!r} has a type for an argument that cannot come out of JSON: {error}"
             ) from None
-        except ValueError as error:  # from pydantic; its message names the field
-            raise ArgumentError(f"the arguments do not fit task {self.name!r}: {error}") from None
         return text
 
     def _bind_positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -280,9 +277,9 @@ class TaskDefinition:
         try:
             return self.result_decoder.decode(data)
         except (msgspec.ValidationError, ValueError) as error:
-            reason = codec.describe(error) if isinstance(error, msgspec.ValidationError) else error
             raise ResultError(
-                f"the stored result of task {self.name!r} does not match its return type: {reason}"
+                f"the stored result of task {self.name!r} does not match its return type: "
+                f"{codec.describe(error)}"
             ) from None
 
 

@@ -6,9 +6,10 @@ nothing. `cron` defines the behaviour where the clocks of a zone change.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
+
+import msgspec
 
 from rota.errors import ArgumentError
 from rota.model import cron as expressions
@@ -22,8 +23,7 @@ _NON_ZONE_NAMES = ("localtime", "posixrules", "Factory", "posix", "right")
 seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timetable:
+class Timetable(msgspec.Struct, frozen=True):
     """Times given by one of `cron`, `every` (seconds) and `at`.
 
     All datetimes must have a time zone; returned ones are in UTC. `every` is counted from `anchor`, in both
@@ -81,15 +81,6 @@ class Timetable:
         if self.every is not None:
             return (end - anchor) // self._period - (begin - anchor) // self._period
         return self._cron.count(_naive_utc(begin), _naive_utc(end), load_zone(self.tz))
-
-    def upcoming(self, moment: datetime, anchor: datetime, limit: int) -> list[datetime]:
-        """Return the next times after this moment, at most `limit`."""
-        found: list[datetime] = []
-        at = self.after(moment, anchor)
-        while at is not None and len(found) < limit:
-            found.append(at)
-            at = self.after(at, anchor)
-        return found
 
     def describe(self) -> str:
         """Return a description for people: `At 02:30 on Monday through Friday (Europe/Paris)`."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from urllib.parse import SplitResult, urlsplit
+
+import msgspec
 
 from rota.errors import SettingsError, WebhookRefused
 
@@ -29,8 +30,7 @@ _CLOUD_METADATA = {IPv4Address("168.63.129.16"), IPv4Address("192.0.0.192")}
 """Metadata services of some clouds, which provide secrets on addresses that look public."""
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookTarget:
+class WebhookTarget(msgspec.Struct, frozen=True):
     """Target of one webhook."""
 
     is_https: bool
@@ -64,8 +64,7 @@ class WebhookTarget:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class AllowedHost:
+class AllowedHost(msgspec.Struct, frozen=True):
     host: str
     port: int | None
     allows_http: bool
@@ -79,8 +78,7 @@ class AllowedHost:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookHosts:
+class WebhookHosts(msgspec.Struct, frozen=True):
     """Parsed `ROTA_WEBHOOK_HOSTS`: hooks.example.com, other.example.com:8443, http://10.0.0.5:8080,
     localhost."""
 

@@ -22,7 +22,7 @@ from rota.model import alert_decision
 from rota.model.alert_decision import AlertDecision, OpenAlert
 from rota.model.alert_rules import EVALUATED_KINDS
 from rota.model.document import Mark
-from rota.store.query import Query
+from rota.store.query import Params, Query, no_row, statement
 
 
 class OpenedAlert(msgspec.Struct, frozen=True):
@@ -88,47 +88,41 @@ class ChangedAlert(msgspec.Struct, frozen=True):
     message: str
 
 
-def begin_round(interval: float) -> Query[RoundStart]:
+@statement("alert/begin_round", RoundStart)
+def begin_round(interval: float) -> None:
     """Begin a round if the last one began at least `interval` seconds ago, on any instance."""
-    return Query("alert/begin_round", {"interval": interval}, RoundStart)
 
 
-def queue_heads() -> Query[alert_decision.QueueHead]:
-    return Query("alert/queue_heads", {}, alert_decision.QueueHead)
+@statement("alert/queue_heads", alert_decision.QueueHead)
+def queue_heads() -> None: ...
 
 
-def dead_workers() -> Query[alert_decision.DeadWorker]:
-    return Query("alert/dead_workers", {}, alert_decision.DeadWorker)
+@statement("alert/dead_workers", alert_decision.DeadWorker)
+def dead_workers() -> None: ...
 
 
-def live_workers() -> Query[alert_decision.LiveWorker]:
-    return Query("alert/live_workers", {}, alert_decision.LiveWorker)
+@statement("alert/live_workers", alert_decision.LiveWorker)
+def live_workers() -> None: ...
 
 
-def late_schedules(late_seconds: float) -> Query[alert_decision.LateSchedule]:
-    return Query(
-        "alert/late_schedules", {"late_seconds": late_seconds}, alert_decision.LateSchedule
-    )
+@statement("alert/late_schedules", alert_decision.LateSchedule)
+def late_schedules(late_seconds: float) -> None: ...
 
 
-def failing_schedules(min_failures: int) -> Query[alert_decision.FailingSchedule]:
-    return Query(
-        "alert/failing_schedules", {"min_failures": min_failures}, alert_decision.FailingSchedule
-    )
+@statement("alert/failing_schedules", alert_decision.FailingSchedule)
+def failing_schedules(min_failures: int) -> None: ...
 
 
-def quarantined_jobs() -> Query[alert_decision.QuarantinedJobs]:
-    return Query("alert/quarantined_jobs", {}, alert_decision.QuarantinedJobs)
+@statement("alert/quarantined_jobs", alert_decision.QuarantinedJobs)
+def quarantined_jobs() -> None: ...
 
 
-def refused_outcomes(window_seconds: float) -> Query[alert_decision.RefusedOutcomes]:
-    return Query(
-        "alert/refused_outcomes", {"window_seconds": window_seconds}, alert_decision.RefusedOutcomes
-    )
+@statement("alert/refused_outcomes", alert_decision.RefusedOutcomes)
+def refused_outcomes(window_seconds: float) -> None: ...
 
 
-def server_load() -> Query[alert_decision.ServerLoad]:
-    return Query("alert/server_load", {}, alert_decision.ServerLoad)
+@statement("alert/server_load", alert_decision.ServerLoad)
+def server_load() -> None: ...
 
 
 def list_open() -> Query[OpenAlert]:
@@ -136,9 +130,10 @@ def list_open() -> Query[OpenAlert]:
     return Query("alert/list_open", {"kinds": list(EVALUATED_KINDS)}, OpenAlert)
 
 
+@statement("alert/write_round", ChangedAlert)
 def write_round(
     round: int, decision: AlertDecision, memory: Mapping[str, Any], host: str, pid: int
-) -> Query[ChangedAlert]:
+) -> Params:
     """Write the decision of a round, unless a later round has begun.
 
     Return the alerts opened and closed.
@@ -147,28 +142,21 @@ def write_round(
         [(each.kind, each.subject, each.message) for each in decision.raised], 3
     )
     updated_ids, updated_messages = _columns(decision.updated, 2)
-    return Query(
-        "alert/write_round",
-        {
-            "round": round,
-            "kinds": kinds,
-            "subjects": subjects,
-            "messages": messages,
-            "updated_ids": updated_ids,
-            "updated_messages": updated_messages,
-            "calm_ids": decision.cleared,
-            "closed_ids": decision.closed,
-            "memory": msgspec.json.encode(memory).decode(),
-            "host": host,
-            "pid": pid,
-        },
-        ChangedAlert,
-    )
+    return {
+        "kinds": kinds,
+        "subjects": subjects,
+        "messages": messages,
+        "updated_ids": updated_ids,
+        "updated_messages": updated_messages,
+        "calm_ids": decision.cleared,
+        "closed_ids": decision.closed,
+        "memory": msgspec.json.encode(memory).decode(),
+    }
 
 
-def record_refused(host: str, pid: int, jobs: int) -> Query[Any]:
+@statement("alert/record_refused", no_row)
+def record_refused(host: str, pid: int, jobs: int) -> None:
     """Record the number of outcomes that the fence refused."""
-    return Query("alert/record_refused", {"host": host, "pid": pid, "jobs": jobs}, lambda: None)
 
 
 # Deliveries
@@ -191,58 +179,35 @@ class AlertToDeliver(msgspec.Struct, frozen=True):
     now: datetime
 
 
-def claim_deliveries(limit: int, lease_seconds: float) -> Query[AlertToDeliver]:
+@statement("alert/claim_deliveries", AlertToDeliver)
+def claim_deliveries(limit: int, lease_seconds: float) -> None:
     """Claim due deliveries.
 
     After `lease_seconds` another instance may claim a delivery, unless `mark_delivered` was called for
     it.
     """
-    return Query(
-        "alert/claim_deliveries", {"limit": limit, "lease_seconds": lease_seconds}, AlertToDeliver
-    )
 
 
+@statement("alert/mark_delivered", no_row)
 def mark_delivered(
     alert: AlertToDeliver, delivered: Sequence[str], retry_seconds: float | None
-) -> Query[Any]:
+) -> Params:
     """Record the channels that received the alert.
 
     The other channels are retried after `retry_seconds`; None if no channel is left.
     """
-    params = {
-        "id": alert.id,
-        "delivered": list(delivered),
-        "cleared": alert.cleared,
-        "retry_seconds": retry_seconds,
-    }
-    return Query("alert/mark_delivered", params, lambda: None)
+    return {"id": alert.id, "cleared": alert.cleared}
 
 
 # Operator actions
 
 
-class OpenAlertCount(msgspec.Struct, frozen=True):
-    kind: str
-    alerts: int
-    acknowledged: int
+@statement("alert/acknowledge", ClosedAlert)
+def acknowledge(kind: str, subject: str | None, seconds: float, operator: str) -> None: ...
 
 
-def count_open() -> Query[OpenAlertCount]:
-    """Count the open alerts by kind."""
-    return Query("alert/count_open", {}, OpenAlertCount)
-
-
-def acknowledge(
-    kind: str, subject: str | None, seconds: float, operator: str
-) -> Query[ClosedAlert]:
-    params = {"kind": kind, "subject": subject, "seconds": seconds, "operator": operator}
-    return Query("alert/acknowledge", params, ClosedAlert)
-
-
-def dismiss(kind: str, subject: str | None, operator: str) -> Query[ClosedAlert]:
-    return Query(
-        "alert/dismiss", {"kind": kind, "subject": subject, "operator": operator}, ClosedAlert
-    )
+@statement("alert/dismiss", ClosedAlert)
+def dismiss(kind: str, subject: str | None, operator: str) -> None: ...
 
 
 def _columns(rows: Sequence[tuple[object, ...]], width: int) -> list[list[object]]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from rota.model.document import Id, StoredJson
-from rota.store.query import Query
+from rota.store.query import Query, no_row, statement
 
 MAX_ID = 2**63 - 1
 
@@ -53,34 +53,27 @@ class Blocker(msgspec.Struct, frozen=True):
     open: float | None
 
 
-def release_lock(
-    name: str, permit: int, operator: str, token: int | None = None
-) -> Query[ReleasedLock]:
+@statement("audit/release_lock", ReleasedLock)
+def release_lock(name: str, permit: int, operator: str, token: int | None = None) -> None:
     """Release a lock by force and write the audit row. With `token`, only a hold under that token."""
-    params = {"name": name, "permit": permit, "operator": operator, "token": token}
-    return Query("audit/release_lock", params, ReleasedLock)
 
 
-def blockers(pid: int) -> Query[Blocker]:
-    return Query("audit/blockers", {"pid": pid}, Blocker)
+@statement("audit/blockers", Blocker)
+def blockers(pid: int) -> None: ...
 
 
-def backend_pid() -> Query[int]:
-    return Query("audit/backend_pid", {}, int)
+@statement("audit/backend_pid", int)
+def backend_pid() -> None: ...
 
 
 def write_entry(entry: AuditEntry) -> Query[Any]:
     """Write an audit row. Run this in the transaction of the action itself."""
     detail = msgspec.json.encode(entry.detail).decode()
-    params = {
-        "operator": entry.operator,
-        "action": entry.action,
-        "subject": entry.subject,
-        "detail": detail,
-    }
-    return Query("audit/write_entry", params, lambda: None)
+    params = {**msgspec.structs.asdict(entry), "detail": detail}
+    return Query("audit/write_entry", params, no_row)
 
 
+@statement("view/audit", AuditRow)
 def entries(
     limit: int = 20,
     before: int = MAX_ID,
@@ -88,7 +81,5 @@ def entries(
     operator: str | None = None,
     action: str | None = None,
     subject: str | None = None,
-) -> Query[AuditRow]:
+) -> None:
     """Return audit rows, newest first, filtered by operator, action and subject where given."""
-    filters = {"operator": operator, "action": action, "subject": subject}
-    return Query("view/audit", {"limit": limit, "before": before, **filters}, AuditRow)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from rota.store.array_literals import int_array
 from rota.store.jobs import MoveResult
-from rota.store.query import Query
+from rota.store.query import Query, no_row, statement
 
 CLAIM_WRITES = {
     "job/claim": "puts queued jobs into a new claim",
@@ -43,54 +42,43 @@ def lock(worker: int, claims: Sequence[int]) -> Query[int]:
     return Query("claim/lock", {"worker": worker, "claims": int_array(claims)}, int)
 
 
-def lock_shared(worker: int, claim: int, job: int) -> Query[int]:
+@statement("claim/lock_shared", int)
+def lock_shared(worker: int, claim: int, job: int) -> None:
     """Lock a claim that holds a job, so that it does not change until the transaction ends."""
-    return Query("claim/lock_shared", {"worker": worker, "claim": claim, "job": job}, int)
 
 
-def assert_held(claim: int, job: int) -> Query[Any]:
+@statement("claim/assert_held", no_row)
+def assert_held(claim: int, job: int) -> None:
     """Raise ClaimLost if the claim no longer holds the job, which aborts the transaction."""
-    return Query("claim/assert_held", {"claim": claim, "job": job}, lambda _: None)
 
 
-def terminate_backend(pid: int, transaction_started: datetime) -> Query[Any]:
+@statement("claim/terminate_backend", no_row)
+def terminate_backend(pid: int, transaction_started: datetime) -> None:
     """Terminate the backend of a transaction with a lost connection, if that transaction is still open."""
-    return Query(
-        "claim/terminate_backend",
-        {"pid": pid, "transaction_started": transaction_started},
-        lambda _: None,
-    )
 
 
-def by_worker(worker: int) -> Query[HeldClaim]:
-    return Query("claim/by_worker", {"worker": worker}, HeldClaim)
+@statement("claim/by_worker", HeldClaim)
+def by_worker(worker: int) -> None: ...
 
 
-def split(
-    worker: int, claim: int, job: int, nonce: UUID, seconds: float | None = None
-) -> Query[None]:
+@statement("claim/split", no_row)
+def split(worker: int, claim: int, job: int, nonce: UUID, seconds: float | None = None) -> None:
     """Move a job to a new claim, which expires after `seconds` if given. The old claim must be locked."""
-    params = {"worker": worker, "claim": claim, "job": job, "nonce": nonce, "seconds": seconds}
-    return Query("claim/split", params, lambda: None)
 
 
-def mark_running(worker: int, claim: int, job: int, *, exclusive: bool) -> Query[int]:
+@statement("claim/mark_running", int)
+def mark_running(worker: int, claim: int, job: int, *, exclusive: bool) -> None:
     """Record that a suspect runs, and whether exclusively. No row if the claim no longer holds the job."""
-    return Query(
-        "claim/mark_running",
-        {"worker": worker, "claim": claim, "job": job, "exclusive": exclusive},
-        int,
-    )
 
 
-def by_job(worker: int, job: int) -> Query[int]:
+@statement("claim/by_job", int)
+def by_job(worker: int, job: int) -> None:
     """Return the claim that holds a job."""
-    return Query("claim/by_job", {"worker": worker, "job": job}, int)
 
 
-def orphans(after: int, limit: int) -> Query[OrphanedClaim]:
+@statement("claim/orphans", OrphanedClaim)
+def orphans(after: int, limit: int) -> None:
     """Return claims of workers that are gone, or past their visibility timeout, in the order of ids."""
-    return Query("claim/orphans", {"after": after, "limit": limit}, OrphanedClaim)
 
 
 def reap(claim: int, only_jobs: Sequence[int] | None = None) -> Query[MoveResult]:

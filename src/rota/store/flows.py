@@ -67,12 +67,15 @@ class StartRun(msgspec.Struct, frozen=True):
 class CallingJob(msgspec.Struct, frozen=True):
     """Job that starts child runs, and the claim that holds it."""
 
-    job: int
+    parent: int
     claim: int
     worker: int
     call_number: int
     """Number of this call within the job's code."""
     attempt: int = 1
+
+
+_NO_CALLER = dict.fromkeys(CallingJob.__struct_fields__)
 
 
 def start(
@@ -84,23 +87,13 @@ def start(
 ) -> Query[StartedJob]:
     """Start runs with all their jobs, in one statement. `traces` has a trace context for each run."""
     params = {
-        **_caller_params(caller),
+        **(msgspec.structs.asdict(caller) if caller else _NO_CALLER),
         **_run_params(runs),
         **_job_params([run.jobs for run in runs if run.size]),
         "notify": notify,
         "traces": traces and list(traces),
     }
     return Query("flow/start", params, StartedJob)
-
-
-def _caller_params(caller: CallingJob | None) -> dict[str, Any]:
-    return {
-        "parent": caller and caller.job,
-        "claim": caller and caller.claim,
-        "worker": caller and caller.worker,
-        "call_number": caller and caller.call_number,
-        "attempt": caller and caller.attempt,
-    }
 
 
 def _run_params(runs: Sequence[StartRun]) -> dict[str, Any]:
@@ -127,17 +120,8 @@ def _run_params(runs: Sequence[StartRun]) -> dict[str, Any]:
 
 def _job_params(jobs: Sequence[JobColumns]) -> dict[str, Any]:
     """Return one array for each column of the jobs of all runs."""
-    return {
-        "tasks": _array(each.tasks for each in jobs),
-        "queues": _array(each.queues for each in jobs),
-        "priorities": _array(each.priorities for each in jobs),
-        "args": _array(each.args for each in jobs),
-        "options": _array(each.options for each in jobs),
-        "rules": _array(each.rules for each in jobs),
-        "predecessor_counts": _array(each.predecessor_counts for each in jobs),
-        "successors": _array(each.successors for each in jobs),
-        "input_jobs": _array(each.input_jobs for each in jobs),
-    }
+    fields = JobColumns.__struct_fields__
+    return {name: _array(getattr(each, name) for each in jobs) for name in fields}
 
 
 def job_results(jobs: Sequence[int]) -> Query[tuple[int, str | None]]:

@@ -7,8 +7,9 @@ quoted. Values are parameters and are passed to the driver unchanged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 _TEXT = """
 insert into {table} ({columns})
@@ -18,8 +19,7 @@ returning {conflict}
 """
 
 
-@dataclass(frozen=True, slots=True)
-class InsertStatement:
+class InsertStatement(msgspec.Struct, frozen=True):
     """INSERT statement. It returns the conflict columns of each row that was written."""
 
     table: tuple[str, ...]

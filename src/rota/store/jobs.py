@@ -11,7 +11,7 @@ import msgspec
 
 from rota.model.journal import StoredEntry
 from rota.store.array_literals import bool_array, int_array, microsecond_array, text_array
-from rota.store.query import Query
+from rota.store.query import Params, Query, statement
 
 RECORDED_CLAIM = 0
 """Claim id of a job that recorded its own end and so has no claim any more."""
@@ -99,6 +99,9 @@ class MoveResult(msgspec.Struct, frozen=True):
 
 def start(job: StartJob, *, notify: bool, trace: str | None = None) -> Query[StartedJob]:
     """Start one job. On a user's connection it commits or rolls back with the user's transaction."""
+    if not job.is_simple:
+        params = {**msgspec.structs.asdict(job), "notify": notify, "trace": trace}
+        return Query("job/start", params, StartedJob)
     params = {
         "task": job.task,
         "args": job.args,
@@ -107,23 +110,7 @@ def start(job: StartJob, *, notify: bool, trace: str | None = None) -> Query[Sta
         "notify": notify,
         "trace": trace,
     }
-    if job.is_simple:
-        return Query("job/start_simple", params, StartedJob)
-    return Query(
-        "job/start",
-        {
-            **params,
-            "key": job.key,
-            "unique_for": job.unique_for,
-            "unique_open": job.unique_open,
-            "at": job.at,
-            "delay": job.delay,
-            "expires": job.expires,
-            "expires_in": job.expires_in,
-            "options": job.options,
-        },
-        StartedJob,
-    )
+    return Query("job/start_simple", params, StartedJob)
 
 
 def start_many(jobs: Sequence[StartJob], traces: Sequence[str | None] | None = None) -> Query[int]:
@@ -146,9 +133,9 @@ def start_many(jobs: Sequence[StartJob], traces: Sequence[str | None] | None = N
     )
 
 
-def reserve_ids(count: int) -> Query[str]:
+@statement("job/reserve_ids", str)
+def reserve_ids(count: int) -> None:
     """Reserve ids for jobs that will be copied in. Return them as one text."""
-    return Query("job/reserve_ids", {"count": count}, str)
 
 
 def rows_for_jobs(ids: Sequence[str], jobs: Sequence[StartJob]) -> bytes:
@@ -232,6 +219,7 @@ def complete(
     )
 
 
+@statement("job/finish", MoveResult)
 def finish(
     worker: int,
     claims: Sequence[int],
@@ -239,22 +227,16 @@ def finish(
     states: Sequence[str],
     errors: Sequence[str | None],
     durations: Sequence[float],
-) -> Query[MoveResult]:
+) -> Params:
     """Record other final outcomes. Return the jobs accepted."""
-    return Query(
-        "job/finish",
-        {
-            "worker": worker,
-            "claims": int_array(claims),
-            "jobs": int_array(jobs),
-            "states": states,
-            "errors": errors,
-            "durations": microsecond_array(durations),
-        },
-        MoveResult,
-    )
+    return {
+        "claims": int_array(claims),
+        "jobs": int_array(jobs),
+        "durations": microsecond_array(durations),
+    }
 
 
+@statement("job/retry", MoveResult)
 def retry(
     worker: int,
     claims: Sequence[int],
@@ -262,20 +244,13 @@ def retry(
     delays: Sequence[float],
     errors: Sequence[str],
     durations: Sequence[float],
-) -> Query[MoveResult]:
+) -> Params:
     """Record failed attempts and put their jobs to sleep until the retry. Return the jobs accepted."""
-    return Query(
-        "job/retry",
-        {
-            "worker": worker,
-            "claims": int_array(claims),
-            "jobs": int_array(jobs),
-            "delays": delays,
-            "errors": errors,
-            "durations": microsecond_array(durations),
-        },
-        MoveResult,
-    )
+    return {
+        "claims": int_array(claims),
+        "jobs": int_array(jobs),
+        "durations": microsecond_array(durations),
+    }
 
 
 def return_to_queue(worker: int, claims: Sequence[int], jobs: Sequence[int]) -> Query[MoveResult]:
@@ -288,6 +263,7 @@ def recorded(jobs: Sequence[int], claims: Sequence[int]) -> Query[int]:
     return Query("job/recorded", {"jobs": int_array(jobs), "claims": claims}, int)
 
 
+@statement("job/claim_suspects", ClaimedJob)
 def claim_suspects(
     worker: int,
     nonce: UUID,
@@ -296,56 +272,39 @@ def claim_suspects(
     limit: int,
     *,
     grave: bool,
-) -> Query[ClaimedJob]:
+) -> Params:
     """Claim suspects, each in its own claim. With `grave`, one that must run exclusively may be claimed."""
-    return Query(
-        "job/claim_suspects",
-        {
-            "worker": worker,
-            "nonce": nonce,
-            "tasks": tasks if isinstance(tasks, str) else text_array(tasks),
-            "queues": queues,
-            "limit": limit,
-            "grave": grave,
-        },
-        ClaimedJob,
-    )
+    return {"tasks": tasks if isinstance(tasks, str) else text_array(tasks)}
 
 
+@statement("job/finish_lost", MoveResult)
 def finish_lost(
     worker: int,
     claims: Sequence[int],
     jobs: Sequence[int],
     states: Sequence[str],
     errors: Sequence[str | None],
-) -> Query[MoveResult]:
+) -> Params:
     """Finish jobs whose last attempt was lost with its worker. Return the jobs accepted."""
-    params = {
-        "claims": int_array(claims),
-        "jobs": int_array(jobs),
-        "states": states,
-        "errors": errors,
-    }
-    return Query("job/finish_lost", {"worker": worker, **params}, MoveResult)
+    return {"claims": int_array(claims), "jobs": int_array(jobs)}
 
 
+@statement("job/quarantine", MoveResult)
 def quarantine(
     worker: int, claims: Sequence[int], jobs: Sequence[int], errors: Sequence[str | None]
-) -> Query[MoveResult]:
+) -> Params:
     """Move jobs to quarantine. Return the jobs accepted."""
-    params = {"claims": int_array(claims), "jobs": int_array(jobs), "errors": errors}
-    return Query("job/quarantine", {"worker": worker, **params}, MoveResult)
+    return {"claims": int_array(claims), "jobs": int_array(jobs)}
 
 
-def checkpoint(worker: int, claim: int, job: int, state: str) -> Query[int]:
+@statement("job/checkpoint", int)
+def checkpoint(worker: int, claim: int, job: int, state: str) -> None:
     """Store a job's checkpoint. No row if this worker no longer holds the job."""
-    params = {"worker": worker, "claim": claim, "job": job, "state": state}
-    return Query("job/checkpoint", params, int)
 
 
-def release_quarantined(run: int) -> Query[int]:
+@statement("job/release_quarantined", int)
+def release_quarantined(run: int) -> None:
     """Release the jobs of a run from quarantine. Return their number."""
-    return Query("job/release_quarantined", {"run": run}, int)
 
 
 def in_seconds(value: timedelta | None) -> float | None:

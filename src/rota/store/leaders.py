@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from rota.store import advisory_locks
-from rota.store.query import Query
+from rota.store.query import Params, Query, no_row, statement
 
 RESIGNED_CHANNEL = "rota.leaders"
 """Notification channel for resignations; the payload is the name."""
@@ -33,77 +33,47 @@ def session_lock_key(name: str, schema: str) -> int:
 
 def set_idle_timeout(seconds: float) -> Query[Any]:
     """Let the server end this session, and release its locks, after `seconds` without a statement."""
-    return Query("leader/set_idle_timeout", {"timeout": f"{int(seconds * 1000)}ms"}, lambda _: None)
+    return Query("leader/set_idle_timeout", {"timeout": f"{int(seconds * 1000)}ms"}, no_row)
 
 
-def lock_session(session_locks: Sequence[int]) -> Query[int]:
-    return Query(
-        "leader/lock_session",
-        {"namespace": advisory_locks.LEADER, "session_locks": list(session_locks)},
-        int,
-    )
+@statement("leader/lock_session", int)
+def lock_session(session_locks: Sequence[int]) -> Params:
+    return {"namespace": advisory_locks.LEADER}
 
 
-def unlock_session(session_locks: Sequence[int]) -> Query[int]:
-    return Query(
-        "leader/unlock_session",
-        {"namespace": advisory_locks.LEADER, "session_locks": list(session_locks)},
-        int,
-    )
+@statement("leader/unlock_session", int)
+def unlock_session(session_locks: Sequence[int]) -> Params:
+    return {"namespace": advisory_locks.LEADER}
 
 
-def vacant_names(names: Sequence[str], session_locks: Sequence[int]) -> Query[str]:
-    params = {
-        "namespace": advisory_locks.LEADER,
-        "names": list(names),
-        "session_locks": list(session_locks),
-    }
-    return Query("leader/vacant_names", params, str)
+@statement("leader/vacant_names", str)
+def vacant_names(names: Sequence[str], session_locks: Sequence[int]) -> Params:
+    return {"namespace": advisory_locks.LEADER}
 
 
-def elect(
-    name: str, session_lock: int, holder: dict[str, Any], lease: float | None
-) -> Query[ElectionResult]:
+@statement("leader/elect", ElectionResult)
+def elect(name: str, session_lock: int, holder: dict[str, Any], lease: float | None) -> Params:
     """Try to become leader. `lease` is in seconds, for instances without their own session; else None."""
-    params = {
-        "name": name,
-        "namespace": advisory_locks.LEADER,
-        "session_lock": session_lock,
-        "lease": lease,
-        **holder,
-    }
-    return Query("leader/elect", params, ElectionResult)
+    return {"namespace": advisory_locks.LEADER, **holder}
 
 
+@statement("leader/probe", LeadershipProbe)
 def probe(
     instance: UUID, names: Sequence[str], session_locks: Sequence[int], terms: Sequence[int]
-) -> Query[LeadershipProbe]:
-    params = {
-        "instance": instance,
-        "namespace": advisory_locks.LEADER,
-        "names": list(names),
-        "session_locks": list(session_locks),
-        "terms": list(terms),
-    }
-    return Query("leader/probe", params, LeadershipProbe)
+) -> Params:
+    return {"namespace": advisory_locks.LEADER}
 
 
+@statement("leader/renew", LeadershipProbe)
 def renew(
     instance: UUID, names: Sequence[str], terms: Sequence[int], leases: Sequence[float]
-) -> Query[LeadershipProbe]:
-    params = {
-        "instance": instance,
-        "names": list(names),
-        "terms": list(terms),
-        "leases": list(leases),
-    }
-    return Query("leader/renew", params, LeadershipProbe)
+) -> None: ...
 
 
-def resign(instance: UUID, name: str, term: int) -> Query[Any]:
-    return Query("leader/resign", {"instance": instance, "name": name, "term": term}, lambda: None)
+@statement("leader/resign", no_row)
+def resign(instance: UUID, name: str, term: int) -> None: ...
 
 
-def assert_term(name: str, term: int) -> Query[Any]:
+@statement("leader/assert_term", no_row)
+def assert_term(name: str, term: int) -> None:
     """Raise LeadershipLost if the term is not current. Run this in the user's transaction."""
-    return Query("leader/assert_term", {"name": name, "term": term}, lambda _: None)

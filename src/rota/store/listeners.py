@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rota.store.array_literals import int_array
-from rota.store.query import Query
+from rota.store.query import Query, no_row, statement
 
 WAKE_CHANNEL = "rota.wake"
 """Notification channel of schema `rota`. The payload is a queue's name, or an event that begins with !."""
@@ -36,17 +36,13 @@ def register(listener: str, jobs: Sequence[int]) -> Query[int]:
 
 
 def unregister(listener: str, jobs: Sequence[int]) -> Query[Any]:
-    return Query("listener/unregister", {"listener": listener, "jobs": int_array(jobs)}, _no_row)
+    return Query("listener/unregister", {"listener": listener, "jobs": int_array(jobs)}, no_row)
 
 
 def notify_waiters(jobs: Sequence[int]) -> Query[Any]:
     """Notify the clients that wait for these jobs. Call this only after their outcomes have committed."""
-    return Query("listener/notify_waiters", {"jobs": int_array(jobs)}, _no_row)
+    return Query("listener/notify_waiters", {"jobs": int_array(jobs)}, no_row)
 
 
-def notify(channel: str, payloads: Sequence[str]) -> Query[Any]:
-    return Query("listener/notify", {"channel": channel, "payloads": payloads}, _no_row)
-
-
-def _no_row(*_: Any) -> None:
-    return None
+@statement("listener/notify", no_row)
+def notify(channel: str, payloads: Sequence[str]) -> None: ...

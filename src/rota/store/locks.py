@@ -8,7 +8,7 @@ from uuid import UUID
 
 import msgspec
 
-from rota.store.query import Query
+from rota.store.query import Params, Query, no_row, statement
 
 RELEASED_CHANNEL = "rota.locks"
 """Notification channel for released locks; the payload is the name."""
@@ -51,6 +51,7 @@ class ReleasedLockRow(msgspec.Struct, frozen=True):
     awaited: bool
 
 
+@statement("lock/acquire", LockAnswer)
 def acquire(
     name: str,
     permits: int,
@@ -61,28 +62,14 @@ def acquire(
     *,
     wait: bool,
     earlier_nonces: Sequence[UUID] = (),
-) -> Query[LockAnswer]:
+) -> Params:
     """Acquire a lock, or one of `permits` permits; 0 is a lock.
 
     `holder` has the instance, host, pid and label. `nonce` is new for each request; `earlier_nonces` are
     those of the same call that were not answered.
     """
     first_permit, last_permit = (1, permits) if permits else (0, 0)
-    return Query(
-        "lock/acquire",
-        {
-            "name": name,
-            "first_permit": first_permit,
-            "last_permit": last_permit,
-            "nonce": nonce,
-            "earlier_nonces": list(earlier_nonces),
-            "ttl": ttl,
-            "max_held": max_held,
-            "wait": wait,
-            **holder,
-        },
-        LockAnswer,
-    )
+    return {"first_permit": first_permit, "last_permit": last_permit, **holder}
 
 
 def renew(instance: UUID, held: Sequence[tuple[str, int, float]]) -> Query[RenewedLock]:
@@ -92,15 +79,14 @@ def renew(instance: UUID, held: Sequence[tuple[str, int, float]]) -> Query[Renew
     return Query("lock/renew", params, RenewedLock)
 
 
-def release(name: str, permit: int, token: int) -> Query[ReleasedLockRow]:
-    return Query("lock/release", {"name": name, "permit": permit, "token": token}, ReleasedLockRow)
+@statement("lock/release", ReleasedLockRow)
+def release(name: str, permit: int, token: int) -> None: ...
 
 
-def abandon(name: str, nonces: Sequence[UUID], instance: UUID) -> Query[Any]:
-    params = {"name": name, "nonces": list(nonces), "instance": instance}
-    return Query("lock/abandon", params, lambda: None)
+@statement("lock/abandon", no_row)
+def abandon(name: str, nonces: Sequence[UUID], instance: UUID) -> None: ...
 
 
-def assert_lock(name: str, token: int) -> Query[Any]:
+@statement("lock/assert_lock", no_row)
+def assert_lock(name: str, token: int) -> None:
     """Raise LockLost if the token is not current. Run this in the user's transaction."""
-    return Query("lock/assert_lock", {"name": name, "token": token}, lambda _: None)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from rota.store.query import Query
+from rota.store.query import Query, no_row, statement
 
 MAX_LATE_SECONDS = 1800.0
 """Age after which counts of a minute are no longer accepted."""
@@ -98,50 +98,43 @@ def write_minutes(worker: int, totals: Sequence[MinuteTotals]) -> Query[Any]:
     return Query(
         "metric/write_minutes",
         {**columns, "worker": worker, "max_late_seconds": MAX_LATE_SECONDS},
-        lambda: None,
+        no_row,
     )
 
 
-def sample_queues(worker: int) -> Query[Any]:
+@statement("metric/sample_queues", no_row)
+def sample_queues(worker: int) -> None:
     """Record the queue depths. Has an effect only for the worker that is registered longest."""
-    return Query("metric/sample_queues", {"worker": worker}, lambda: None)
 
 
-def compact(age: float = COMPACT_AFTER_SECONDS, limit: int = BATCH_ROWS) -> Query[int]:
-    return Query("metric/compact", {"age": age, "limit": limit}, int)
+@statement("metric/compact", int)
+def compact(age: float = COMPACT_AFTER_SECONDS, limit: int = BATCH_ROWS) -> None: ...
 
 
-def delete_old(age: float = RETENTION_SECONDS, limit: int = BATCH_ROWS) -> Query[int]:
-    return Query("metric/delete_old", {"age": age, "limit": limit}, int)
+@statement("metric/delete_old", int)
+def delete_old(age: float = RETENTION_SECONDS, limit: int = BATCH_ROWS) -> None: ...
 
 
 def set_timeout(seconds: float) -> Query[Any]:
-    return Query("metric/set_timeout", {"timeout": f"{int(seconds * 1000)}ms"}, lambda within: None)
+    return Query("metric/set_timeout", {"timeout": f"{int(seconds * 1000)}ms"}, no_row)
 
 
 def fleet_totals(dead_after: float) -> Query[FleetTotals]:
     return Query("metric/fleet_totals", {"dead_after": dead_after}, _read_fleet)
 
 
-def service_instances() -> Query[ServiceInstanceRow]:
-    return Query("metric/service_instances", {}, ServiceInstanceRow)
+@statement("metric/service_instances", ServiceInstanceRow)
+def service_instances() -> None: ...
 
 
+@statement("metric/desired_workers", DesiredWorkersRow)
 def desired_workers(
     target: float,
     min_workers: int,
     max_workers: int,
     concurrency: int | None = None,
     queue: str | None = None,
-) -> Query[DesiredWorkersRow]:
-    params = {
-        "target": target,
-        "min_workers": min_workers,
-        "max_workers": max_workers,
-        "concurrency": concurrency,
-        "queue": queue,
-    }
-    return Query("metric/desired_workers", params, DesiredWorkersRow)
+) -> None: ...
 
 
 def _read_fleet(document: str) -> FleetTotals:

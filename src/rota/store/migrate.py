@@ -15,10 +15,11 @@ import asyncio
 import hashlib
 import random
 import re
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from rota.errors import DatabaseError, SchemaChanged, SchemaMissing, SchemaTooNew, SchemaTooOld
 from rota.model.text import counted
@@ -40,8 +41,7 @@ RETRY_SECONDS = 0.2
 _FILE = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(msgspec.Struct, frozen=True):
     version: int
     name: str
     text: str
@@ -60,8 +60,7 @@ class Migration:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class AppliedMigration:
+class AppliedMigration(msgspec.Struct, frozen=True):
     version: int
     name: str
     is_breaking: bool
@@ -75,8 +74,7 @@ class AppliedMigration:
 SchemaState = Literal["missing", "changed", "too new", "outdated", "newer", "up to date"]
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaComparison:
+class SchemaComparison(msgspec.Struct, frozen=True):
     """The migrations of a schema, compared with those of this version of Rota."""
 
     schema: str
@@ -108,10 +106,9 @@ class SchemaComparison:
                 )
             case "changed":
                 return SchemaChanged(
-                    f"schema {self.schema!r} was made by another text of migration "
-                    f"{self.changed[0].label} than this Rota has: the file was edited after it ran. "
-                    "Use the Rota that applied it; or, if nothing in the schema is needed, drop the "
-                    "schema and run `rota db migrate`"
+                    f"schema {self.schema!r} was made by another text of migration {self.changed[0].label} "
+                    "than this Rota has: the file was edited after it ran. Use the Rota that applied it; "
+                    "or, if nothing in the schema is needed, drop the schema and run `rota db migrate`"
                 )
             case "too new":
                 breaking = [each for each in self.newer if each.is_breaking] or self.newer

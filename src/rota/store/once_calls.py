@@ -8,7 +8,7 @@ from uuid import UUID
 
 import msgspec
 
-from rota.store.query import Query
+from rota.store.query import Params, Query, statement
 
 FINISHED_CHANNEL = "rota.once_calls"
 """Notification channel for finished calls; the payload is the key."""
@@ -43,6 +43,7 @@ class RenewedOnce(msgspec.Struct, frozen=True):
     """True if renewed; None if another transaction held the row's lock."""
 
 
+@statement("once_call/begin", OnceStart)
 def begin(
     key: str,
     nonce: UUID,
@@ -51,21 +52,13 @@ def begin(
     ttl: float,
     *,
     wait: bool,
-) -> Query[OnceStart]:
+) -> Params:
     """Begin a call, unless it has a result or another client runs it.
 
     `holder` has the instance, host, pid and label. `nonce` is new for each request; `earlier_nonces` are
     those of the same call that were not answered.
     """
-    params = {
-        "key": key,
-        "nonce": nonce,
-        "earlier_nonces": list(earlier_nonces),
-        "ttl": ttl,
-        "wait": wait,
-        **holder,
-    }
-    return Query("once_call/begin", params, OnceStart)
+    return holder
 
 
 def renew(calls: Sequence[tuple[str, int, float]]) -> Query[RenewedOnce]:
@@ -74,11 +67,10 @@ def renew(calls: Sequence[tuple[str, int, float]]) -> Query[RenewedOnce]:
     return Query("once_call/renew", {"keys": keys, "tokens": tokens, "ttls": ttls}, RenewedOnce)
 
 
-def finish(key: str, token: int, result: str, retention: float | None) -> Query[bool]:
+@statement("once_call/finish", bool)
+def finish(key: str, token: int, result: str, retention: float | None) -> None:
     """Store the result for `retention` seconds; None keeps it forever."""
-    params = {"key": key, "token": token, "result": result, "retention": retention}
-    return Query("once_call/finish", params, bool)
 
 
-def release(key: str, nonces: Sequence[UUID]) -> Query[bool]:
-    return Query("once_call/release", {"key": key, "nonces": list(nonces)}, bool)
+@statement("once_call/release", bool)
+def release(key: str, nonces: Sequence[UUID]) -> None: ...

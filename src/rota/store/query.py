@@ -6,6 +6,11 @@ The same value runs on Rota's connections, sync or async, and on a connection th
 Statements are files under `sql/`. They name tables in full (`rota.jobs`), so that a file can be read,
 run and explained unchanged. The name of another schema is inserted when a file is loaded.
 
+Most functions of the store are declared with the name of the file and the type of a row:
+
+    @statement("queue/pause", bool)
+    def pause(queue: str, operator: str, reason: str) -> None: ...
+
 A statement that is needed in both directions is written once, as in `order by jobs.id desc /*|asc*/`. The
 name of the file followed by `REVERSED` loads it with the words in the comments.
 """
@@ -14,14 +19,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 from importlib import resources
-from typing import Any, Generic, TypeVar
+from inspect import signature
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import msgspec
 
 from rota.errors import SettingsError
 
 Row = TypeVar("Row")
+P = ParamSpec("P")
+Params = Mapping[str, Any]
 
 MAX_CHARACTER = "\U0010ffff"
 """A prefix followed by this character sorts after every text with that prefix."""
@@ -35,16 +44,52 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _PARAMETER = re.compile(r"%\((\w+)\)[bs](::\w+\[\])?")
 
 
-@dataclass(frozen=True, slots=True)
-class Query(Generic[Row]):
+class Query(msgspec.Struct, Generic[Row], frozen=True):
     """Statement by name, its parameters, and the callable that reads a row."""
 
     statement: str
-    params: Mapping[str, Any]
+    params: Params
     row: Callable[..., Row]
 
     def read(self, rows: Sequence[Sequence[Any]]) -> list[Row]:
         return [self.row(*row) for row in rows]
+
+
+def identity(value: Row) -> Row:
+    """Read a row of one column whose value may be None."""
+    return value
+
+
+def no_row(*_: Any) -> None:
+    """Read the row of a statement that is run for its effect."""
+
+
+def statement(
+    name: str, row: Callable[..., Row]
+) -> Callable[[Callable[P, Params | None]], Callable[P, Query[Row]]]:
+    """Declare a function that returns a query with its own arguments as parameters.
+
+    The decorated function returns the parameters that are computed; None if there are none. Arguments that
+    the statement does not name have no effect. A function that runs once a job creates its `Query` itself.
+    """
+
+    def declare(function: Callable[P, Params | None]) -> Callable[P, Query[Row]]:
+        defaults = {each.name: each.default for each in signature(function).parameters.values()}
+
+        @wraps(function)
+        def query(*args: P.args, **kwargs: P.kwargs) -> Query[Row]:
+            computed = function(*args, **kwargs) or {}
+            given = {**defaults, **dict(zip(defaults, args, strict=False)), **kwargs, **computed}
+            # Drivers send a list as an array, but a tuple as a row.
+            params = {
+                key: [*value] if isinstance(value, (list, tuple)) else value
+                for key, value in given.items()
+            }
+            return Query(name, params, row)
+
+        return query
+
+    return declare
 
 
 def check_schema(name: str) -> str:

@@ -12,7 +12,7 @@ import msgspec
 
 from rota.model.document import Mark
 from rota.model.explanation import unserved_reason
-from rota.store.query import Query
+from rota.store.query import Query, statement
 
 MAX_JOBS_PER_LANE = 100
 """Number of jobs that are checked for a worker, at the front of each queue and priority."""
@@ -45,16 +45,16 @@ class UnservedTaskRow(msgspec.Struct, frozen=True):
         return unserved_reason(self.serving_workers)
 
 
-def pause(queue: str, operator: str, reason: str) -> Query[bool]:
-    return Query("queue/pause", {"queue": queue, "operator": operator, "reason": reason}, bool)
+@statement("queue/pause", bool)
+def pause(queue: str, operator: str, reason: str) -> None: ...
 
 
-def resume(queue: str) -> Query[bool]:
-    return Query("queue/resume", {"queue": queue}, bool)
+@statement("queue/resume", bool)
+def resume(queue: str) -> None: ...
 
 
-def list_paused() -> Query[PauseRow]:
-    return Query("queue/list_paused", {}, PauseRow)
+@statement("queue/list_paused", PauseRow)
+def list_paused() -> None: ...
 
 
 def unserved_tasks() -> Query[UnservedTaskRow]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rota.store.query import Query
+from rota.store.query import statement
 
 
 class RateLimitSlot(msgspec.Struct, frozen=True):
@@ -13,18 +13,9 @@ class RateLimitSlot(msgspec.Struct, frozen=True):
     is_reserved: bool
 
 
-def take(
-    name: str, count: int, interval: float, burst: int, max_wait: float
-) -> Query[RateLimitSlot]:
+@statement("rate_limit/take", RateLimitSlot)
+def take(name: str, count: int, interval: float, burst: int, max_wait: float) -> None:
     """Reserve `count` units, `interval` seconds apart.
 
     Reserve nothing if the wait would exceed `max_wait`.
     """
-    params = {
-        "name": name,
-        "count": count,
-        "interval": interval,
-        "burst": burst,
-        "max_wait": max_wait,
-    }
-    return Query("rate_limit/take", params, RateLimitSlot)

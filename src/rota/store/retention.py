@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from rota.model.retention import FOREVER, MAX_SECONDS, Retention
 from rota.store.advisory_locks import RETENTION, key_of
-from rota.store.query import Query
+from rota.store.query import Params, Query, statement
 
 BATCH_JOBS = 2000
 """Jobs in one batch. A larger run is a batch of its own: runs are removed as a whole."""
@@ -80,23 +80,21 @@ def try_lock(schema: str, worker: int | None = None) -> Query[bool]:
     return Query("retention/try_lock", params, bool)
 
 
-def find(retention: Retention, after: int, limit: int = BATCH_JOBS) -> Query[PrunableRuns]:
+def _read_found(position: int, more: bool, runs: str, ended: str, lines: bytes) -> PrunableRuns:
+    return PrunableRuns(
+        position, more, runs, ended, msgspec.json.decode(lines, type=list[PrunableRow])
+    )
+
+
+@statement("retention/find", _read_found)
+def find(retention: Retention, after: int, limit: int = BATCH_JOBS) -> Params:
     """Find runs that may be removed, upwards from an id."""
     rules = {"": retention.default, **retention.queues}
     ages = {
         queue: {kind: _age_limit(age) for kind, age in rule.items()}
         for queue, rule in rules.items()
     }
-    return Query(
-        "retention/find",
-        {
-            "retention": msgspec.json.encode(ages).decode(),
-            "min_age": retention.min_age,
-            "after": after,
-            "limit": limit,
-        },
-        _read_found,
-    )
+    return {"retention": msgspec.json.encode(ages).decode(), "min_age": retention.min_age}
 
 
 def remove(found: PrunableRuns) -> Query[PrunableRow]:
@@ -130,9 +128,3 @@ def clean(
 
 def _age_limit(seconds: float) -> float | str:
     return "infinity" if seconds == FOREVER else seconds
-
-
-def _read_found(position: int, more: bool, runs: str, ended: str, lines: bytes) -> PrunableRuns:
-    return PrunableRuns(
-        position, more, runs, ended, msgspec.json.decode(lines, type=list[PrunableRow])
-    )

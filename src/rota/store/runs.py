@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from rota.store.array_literals import int_array
-from rota.store.query import Query
+from rota.store.query import Query, identity, statement
 
 
 class RunOutcome(msgspec.Struct, frozen=True):
@@ -62,23 +61,23 @@ def outcome(runs: Sequence[int]) -> Query[RunOutcome]:
     return Query("run/outcome", {"runs": int_array(runs)}, RunOutcome)
 
 
-def results(run: int) -> Query[JobResultRow]:
+@statement("run/results", JobResultRow)
+def results(run: int) -> None:
     """Return the results of the final tasks of a flow."""
-    return Query("run/results", {"run": run}, JobResultRow)
 
 
-def failures(run: int, limit: int = 10) -> Query[FailureRow]:
+@statement("run/failures", FailureRow)
+def failures(run: int, limit: int = 10) -> None:
     """Return the failed jobs of a run, first failure first."""
-    return Query("run/failures", {"run": run, "limit": limit}, FailureRow)
 
 
 def cancel(run: int) -> Query[str | None]:
-    return Query("run/cancel", {"run": run}, _identity)
+    return Query("run/cancel", {"run": run}, identity)
 
 
 def retry(run: int, attempt: int | None = None) -> Query[list[str] | None]:
     """Retry an unsuccessful run. Return the queues that received jobs; None if nothing is to be retried."""
-    return Query("run/retry", {"run": run, "attempt": attempt}, _identity)
+    return Query("run/retry", {"run": run, "attempt": attempt}, identity)
 
 
 def fork(run: int, task: str, trace: str | None = None) -> Query[tuple[int | None, list[str]]]:
@@ -97,20 +96,16 @@ def fork_job(
     return Query("run/fork_job", params, lambda forked, queue: (forked, queue))
 
 
-def release_pending(limit: int) -> Query[ReleaseResult]:
+@statement("run/release_pending", ReleaseResult)
+def release_pending(limit: int) -> None:
     """Release successors that are left in `pending_releases`."""
-    return Query("run/release_pending", {"limit": limit}, ReleaseResult)
 
 
-def calls(parent: int, call_number: int) -> Query[CallsRow]:
+@statement("run/calls", CallsRow)
+def calls(parent: int, call_number: int) -> None:
     """Return the run of a job's calls with this number, if they were made already."""
-    return Query("run/calls", {"parent": parent, "call_number": call_number}, CallsRow)
 
 
-def call_results(run: int) -> Query[CalledRow]:
+@statement("run/call_results", CalledRow)
+def call_results(run: int) -> None:
     """Return the results of a job's calls: tasks, then flows, each in the order of the calls."""
-    return Query("run/call_results", {"run": run}, CalledRow)
-
-
-def _identity(value: Any) -> Any:
-    return value

@@ -13,7 +13,7 @@ from rota.model.schedule import SchedulePosition
 from rota.model.schedule_options import SchedulePolicy
 from rota.model.schedule_view import ACTION_PREFIX, ScheduleFields
 from rota.model.timetable import Timetable
-from rota.store.query import Query
+from rota.store.query import Params, Query, no_row, statement
 
 POLICY_FIELDS = fields(SchedulePolicy)
 
@@ -99,22 +99,23 @@ def declared(
     )
 
 
-def is_declared(name: str) -> Query[bool]:
+@statement("schedule/is_declared", bool)
+def is_declared(name: str) -> None:
     """Return True if the code of a registered worker declares the schedule."""
-    return Query("schedule/is_declared", {"name": name}, bool)
 
 
+@statement("schedule/create", bool)
 def create(
     definition: ScheduleDefinition, anchor: datetime, next: datetime | None, due: datetime | None
-) -> Query[bool]:
-    params = {**definition.params(), "anchor": anchor, "next": next, "due": due}
-    return Query("schedule/create", params, bool)
+) -> Params:
+    return definition.params()
 
 
-def lock(names: Sequence[str]) -> Query[LockedSchedule]:
-    return Query("schedule/lock", {"names": list(names)}, read_locked)
+@statement("schedule/lock", read_locked)
+def lock(names: Sequence[str]) -> None: ...
 
 
+@statement("schedule/replace", no_row)
 def replace(
     definition: ScheduleDefinition,
     anchor: datetime,
@@ -122,37 +123,26 @@ def replace(
     due: datetime | None,
     state: str,
     reason: str | None,
-) -> Query[Any]:
-    params = {
-        **definition.params(),
-        "anchor": anchor,
-        "next": next,
-        "due": due,
-        "state": state,
-        "reason": reason,
-    }
-    return Query("schedule/replace", params, lambda: None)
+) -> Params:
+    return definition.params()
 
 
+@statement("schedule/set_state", no_row)
 def set_state(
     name: str, state: str, reason: str | None, next: datetime | None, due: datetime | None
-) -> Query[Any]:
-    params = {"name": name, "state": state, "reason": reason, "next": next, "due": due}
-    return Query("schedule/set_state", params, lambda: None)
+) -> None: ...
 
 
-def disable(names: Sequence[str]) -> Query[str]:
-    return Query("schedule/disable", {"names": list(names)}, str)
+@statement("schedule/disable", str)
+def disable(names: Sequence[str]) -> None: ...
 
 
-def delete(name: str) -> Query[bool]:
-    return Query("schedule/delete", {"name": name}, bool)
+@statement("schedule/delete", bool)
+def delete(name: str) -> None: ...
 
 
-def record_manual_start(name: str, ticks: int, run: int | None) -> Query[Any]:
-    return Query(
-        "schedule/record_manual_start", {"name": name, "ticks": ticks, "run": run}, lambda: None
-    )
+@statement("schedule/record_manual_start", no_row)
+def record_manual_start(name: str, ticks: int, run: int | None) -> None: ...
 
 
 class RecordedTicks(msgspec.Struct, frozen=True):
@@ -162,10 +152,8 @@ class RecordedTicks(msgspec.Struct, frozen=True):
     """Time before which records of ticks may have been removed; None if none were."""
 
 
-def recorded_ticks(name: str, begin: datetime, end: datetime) -> Query[RecordedTicks]:
-    return Query(
-        "schedule/recorded_ticks", {"name": name, "begin": begin, "end": end}, RecordedTicks
-    )
+@statement("schedule/recorded_ticks", RecordedTicks)
+def recorded_ticks(name: str, begin: datetime, end: datetime) -> None: ...
 
 
 class UnstartableSchedule(msgspec.Struct, frozen=True):
@@ -180,5 +168,5 @@ class UnstartableSchedule(msgspec.Struct, frozen=True):
         return f"{self.kind} {self.target.removeprefix(ACTION_PREFIX)!r}"
 
 
-def unstartable(targets: Sequence[str]) -> Query[UnstartableSchedule]:
-    return Query("schedule/unstartable", {"targets": list(targets)}, UnstartableSchedule)
+@statement("schedule/unstartable", UnstartableSchedule)
+def unstartable(targets: Sequence[str]) -> None: ...

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import msgspec
 
-from rota.store.query import Query
+from rota.store.query import Params, Query, no_row, statement
 
 LEADER_PREFIX = "service "
 
@@ -34,40 +34,27 @@ class ServiceDue(msgspec.Struct, frozen=True):
     failures: int
 
 
+@statement("instance/beat", InstanceRow)
 def beat(
     identity: dict[str, Any],
     version: str,
     lease: float,
     services: Sequence[str],
     running: Sequence[str],
-) -> Query[InstanceRow]:
-    params = {
-        **identity,
-        "version": version,
-        "lease": lease,
-        "services": list(services),
-        "running": list(running),
-    }
-    return Query("instance/beat", params, InstanceRow)
+) -> Params:
+    return identity
 
 
-def unregister(instance: UUID) -> Query[Any]:
-    return Query("instance/unregister", {"instance": instance}, lambda: None)
+@statement("instance/unregister", no_row)
+def unregister(instance: UUID) -> None: ...
 
 
+@statement("service/begin_term", ServiceDue)
 def begin_term(
     name: str, every: float | None, max_delay: float, term: int, instance: UUID
-) -> Query[ServiceDue]:
+) -> Params:
     """Begin a term of a service. `max_delay` is the longest pause after repeated losses, in seconds."""
-    params = {
-        "name": name,
-        "leader": leader_of(name),
-        "every": every,
-        "max_delay": max_delay,
-        "term": term,
-        "instance": instance,
-    }
-    return Query("service/begin_term", params, ServiceDue)
+    return {"leader": leader_of(name)}
 
 
 def begin_iteration(name: str, term: int, identity: dict[str, Any]) -> Query[int]:
@@ -75,16 +62,7 @@ def begin_iteration(name: str, term: int, identity: dict[str, Any]) -> Query[int
     return Query("service/begin_iteration", params, int)
 
 
+@statement("service/finish_iteration", no_row)
 def finish_iteration(
     name: str, number: int, term: int, outcome: str, error: str | None, failures: int, delay: float
-) -> Query[Any]:
-    params = {
-        "name": name,
-        "number": number,
-        "term": term,
-        "outcome": outcome,
-        "error": error,
-        "failures": failures,
-        "delay": delay,
-    }
-    return Query("service/finish_iteration", params, lambda: None)
+) -> None: ...

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rota.model.journal import JournalEntry
 from rota.store.array_literals import int_array, text_array
 from rota.store.jobs import ClaimedJob
-from rota.store.query import Query
+from rota.store.query import Query, identity, no_row, statement
 
 
 def send(run: int, name: str, payload: str) -> Query[str | None]:
@@ -16,14 +16,12 @@ def send(run: int, name: str, payload: str) -> Query[str | None]:
     Return "sent", "known" (a signal of this name exists and is kept) or "ended"; None if the run does
     not exist.
     """
-    return Query(
-        "signal/send", {"run": run, "name": name, "payload": payload}, lambda answer: answer
-    )
+    return Query("signal/send", {"run": run, "name": name, "payload": payload}, identity)
 
 
-def read_payload(run: int, name: str) -> Query[str]:
+@statement("signal/read_payload", str)
+def read_payload(run: int, name: str) -> None:
     """Return the payload of a signal. No row if it was not sent yet."""
-    return Query("signal/read_payload", {"run": run, "name": name}, str)
 
 
 def register_waits(waits: Sequence[tuple[ClaimedJob, JournalEntry]]) -> Query[None]:
@@ -35,5 +33,5 @@ def register_waits(waits: Sequence[tuple[ClaimedJob, JournalEntry]]) -> Query[No
             "names": text_array([step.name for _, step in waits]),
             "jobs": int_array([job.job for job, _ in waits]),
         },
-        lambda: None,
+        no_row,
     )

@@ -10,7 +10,7 @@ import msgspec
 from rota.model.journal import JournalEntry, StoredEntry
 from rota.store.array_literals import bool_array, int_array, microsecond_array, text_array
 from rota.store.jobs import ClaimedJob, MoveResult
-from rota.store.query import Query
+from rota.store.query import Params, Query, no_row, statement
 
 
 class UnwrittenEntry(msgspec.Struct, frozen=True):
@@ -68,9 +68,7 @@ def read(jobs: Sequence[ClaimedJob]) -> Query[StoredEntryRow]:
 
 
 def suspend(
-    worker: int,
-    jobs: Sequence[ClaimedJob],
-    waits: Sequence[tuple[ClaimedJob, JournalEntry]],
+    worker: int, jobs: Sequence[ClaimedJob], waits: Sequence[tuple[ClaimedJob, JournalEntry]]
 ) -> Query[MoveResult]:
     """Suspend jobs until one of the entries they wait for is complete. Return the jobs accepted."""
     return Query(
@@ -89,18 +87,14 @@ def suspend(
     )
 
 
-def restart(worker: int, jobs: Sequence[ClaimedJob], args: Sequence[str]) -> Query[MoveResult]:
+@statement("step/restart", MoveResult)
+def restart(worker: int, jobs: Sequence[ClaimedJob], args: Sequence[str]) -> Params:
     """Restart jobs with other arguments. Return the jobs accepted."""
-    return Query(
-        "step/restart",
-        {
-            "worker": worker,
-            "claims": int_array([job.claim for job in jobs]),
-            "jobs": int_array([job.job for job in jobs]),
-            "args": text_array(args),
-        },
-        MoveResult,
-    )
+    return {
+        "claims": int_array([job.claim for job in jobs]),
+        "jobs": int_array([job.job for job in jobs]),
+        "args": text_array(args),
+    }
 
 
 class ProgressUpdate(NamedTuple):
@@ -121,7 +115,7 @@ def write_progress(updates: Sequence[ProgressUpdate]) -> Query[Any]:
             "totals": [each.total for each in updates],
             "notes": [each.note for each in updates],
         },
-        lambda: None,
+        no_row,
     )
 
 
@@ -135,7 +129,7 @@ def write_logs(lines: Sequence[tuple[ClaimedJob, float, str]]) -> Query[Any]:
             "ages": [ago for _, ago, _ in lines],
             "messages": [message for *_, message in lines],
         },
-        lambda: None,
+        no_row,
     )
 
 

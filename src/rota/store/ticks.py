@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from rota.model.schedule import TickDecision
-from rota.store.query import Query
+from rota.store.query import Params, Query, identity, no_row, statement
 from rota.store.schedules import LockedSchedule, read_locked
 
 BATCH_SCHEDULES = 200
@@ -62,45 +62,39 @@ class OpenTicks(msgspec.Struct, frozen=True):
 def next_due(targets: Sequence[str], deferred: Sequence[str] = ()) -> Query[float | None]:
     """Return the seconds until the next schedule is due. `deferred` are schedules left to other workers."""
     params = {"targets": list(targets), "deferred": list(deferred)}
-    return Query("tick/next_due", params, lambda rest: rest)
+    return Query("tick/next_due", params, identity)
 
 
+@statement("tick/due_names", str)
 def due_names(
     targets: Sequence[str], deferred: Sequence[str] = (), limit: int = BATCH_SCHEDULES
-) -> Query[str]:
-    params = {"targets": list(targets), "deferred": list(deferred), "limit": limit}
-    return Query("tick/due_names", params, str)
+) -> None: ...
 
 
 # In one transaction
 
 
-def set_short_timeouts() -> Query[Any]:
-    return Query("tick/set_short_timeouts", {}, lambda *_: None)
+@statement("tick/set_short_timeouts", no_row)
+def set_short_timeouts() -> None: ...
 
 
+@statement("tick/lock_due", read_locked)
 def lock_due(
     targets: Sequence[str],
     deferred: Sequence[str] = (),
     name: str | None = None,
     limit: int = BATCH_SCHEDULES,
-) -> Query[LockedSchedule]:
-    params = {
-        "targets": list(targets),
-        "deferred": list(deferred),
-        "names": None if name is None else [name],
-        "limit": limit,
-    }
-    return Query("tick/lock_due", params, read_locked)
+) -> Params:
+    return {"names": None if name is None else [name]}
 
 
-def record_outcomes(names: Sequence[str]) -> Query[ScheduleStatus]:
-    return Query("tick/record_outcomes", {"names": list(names)}, ScheduleStatus)
+@statement("tick/record_outcomes", ScheduleStatus)
+def record_outcomes(names: Sequence[str]) -> None: ...
 
 
 def postpone(reasons: Mapping[str, str | None], seconds: float) -> Query[Any]:
     params = {"names": list(reasons), "reasons": list(reasons.values()), "seconds": seconds}
-    return Query("tick/postpone", params, lambda: None)
+    return Query("tick/postpone", params, no_row)
 
 
 def record(
@@ -118,7 +112,7 @@ def record(
 def update_states(
     records: Sequence[TickRecord], process: tuple[str, int], at: datetime
 ) -> Query[Any]:
-    return Query("tick/update_states", _columns(records, process, at), lambda: None)
+    return Query("tick/update_states", _columns(records, process, at), no_row)
 
 
 def _columns(
@@ -151,7 +145,7 @@ def record_runs(
         "pid": process[1],
         "backfilled": backfilled,
     }
-    return Query("tick/record_runs", params, lambda: None)
+    return Query("tick/record_runs", params, no_row)
 
 
 def advance(advances: Sequence[ScheduleAdvance]) -> Query[int]:
@@ -174,9 +168,9 @@ def advance(advances: Sequence[ScheduleAdvance]) -> Query[int]:
 # Afterwards
 
 
-def open_ticks(limit: int = BATCH_SCHEDULES) -> Query[OpenTicks]:
-    return Query("tick/open_ticks", {"limit": limit}, OpenTicks)
+@statement("tick/open_ticks", OpenTicks)
+def open_ticks(limit: int = BATCH_SCHEDULES) -> None: ...
 
 
-def lock(names: Sequence[str]) -> Query[str]:
-    return Query("tick/lock", {"names": list(names)}, str)
+@statement("tick/lock", str)
+def lock(names: Sequence[str]) -> None: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rota.store.query import Query
+from rota.store.query import statement
 
 
 class WokenJobs(msgspec.Struct, frozen=True):
@@ -16,5 +16,5 @@ class WokenJobs(msgspec.Struct, frozen=True):
     """Seconds until the next schedule is due; None if there is none."""
 
 
-def wake(limit: int) -> Query[WokenJobs]:
-    return Query("timer/wake", {"limit": limit}, WokenJobs)
+@statement("timer/wake", WokenJobs)
+def wake(limit: int) -> None: ...

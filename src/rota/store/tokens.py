@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from rota.model.access import AccessToken, Role, RoleName
-from rota.store.query import Query
+from rota.store.query import Query, no_row, statement
 
 
 class TokenRow(msgspec.Struct, frozen=True):
@@ -51,23 +51,19 @@ def create(
     return Query("token/create", params, TokenRow)
 
 
-def revoke(id: str, operator: str) -> Query[TokenRow]:
+@statement("token/revoke", TokenRow)
+def revoke(id: str, operator: str) -> None:
     """Revoke a token. No row if it does not exist or was revoked before."""
-    return Query("token/revoke", {"id": id, "operator": operator}, TokenRow)
 
 
-def list_tokens(
-    id: str | None = None, *, include_inactive: bool = False, limit: int = 200
-) -> Query[TokenRow]:
+@statement("token/list", TokenRow)
+def list_tokens(id: str | None = None, *, include_inactive: bool = False, limit: int = 200) -> None:
     """Return the valid tokens; with `include_inactive` also expired and revoked ones."""
-    return Query(
-        "token/list", {"id": id, "include_inactive": include_inactive, "limit": limit}, TokenRow
-    )
 
 
-def read(id: str) -> Query[StoredToken]:
-    return Query("token/read", {"id": id}, StoredToken)
+@statement("token/read", StoredToken)
+def read(id: str) -> None: ...
 
 
-def record_use(id: str) -> Query[Any]:
-    return Query("token/record_use", {"id": id}, lambda: None)
+@statement("token/record_use", no_row)
+def record_use(id: str) -> None: ...

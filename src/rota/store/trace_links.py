@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rota.store.array_literals import int_array, text_array
-from rota.store.query import Query
+from rota.store.query import Params, Query, statement
 
 MAX_LINKS = 128
 """Links of one span, the usual limit of tracing systems."""
@@ -26,8 +26,7 @@ def read(jobs: Sequence[int]) -> Query[tuple[int, str]]:
     return Query("trace_link/read", params, lambda job, trace: (job, trace))
 
 
-def read_of_calls(parent: int, run: int) -> Query[str]:
+@statement("trace_link/read_of_calls", str)
+def read_of_calls(parent: int, run: int) -> Params:
     """Return the trace contexts of the calls that a job waited for."""
-    return Query(
-        "trace_link/read_of_calls", {"parent": parent, "run": run, "limit": MAX_LINKS}, str
-    )
+    return {"limit": MAX_LINKS}

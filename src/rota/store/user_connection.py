@@ -7,8 +7,9 @@ recognised by their classes, without importing any of them.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
+
+import msgspec
 
 from rota.errors import ArgumentError
 from rota.store import pg_errors
@@ -70,8 +71,7 @@ def is_async(connection: Any, parameter: str = "options(on=…)") -> bool:
     return _executor_for(connection, parameter) in (_psycopg_async, _asyncpg, _sqlalchemy_async)
 
 
-@dataclass(frozen=True, slots=True)
-class _OwnStatement:
+class _OwnStatement(msgspec.Struct, frozen=True):
     """Rendering of a `Query`."""
 
     query: Query[Any]

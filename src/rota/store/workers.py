@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from rota.store import advisory_locks
-from rota.store.query import Query
+from rota.store.query import Params, Query, identity, no_row, statement
 
 MAX_INLINE_TASKS = 16
 """Number of tasks up to which they are sent with every claim. With more, they are stored once."""
@@ -44,6 +44,7 @@ class DeclaredDead(msgspec.Struct, frozen=True):
     pid: int
 
 
+@statement("worker/register", int)
 def register(
     host: str,
     pid: int,
@@ -57,45 +58,28 @@ def register(
     rota_version: str = "",
     metadata: Mapping[str, Any] | None = None,
     notify: bool = False,
-) -> Query[int]:
+) -> Params:
     """Register a worker.
 
     Jobs of the tasks in `no_prefetch` are claimed only when a slot is free. `schedules` are those that
     its code declares.
     """
-    return Query(
-        "worker/register",
-        {
-            "host": host,
-            "pid": pid,
-            "version": version,
-            "rota_version": rota_version,
-            "queues": list(queues),
-            "tasks": list(tasks),
-            "schedules": list(schedules),
-            "capacity": capacity,
-            "metadata": msgspec.json.encode(metadata or {}).decode(),
-            "listed_tasks": list(tasks) if len(tasks) > MAX_INLINE_TASKS else [],
-            "no_prefetch": list(no_prefetch),
-            "notify": notify,
-        },
-        int,
-    )
+    return {
+        "metadata": msgspec.json.encode(metadata or {}).decode(),
+        "listed_tasks": tasks if len(tasks) > MAX_INLINE_TASKS else [],
+        "no_prefetch": list(no_prefetch),
+    }
 
 
-def beat(
-    worker: int, session_lock: int | None, running: int = 0, lag: float = 0.0
-) -> Query[BeatAnswer]:
+@statement("worker/beat", BeatAnswer)
+def beat(worker: int, session_lock: int | None, running: int = 0, lag: float = 0.0) -> None:
     """Record a heartbeat. No row if the worker was declared dead."""
-    params = {"worker": worker, "session_lock": session_lock, "running": running, "lag": lag}
-    return Query("worker/beat", params, BeatAnswer)
 
 
-def list_others(worker: int) -> Query[ObservedWorker]:
+@statement("worker/list_others", ObservedWorker)
+def list_others(worker: int) -> Params:
     """Return the current state of the other workers."""
-    return Query(
-        "worker/list_others", {"worker": worker, "namespace": advisory_locks.WORKER}, ObservedWorker
-    )
+    return {"namespace": advisory_locks.WORKER}
 
 
 def mark_dead(observed: Sequence[ObservedWorker]) -> Query[DeclaredDead]:
@@ -107,34 +91,27 @@ def mark_dead(observed: Sequence[ObservedWorker]) -> Query[DeclaredDead]:
     return Query("worker/mark_dead", params, DeclaredDead)
 
 
-def lock_session(session_lock: int) -> Query[bool]:
+@statement("worker/lock_session", bool)
+def lock_session(session_lock: int) -> Params:
     """Take the session lock.
 
     PostgreSQL releases it when the connection ends, which reveals a dead worker.
     """
-    return Query(
-        "worker/lock_session",
-        {"namespace": advisory_locks.WORKER, "session_lock": session_lock},
-        bool,
-    )
+    return {"namespace": advisory_locks.WORKER}
 
 
-def mark_draining(worker: int) -> Query[Any]:
-    return Query("worker/mark_draining", {"worker": worker}, lambda: None)
+@statement("worker/mark_draining", no_row)
+def mark_draining(worker: int) -> None: ...
 
 
-def mark_stopped(worker: int) -> Query[Any]:
-    return Query("worker/mark_stopped", {"worker": worker}, lambda: None)
+@statement("worker/mark_stopped", no_row)
+def mark_stopped(worker: int) -> None: ...
 
 
-def delete_ended(age: float) -> Query[Any]:
-    return Query("worker/delete_ended", {"age": age}, lambda: None)
+@statement("worker/delete_ended", no_row)
+def delete_ended(age: float) -> None: ...
 
 
 def request_drain(worker: int) -> Query[str | None]:
     """Ask a worker to drain. Return its state."""
-    return Query("worker/request_drain", {"worker": worker}, _identity)
-
-
-def _identity(state: str | None) -> str | None:
-    return state
+    return Query("worker/request_drain", {"worker": worker}, identity)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import runpy
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 from typing import Any
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 from psycopg import AsyncConnection
 
 from rota import Rota

@@ -71,11 +71,8 @@ class AlertDelivery(Loop):
     async def tick(self) -> float | None:
         if not self._receivers:
             return None
-        queries = [
-            ticks.set_short_timeouts(),
-            alerts.claim_deliveries(MAX_CONCURRENT_ALERTS, LEASE_SECONDS),
-        ]
-        [[_, to_deliver]] = await self._database.pipeline([queries])
+        claim = alerts.claim_deliveries(MAX_CONCURRENT_ALERTS, LEASE_SECONDS)
+        [[_, to_deliver]] = await self._database.pipeline([[ticks.set_short_timeouts(), claim]])
         if not to_deliver:
             return None  # woken when a delivery is pending
         await asyncio.gather(*(self._deliver(each) for each in to_deliver))

@@ -81,8 +81,7 @@ def check_arguments(
         for definition in filter(None, (task, task.skip_if)):
             _decoder(definition, pending).decode(document)
     except (msgspec.ValidationError, ValueError) as error:
-        reason = codec.describe(error) if isinstance(error, msgspec.ValidationError) else str(error)
-        return ReplayProblem("arguments", reason)
+        return ReplayProblem("arguments", codec.describe(error))
     except (DefinitionError, NotImplementedError) as error:
         return ReplayProblem("arguments", str(error))
     return None

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from rota.model.document import Id, Payload, StoredError
 from rota.store import advisory_locks as store_advisory_locks
-from rota.store.query import MAX_CHARACTER, Query
+from rota.store.query import MAX_CHARACTER, Params, Query, statement
 from rota.store.services import leader_of
 
 MAX_ID = 2**63 - 1
@@ -137,6 +137,7 @@ class RateLimitRow(msgspec.Struct, frozen=True):
     last_used: datetime
 
 
+@statement("view/locks", LockRow)
 def locks(
     name: str | None = None,
     *,
@@ -144,21 +145,14 @@ def locks(
     prefix: str = "",
     after: tuple[str, int] = ("", -1),
     limit: int = 200,
-) -> Query[LockRow]:
+) -> Params:
     """Return the locks that are held or expired recently; with `include_free` also the free ones.
 
     `after` is the name and permit of the last row of the previous page.
     """
-    params = {
-        "name": name,
-        "include_free": include_free,
-        "prefix": prefix,
-        "prefix_end": prefix + MAX_CHARACTER,
-        "after_name": after[0],
-        "after_permit": after[1],
-        "limit": limit,
-    }
-    return Query("view/locks", params, LockRow)
+    after_name, after_permit = after
+    prefix_end = prefix + MAX_CHARACTER
+    return {"prefix_end": prefix_end, "after_name": after_name, "after_permit": after_permit}
 
 
 def advisory_locks() -> Query[AdvisoryLockRow]:
@@ -170,39 +164,30 @@ def leaders() -> Query[LeaderRow]:
     return Query("view/leaders", {"namespace": store_advisory_locks.LEADER}, LeaderRow)
 
 
-def services(name: str | None = None) -> Query[ServiceRow]:
-    params = {
-        "name": name,
-        "leader_prefix": leader_of(""),
-        "namespace": store_advisory_locks.LEADER,
-    }
-    return Query("view/services", params, ServiceRow)
+@statement("view/services", ServiceRow)
+def services(name: str | None = None) -> Params:
+    return {"leader_prefix": leader_of(""), "namespace": store_advisory_locks.LEADER}
 
 
-def iterations(service: str, limit: int = 20) -> Query[IterationRow]:
-    return Query("view/iterations", {"service": service, "limit": limit}, IterationRow)
+@statement("view/iterations", IterationRow)
+def iterations(service: str, limit: int = 20) -> None: ...
 
 
-def alerts(*, include_closed: bool = False, limit: int = 20) -> Query[AlertRow]:
+@statement("view/alerts", AlertRow)
+def alerts(*, include_closed: bool = False, limit: int = 20) -> None:
     """Return the open alerts; with `include_closed` also the closed ones."""
-    return Query("view/alerts", {"include_closed": include_closed, "limit": limit}, AlertRow)
 
 
-def closed_alerts(before: int = MAX_ID, limit: int = 20) -> Query[AlertRow]:
+@statement("view/closed_alerts", AlertRow)
+def closed_alerts(before: int = MAX_ID, limit: int = 20) -> None:
     """Return the closed alerts, newest first."""
-    return Query("view/closed_alerts", {"before": before, "limit": limit}, AlertRow)
 
 
-def once_calls(prefix: str = "", after: str = "", limit: int = 50) -> Query[OnceCallRow]:
+@statement("view/once_calls", OnceCallRow)
+def once_calls(prefix: str = "", after: str = "", limit: int = 50) -> Params:
     """Return `once` calls by key, with a prefix, after a key."""
-    params = {
-        "prefix": prefix,
-        "prefix_end": prefix + MAX_CHARACTER,
-        "after": after,
-        "limit": limit,
-    }
-    return Query("view/once_calls", params, OnceCallRow)
+    return {"prefix_end": prefix + MAX_CHARACTER}
 
 
-def rate_limits(after: str = "", limit: int = 200) -> Query[RateLimitRow]:
-    return Query("rate_limit/list", {"after": after, "limit": limit}, RateLimitRow)
+@statement("rate_limit/list", RateLimitRow)
+def rate_limits(after: str = "", limit: int = 200) -> None: ...

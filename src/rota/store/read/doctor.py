@@ -9,7 +9,7 @@ from importlib import resources
 
 import msgspec
 
-from rota.store.query import Query, in_schema
+from rota.store.query import in_schema, statement
 
 
 class ServerRow(msgspec.Struct, frozen=True):
@@ -126,41 +126,41 @@ def expected_indexes(schema: str) -> dict[str, IndexDefinitionRow]:
     return found
 
 
-def server() -> Query[ServerRow]:
-    return Query("doctor/server", {}, ServerRow)
+@statement("doctor/server", ServerRow)
+def server() -> None: ...
 
 
-def clock() -> Query[ClockSkewRow]:
-    return Query("doctor/clock", {}, ClockSkewRow)
+@statement("doctor/clock", ClockSkewRow)
+def clock() -> None: ...
 
 
-def snapshot_holders() -> Query[SnapshotHolderRow]:
-    return Query("doctor/snapshot_holders", {}, SnapshotHolderRow)
+@statement("doctor/snapshot_holders", SnapshotHolderRow)
+def snapshot_holders() -> None: ...
 
 
-def tables(schema: str) -> Query[TableRow]:
-    return Query("doctor/tables", {"schema": schema}, TableRow)
+@statement("doctor/tables", TableRow)
+def tables(schema: str) -> None: ...
 
 
-def indexes(schema: str) -> Query[IndexRow]:
-    return Query("doctor/indexes", {"schema": schema}, IndexRow)
+@statement("doctor/indexes", IndexRow)
+def indexes(schema: str) -> None: ...
 
 
-def autovacuum() -> Query[VacuumRow]:
-    return Query("doctor/autovacuum", {}, VacuumRow)
+@statement("doctor/autovacuum", VacuumRow)
+def autovacuum() -> None: ...
 
 
-def notifications() -> Query[NotificationQueueRow]:
-    return Query("doctor/notifications", {}, NotificationQueueRow)
+@statement("doctor/notifications", NotificationQueueRow)
+def notifications() -> None: ...
 
 
-def overdue_jobs(late_seconds: float) -> Query[OverdueRow]:
-    return Query("doctor/overdue_jobs", {"late_seconds": late_seconds}, OverdueRow)
+@statement("doctor/overdue_jobs", OverdueRow)
+def overdue_jobs(late_seconds: float) -> None: ...
 
 
-def orphaned_claims(silent_seconds: float) -> Query[OrphanedClaimsRow]:
-    return Query("doctor/orphaned_claims", {"silent_seconds": silent_seconds}, OrphanedClaimsRow)
+@statement("doctor/orphaned_claims", OrphanedClaimsRow)
+def orphaned_claims(silent_seconds: float) -> None: ...
 
 
-def worker_counts(silent_seconds: float) -> Query[WorkerCountRow]:
-    return Query("doctor/worker_counts", {"silent_seconds": silent_seconds}, WorkerCountRow)
+@statement("doctor/worker_counts", WorkerCountRow)
+def worker_counts(silent_seconds: float) -> None: ...

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from rota.store.query import Query
+from rota.store.query import Params, statement
 
 MAX_SCAN_ROWS = 20_000
 """Number of queued rows that are searched for a job that was requeued."""
@@ -143,58 +143,47 @@ class AwaitedLockRow(msgspec.Struct, frozen=True):
     expires: datetime
 
 
-def subject(id: int) -> Query[ExplainedJob]:
-    return Query("explain/subject", {"id": id}, ExplainedJob)
+@statement("explain/subject", ExplainedJob)
+def subject(id: int) -> None: ...
 
 
-def predecessors(run: int, job: int | None, limit: int) -> Query[PredecessorRow]:
-    return Query("explain/predecessors", {"run": run, "job": job, "limit": limit}, PredecessorRow)
+@statement("explain/predecessors", PredecessorRow)
+def predecessors(run: int, job: int | None, limit: int) -> None: ...
 
 
-def job_states(jobs: Sequence[int]) -> Query[JobSituationRow]:
-    return Query("explain/job_states", {"jobs": list(jobs)}, JobSituationRow)
+@statement("explain/job_states", JobSituationRow)
+def job_states(jobs: Sequence[int]) -> None: ...
 
 
-def open_steps(jobs: Sequence[int]) -> Query[WaitingRow]:
-    return Query("explain/open_steps", {"jobs": list(jobs)}, WaitingRow)
+@statement("explain/open_steps", WaitingRow)
+def open_steps(jobs: Sequence[int]) -> None: ...
 
 
-def open_child_runs(jobs: Sequence[int], run: int | None, limit: int) -> Query[CallingRow]:
-    return Query(
-        "explain/open_child_runs", {"jobs": list(jobs), "run": run, "limit": limit}, CallingRow
-    )
+@statement("explain/open_child_runs", CallingRow)
+def open_child_runs(jobs: Sequence[int], run: int | None, limit: int) -> None: ...
 
 
+@statement("explain/eligible_workers", EligibleWorkers)
 def eligible_workers(
     pairs: Sequence[tuple[str, str]], silent_seconds: float, late_seconds: float
-) -> Query[EligibleWorkers]:
+) -> Params:
     """Count workers for (queue, task) pairs.
 
     A worker is silent after `silent_seconds` without a heartbeat, and late if its event loop lags by
     more than `late_seconds`.
     """
-    queues, tasks = [queue for queue, _ in pairs], [task for _, task in pairs]
-    params = {
-        "queues": queues,
-        "tasks": tasks,
-        "silent_seconds": silent_seconds,
-        "late_seconds": late_seconds,
-    }
-    return Query("explain/eligible_workers", params, EligibleWorkers)
+    return {"queues": [queue for queue, _ in pairs], "tasks": [task for _, task in pairs]}
 
 
-def queue_positions(jobs: Sequence[int], limit: int) -> Query[QueuePosition]:
+@statement("explain/queue_positions", QueuePosition)
+def queue_positions(jobs: Sequence[int], limit: int) -> Params:
     """Return the number of jobs ahead of each, counted up to `limit`."""
-    return Query(
-        "explain/queue_positions",
-        {"jobs": list(jobs), "scan_limit": MAX_SCAN_ROWS, "limit": limit},
-        QueuePosition,
-    )
+    return {"scan_limit": MAX_SCAN_ROWS}
 
 
-def awaited_locks(limit: int) -> Query[AwaitedLockRow]:
-    return Query("explain/awaited_locks", {"limit": limit}, AwaitedLockRow)
+@statement("explain/awaited_locks", AwaitedLockRow)
+def awaited_locks(limit: int) -> None: ...
 
 
-def has_pending_releases() -> Query[bool]:
-    return Query("explain/pending_releases", {}, bool)
+@statement("explain/pending_releases", bool)
+def has_pending_releases() -> None: ...

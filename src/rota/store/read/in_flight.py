@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from rota.store.database import Database, run
-from rota.store.query import Query, Row
+from rota.store.query import Query, Row, statement
 
 
 class InFlightTaskRow(msgspec.Struct, frozen=True):
@@ -34,14 +34,13 @@ class InFlightJobRow(msgspec.Struct, frozen=True):
     """True if the job has recorded steps."""
 
 
-def tasks() -> Query[InFlightTaskRow]:
-    return Query("view/in_flight_tasks", {}, InFlightTaskRow)
+@statement("view/in_flight_tasks", InFlightTaskRow)
+def tasks() -> None: ...
 
 
-def jobs(task: str, limit: int, *, newest_first: bool = False) -> Query[InFlightJobRow]:
+@statement("view/in_flight_jobs", InFlightJobRow)
+def jobs(task: str, limit: int, *, newest_first: bool = False) -> None:
     """Return the jobs of one task: those that have begun, then those that wait; each oldest first."""
-    params = {"task": task, "limit": limit, "newest_first": newest_first}
-    return Query("view/in_flight_jobs", params, InFlightJobRow)
 
 
 class ReadOnlySession:

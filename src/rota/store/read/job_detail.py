@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from rota.model.document import Mark, Payload, StoredError
-from rota.store.query import Query
+from rota.store.query import Params, statement
 
 NO_LIMIT = 2**31 - 1
 
@@ -75,32 +75,26 @@ class LogRow(msgspec.Struct, frozen=True):
     """Number of lines; at least this many if it is MAX_COUNTED_LINES."""
 
 
-def steps(job: int, limit: int = NO_LIMIT, *, with_values: bool = False) -> Query[StepRow]:
+@statement("view/steps", StepRow)
+def steps(job: int, limit: int = NO_LIMIT, *, with_values: bool = False) -> None:
     """Return the last steps of a job, newest first; with `with_values` including their results."""
-    return Query("view/steps", {"job": job, "limit": limit, "with_values": with_values}, StepRow)
 
 
-def open_waits(run: int) -> Query[WaitRow]:
+@statement("view/open_waits", WaitRow)
+def open_waits(run: int) -> None:
     """Return the waits of a job, or of the jobs of a run."""
-    return Query("view/open_waits", {"run": run}, WaitRow)
 
 
-def signals(run: int, limit: int | None = None, *, with_values: bool = False) -> Query[SignalRow]:
+@statement("view/signals", SignalRow)
+def signals(run: int, limit: int | None = None, *, with_values: bool = False) -> None:
     """Return the signals that a run received or waited for; with `with_values` including whole payloads."""
-    return Query(
-        "view/signals", {"run": run, "with_values": with_values, "limit": limit}, SignalRow
-    )
 
 
-def progress(job: int) -> Query[JobProgressRow]:
-    return Query("view/progress", {"job": job}, JobProgressRow)
+@statement("view/progress", JobProgressRow)
+def progress(job: int) -> None: ...
 
 
-def logs(job: int, limit: int = NO_LIMIT) -> Query[LogRow]:
+@statement("view/logs", LogRow)
+def logs(job: int, limit: int = NO_LIMIT) -> Params:
     """Return the last log lines, newest first."""
-    params = {
-        "job": job,
-        "limit": limit,
-        "count_limit": max(MAX_COUNTED_LINES, min(limit, NO_LIMIT)),
-    }
-    return Query("view/logs", params, LogRow)
+    return {"count_limit": max(MAX_COUNTED_LINES, min(limit, NO_LIMIT))}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from rota.store.query import Query
+from rota.store.query import statement
 
 
 class RunningJobRow(msgspec.Struct, frozen=True):
@@ -48,27 +48,27 @@ class MinuteRateRow(msgspec.Struct, frozen=True):
     wait_seconds: float
 
 
-def running_jobs() -> Query[RunningJobRow]:
-    return Query("live/running_jobs", {}, RunningJobRow)
+@statement("live/running_jobs", RunningJobRow)
+def running_jobs() -> None: ...
 
 
-def count_ended(jobs: Sequence[int]) -> Query[int]:
-    return Query("live/count_ended", {"jobs": list(jobs)}, int)
+@statement("live/count_ended", int)
+def count_ended(jobs: Sequence[int]) -> None: ...
 
 
-def job_states(jobs: Sequence[int]) -> Query[JobStateRow]:
-    return Query("live/job_states", {"jobs": list(jobs)}, JobStateRow)
+@statement("live/job_states", JobStateRow)
+def job_states(jobs: Sequence[int]) -> None: ...
 
 
-def outcome_totals() -> Query[OutcomeTotalRow]:
+@statement("live/outcome_totals", OutcomeTotalRow)
+def outcome_totals() -> None:
     """Count all outcomes. Reads the whole table: for small databases only."""
-    return Query("live/outcome_totals", {}, OutcomeTotalRow)
 
 
-def queue_depths() -> Query[QueueDepthRow]:
-    return Query("live/queue_depths", {}, QueueDepthRow)
+@statement("live/queue_depths", QueueDepthRow)
+def queue_depths() -> None: ...
 
 
-def minute_rates(minutes: int = 2) -> Query[MinuteRateRow]:
+@statement("live/minute_rates", MinuteRateRow)
+def minute_rates(minutes: int = 2) -> None:
     """Return the counts of this minute and of `minutes` before it."""
-    return Query("live/minute_rates", {"minutes": minutes}, MinuteRateRow)

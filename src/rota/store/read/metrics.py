@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from rota.store.query import Query
+from rota.store.query import Params, Query, identity, statement
 
 MAX_FLOW_RUNS = 100
 """Latest runs of a flow that its statistics cover."""
@@ -168,7 +168,7 @@ def counts(
 
 def history_seconds() -> Query[float | None]:
     """Return the age of the oldest count in seconds; None if there is none."""
-    return Query("history/history_seconds", {}, lambda age: age)
+    return Query("history/history_seconds", {}, identity)
 
 
 def queue_depths(bucket_seconds: float, buckets: int) -> Query[tuple[datetime, int | None]]:
@@ -191,9 +191,9 @@ def task_counts(minutes: int, limit: int = 2000) -> Query[TaskCounts]:
     return Query("history/task_counts", {"minutes": minutes, "limit": limit}, _read_task_counts)
 
 
-def flow_names(limit: int = 500) -> Query[str]:
+@statement("history/flow_names", str)
+def flow_names(limit: int = 500) -> None:
     """Return the names of flows that have runs, known to a worker or not."""
-    return Query("history/flow_names", {"limit": limit}, str)
 
 
 def flow_history(names: Sequence[str], run_limit: int = MAX_FLOW_RUNS) -> Query[FlowHistoryRow]:
@@ -202,37 +202,28 @@ def flow_history(names: Sequence[str], run_limit: int = MAX_FLOW_RUNS) -> Query[
     )
 
 
-def flow_task_history(flow: str, job_limit: int = MAX_FLOW_JOBS) -> Query[FlowTaskHistoryRow]:
+@statement("history/flow_task_history", FlowTaskHistoryRow)
+def flow_task_history(flow: str, job_limit: int = MAX_FLOW_JOBS) -> Params:
     """Return task statistics of the latest runs of a flow. The larger the runs, the fewer are read."""
-    return Query(
-        "history/flow_task_history",
-        {"flow": flow, "run_limit": MAX_FLOW_RUNS, "job_limit": job_limit},
-        FlowTaskHistoryRow,
-    )
+    return {"run_limit": MAX_FLOW_RUNS}
 
 
-def flow_runs(flow: str, limit: int = 20) -> Query[PastRunRow]:
-    return Query("history/flow_runs", {"flow": flow, "limit": limit}, PastRunRow)
+@statement("history/flow_runs", PastRunRow)
+def flow_runs(flow: str, limit: int = 20) -> None: ...
 
 
-def task_runs(task: str, limit: int = 20, scan_limit: int = MAX_SCAN_JOBS) -> Query[PastRunRow]:
+@statement("history/task_runs", PastRunRow)
+def task_runs(task: str, limit: int = 20, scan_limit: int = MAX_SCAN_JOBS) -> None:
     """Return the runs of a task that are among the latest jobs of all tasks."""
-    return Query(
-        "history/task_runs", {"task": task, "limit": limit, "scan_limit": scan_limit}, PastRunRow
-    )
 
 
-def flow_progress(runs: Sequence[int]) -> Query[FlowProgressRow]:
-    return Query("history/flow_progress", {"runs": list(runs)}, FlowProgressRow)
+@statement("history/flow_progress", FlowProgressRow)
+def flow_progress(runs: Sequence[int]) -> None: ...
 
 
-def problem_schedules(late_seconds: float, limit: int = 10) -> Query[ProblemScheduleRow]:
+@statement("history/problem_schedules", ProblemScheduleRow)
+def problem_schedules(late_seconds: float, limit: int = 10) -> None:
     """Return schedules that are late by more than `late_seconds`, have missed ticks, or fail."""
-    return Query(
-        "history/problem_schedules",
-        {"late_seconds": late_seconds, "limit": limit},
-        ProblemScheduleRow,
-    )
 
 
 def _read_bucket(at: datetime, *counted: float) -> BucketRow:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from rota.store.query import Query
+from rota.store.query import statement
 
 MAX_JOBS_WITH_STEPS = 100
 """Number of jobs of a run up to which the events of their steps are included."""
@@ -42,24 +42,18 @@ class RunStepRow(msgspec.Struct, frozen=True):
     open: bool
 
 
-def run_events(
-    run: int, limit: int = 200, max_jobs_with_steps: int = MAX_JOBS_WITH_STEPS
-) -> Query[RunEventRow]:
+@statement("view/run_events", RunEventRow)
+def run_events(run: int, limit: int = 200, max_jobs_with_steps: int = MAX_JOBS_WITH_STEPS) -> None:
     """Return the last events of a run and its jobs, or of a job, newest first.
 
     Operators' actions are in the audit log.
     """
-    return Query(
-        "view/run_events",
-        {"run": run, "limit": limit, "max_jobs_with_steps": max_jobs_with_steps},
-        RunEventRow,
-    )
 
 
-def run_steps(run: int, limit: int = 2_000) -> Query[RunStepRow]:
-    return Query("view/run_steps", {"run": run, "limit": limit}, RunStepRow)
+@statement("view/run_steps", RunStepRow)
+def run_steps(run: int, limit: int = 2_000) -> None: ...
 
 
-def traceparent(run: int) -> Query[str]:
+@statement("view/traceparent", str)
+def traceparent(run: int) -> None:
     """Return the W3C traceparent of a run. No row if it was not traced."""
-    return Query("view/traceparent", {"run": run}, str)

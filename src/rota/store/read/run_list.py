@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from rota.store.query import REVERSED, Query
+from rota.store.query import REVERSED, Query, identity, statement
 from rota.store.read.runs import RunRow
 
 MAX_ID = 2**63 - 1
@@ -105,22 +105,13 @@ def scan_states(
 
 def by_key(run_filter: RunFilter, before: int, after: int) -> Query[ListPosition]:
     """Return the runs with a key, latest first."""
-    params = {
-        "name": run_filter.name,
-        "key": run_filter.key,
-        "queue": run_filter.queue,
-        "since": run_filter.since,
-        "until": run_filter.until,
-        "before": before,
-        "after": after,
-        "name_limit": MAX_KEY_NAMES,
-    }
-    return Query("run_list/by_key", params, ListPosition)
+    params = {"before": before, "after": after, "name_limit": MAX_KEY_NAMES}
+    return Query("run_list/by_key", msgspec.structs.asdict(run_filter) | params, ListPosition)
 
 
-def by_id(ids: Sequence[int]) -> Query[ListPosition]:
+@statement("run_list/by_id", ListPosition)
+def by_id(ids: Sequence[int]) -> None:
     """Return those of the ids that are runs."""
-    return Query("run_list/by_id", {"ids": list(ids)}, ListPosition)
 
 
 def run_rows(positions: Sequence[ListPosition]) -> Query[RunRow]:
@@ -131,13 +122,13 @@ def run_rows(positions: Sequence[ListPosition]) -> Query[RunRow]:
     return Query("run_list/run_rows", params, RunRow)
 
 
-def last_id_before(at: datetime) -> Query[int]:
+@statement("run_list/last_id_before", int)
+def last_id_before(at: datetime) -> None:
     """Return the last id assigned before a time, approximately."""
-    return Query("run_list/last_id_before", {"at": at}, int)
 
 
 def created_at(id: int) -> Query[datetime]:
-    return Query("run_list/created_at", {"id": id}, _identity)
+    return Query("run_list/created_at", {"id": id}, identity)
 
 
 def large_queue(queue: str | None) -> Query[LargeQueue]:
@@ -152,21 +143,12 @@ def _params(
     run_filter: RunFilter, before: int, after: int, limit: int, scan_limit: int
 ) -> dict[str, object]:
     return {
-        "name": run_filter.name,
-        "queue": run_filter.queue,
-        "key": run_filter.key,
+        **msgspec.structs.asdict(run_filter),
         "states": None if run_filter.states is None else list(run_filter.states),
-        "since": run_filter.since,
-        "until": run_filter.until,
         "text": None if run_filter.text is None else run_filter.text.lower(),
-        "search_values": run_filter.search_values,
         "max_bytes": MAX_SEARCH_BYTES,
         "before": before,
         "after": after,
         "limit": limit,
         "scan_limit": scan_limit,
     }
-
-
-def _identity(value: datetime) -> datetime:
-    return value

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from rota.model.document import Id, Mark, Payload, StoredError, StoredJson
-from rota.store.query import Query
+from rota.store.query import Query, identity, statement
 
 MAX_ID = 2**63 - 1
 NO_LIMIT = 2**31 - 1
@@ -191,28 +191,25 @@ class StateCounts(msgspec.Struct, frozen=True):
     running: int
 
 
-def queues() -> Query[QueueRow]:
-    return Query("view/queues", {}, QueueRow)
+@statement("view/queues", QueueRow)
+def queues() -> None: ...
 
 
-def run(run: int) -> Query[RunDetailRow]:
-    return Query("view/run", {"run": run}, RunDetailRow)
+@statement("view/run", RunDetailRow)
+def run(run: int) -> None: ...
 
 
-def flow(run: int) -> Query[FlowDetailRow]:
+@statement("view/flow", FlowDetailRow)
+def flow(run: int) -> None:
     """Return a flow's run. No row if the run is not one of a flow."""
-    return Query("view/flow", {"run": run}, FlowDetailRow)
 
 
-def jobs(
-    run: int, *, with_values: bool = False, after: int = 0, limit: int = NO_LIMIT
-) -> Query[JobRow]:
+@statement("view/jobs", JobRow)
+def jobs(run: int, *, with_values: bool = False, after: int = 0, limit: int = NO_LIMIT) -> None:
     """Return the jobs of a flow's run, skipping the first `after`.
 
     With `with_values` they include arguments and results.
     """
-    params = {"run": run, "with_values": with_values, "after": after, "limit": limit}
-    return Query("view/jobs", params, JobRow)
 
 
 def job_attempts(
@@ -223,51 +220,45 @@ def job_attempts(
     return Query("view/job_attempts", params, JobAttemptRow)
 
 
-def child_runs(run: int, limit: int | None = None) -> Query[ChildRunRow]:
+@statement("view/child_runs", ChildRunRow)
+def child_runs(run: int, limit: int | None = None) -> None:
     """Return the runs that jobs of a run have started."""
-    return Query("view/child_runs", {"run": run, "limit": limit}, ChildRunRow)
 
 
-def state(run: int) -> Query[str]:
-    return Query("view/state", {"run": run}, str)
+@statement("view/state", str)
+def state(run: int) -> None: ...
 
 
-def attempts(run: int) -> Query[AttemptRow]:
-    return Query("view/attempts", {"run": run}, AttemptRow)
+@statement("view/attempts", AttemptRow)
+def attempts(run: int) -> None: ...
 
 
-def state_counts() -> Query[StateCounts]:
-    return Query("view/state_counts", {}, StateCounts)
+@statement("view/state_counts", StateCounts)
+def state_counts() -> None: ...
 
 
-def queue_counts(queue: str) -> Query[tuple[str, int]]:
-    return Query("view/queue_counts", {"queue": queue}, lambda state, jobs: (state, jobs))
+@statement("view/worker", WorkerRow)
+def worker(worker: int) -> None: ...
 
 
-def worker(worker: int) -> Query[WorkerRow]:
-    return Query("view/worker", {"worker": worker}, WorkerRow)
-
-
-def workers(worker: int | None = None, *, include_ended: bool = False) -> Query[WorkerDetailRow]:
+@statement("view/workers", WorkerDetailRow)
+def workers(worker: int | None = None, *, include_ended: bool = False) -> None:
     """Return the registered workers, or one; with `include_ended` also those that stopped or died."""
-    params = {"worker": worker, "include_ended": include_ended}
-    return Query("view/workers", params, WorkerDetailRow)
 
 
-def ended_workers(limit: int = 50) -> Query[WorkerDetailRow]:
+@statement("view/ended_workers", WorkerDetailRow)
+def ended_workers(limit: int = 50) -> None:
     """Return the workers that stopped or died, latest first."""
-    return Query("view/ended_workers", {"limit": limit}, WorkerDetailRow)
 
 
+@statement("view/quarantine", QuarantineRow)
 def quarantine(
     task: str | None = None, queue: str | None = None, after: int = 0, limit: int = 20
-) -> Query[QuarantineRow]:
-    params = {"task": task, "queue": queue, "after": after, "limit": limit}
-    return Query("view/quarantine", params, QuarantineRow)
+) -> None: ...
 
 
-def count_eligible_workers(queue: str, task: str) -> Query[int]:
-    return Query("view/count_eligible_workers", {"queue": queue, "task": task}, int)
+@statement("view/count_eligible_workers", int)
+def count_eligible_workers(queue: str, task: str) -> None: ...
 
 
 def set_timeout(seconds: float) -> Query[str]:
@@ -275,13 +266,9 @@ def set_timeout(seconds: float) -> Query[str]:
     return Query("view/set_timeout", {"timeout_ms": int(seconds * 1000)}, str)
 
 
-def count_open_alerts() -> Query[int]:
-    return Query("view/count_open_alerts", {}, int)
+@statement("view/count_open_alerts", int)
+def count_open_alerts() -> None: ...
 
 
 def database_time() -> Query[datetime]:
-    return Query("view/clock", {}, _identity)
-
-
-def _identity(value: datetime) -> datetime:
-    return value
+    return Query("view/clock", {}, identity)

@@ -10,36 +10,9 @@ import msgspec
 from rota.errors import ArgumentError
 from rota.model.schedule_view import ACTION_PREFIX, Schedule, Tick, upcoming_ticks
 from rota.model.timetable import Timetable
-from rota.store.query import MAX_CHARACTER, Query
+from rota.store.query import MAX_CHARACTER, Params, statement
 
 TICK_FIELD_COUNT = len(Tick.__struct_fields__)
-
-
-def schedules(
-    name: str | None = None,
-    *,
-    tenant: str | None = None,
-    state: str | None = None,
-    prefix: str = "",
-    after: str | None = None,
-    limit: int = 1000,
-) -> Query[Schedule]:
-    """Return schedules by name: one, or those with a prefix, after a name."""
-    params = {
-        "name": name,
-        "tenant": tenant,
-        "state": state,
-        "prefix": prefix,
-        "prefix_end": prefix + MAX_CHARACTER,
-        "after": after,
-        "limit": limit,
-    }
-    return Query("view/schedules", params, _read_schedule)
-
-
-def ticks(name: str, limit: int) -> Query[Tick]:
-    """Return the latest ticks, newest first."""
-    return Query("view/ticks", {"name": name, "limit": limit}, Tick)
 
 
 def _read_schedule(*row: Any) -> Schedule:
@@ -73,3 +46,22 @@ def _next_ticks(
     except ArgumentError:
         return []  # a timetable that this machine cannot parse is still listed
     return upcoming_ticks(timetable, anchor, next, fields["ends"], runs_left)
+
+
+@statement("view/schedules", _read_schedule)
+def schedules(
+    name: str | None = None,
+    *,
+    tenant: str | None = None,
+    state: str | None = None,
+    prefix: str = "",
+    after: str | None = None,
+    limit: int = 1000,
+) -> Params:
+    """Return schedules by name: one, or those with a prefix, after a name."""
+    return {"prefix_end": prefix + MAX_CHARACTER}
+
+
+@statement("view/ticks", Tick)
+def ticks(name: str, limit: int) -> None:
+    """Return the latest ticks, newest first."""
