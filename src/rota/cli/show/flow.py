@@ -11,9 +11,9 @@ import msgspec
 
 from rota.cli import output
 from rota.cli.explain import explanation_properties
-from rota.cli.format.child_runs import print_child_runs
 from rota.cli.format.wait import wait_summary
 from rota.cli.graph_text import draw_graph
+from rota.cli.show.child_runs import print_child_runs
 from rota.cli.show.steps import print_signals
 from rota.drawing.collapse import MAX_SIMILAR
 from rota.drawing.label import STATES, NodeLabel

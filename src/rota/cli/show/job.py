@@ -9,10 +9,11 @@ import msgspec
 
 from rota.cli import output
 from rota.cli.explain import explanation_properties
-from rota.cli.format.child_runs import print_child_runs
 from rota.cli.format.wait import progress_bar
 from rota.cli.quarantine import parse_replay_difference
+from rota.cli.show.child_runs import print_child_runs
 from rota.cli.show.steps import print_logs, print_signals, print_steps
+from rota.cli.table import Column, Table
 
 if TYPE_CHECKING:
     from rota.model.explanation import Explanation
@@ -65,28 +66,21 @@ def _print_attempts(report: JobReport) -> None:
     if len(attempts) <= 1 and not report.attempts:
         return
     output.console().print()
-    grid = output.new_table(
-        "attempt",
-        "outcome",
-        "worker",
-        "ended",
-        "duration",
-        "error",
-        right=("attempt", "worker", "duration"),
-        free=("error",),
-    )
-    for each in attempts:
-        grid.add_row(
-            output.cell(each.attempt),
-            output.cell("lost", "magenta")
-            if output.is_worker_lost(each.error)
-            else output.state_cell(each.state),
-            output.cell(each.worker),
-            output.cell(output.format_time(each.at)),
-            output.cell(output.format_duration(each.seconds)),
-            output.cell(_error(each, report.worker)),
-        )
-    output.print_renderable(grid)
+    Table["AttemptRow"](
+        Column("attempt", lambda row, now: row.attempt, right=True),
+        Column("outcome", lambda row, now: _outcome(row), lambda row: _STYLES[_outcome(row)]),
+        Column("worker", lambda row, now: row.worker, right=True),
+        Column("ended", lambda row, now: output.format_time(row.at)),
+        Column("duration", lambda row, now: output.format_duration(row.seconds), right=True),
+        Column("error", lambda row, now: _error(row, report.worker), shrinks=True),
+    ).print(attempts, report.now)
+
+
+_STYLES = {**output.STATE_STYLES, "lost": "magenta"}
+
+
+def _outcome(attempt: AttemptRow) -> str:
+    return "lost" if output.is_worker_lost(attempt.error) else attempt.state
 
 
 def _error(attempt: AttemptRow, worker: WorkerRow | None) -> str:
