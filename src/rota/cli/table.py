@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -114,9 +114,16 @@ def list_command(
     show: Callable[[Document, datetime], None],
     *,
     as_json: bool,
+    query: Mapping[str, Any] | None = None,
     **arguments: Any,
 ) -> Document:
-    """Perform an operation and print its document: as JSON, or with `show`."""
+    """Perform an operation and print its document: as JSON, or with `show`.
+
+    `query` contains the fields of the operation's query: options of the command that have their names.
+    """
+    if query is not None:
+        assert operation.query is not None
+        arguments["query"] = operation.query(**query)
     document, now = target.perform(operation, **arguments)
     if as_json:
         output.print_json(document)

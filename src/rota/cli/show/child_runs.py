@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rota.cli import output
@@ -15,14 +15,14 @@ MAX_LISTED_RUNS = 20
 """Maximum number of listed runs; succeeded ones are omitted first."""
 
 
-def print_child_runs(children: list[ChildRunRow]) -> None:
+def print_child_runs(children: list[ChildRunRow], now: datetime) -> None:
     # A call that only starts flows has no job: only these flows are listed.
     with_jobs = [each for each in children if each.jobs]
     if not with_jobs:
         return
     listed = sorted(with_jobs, key=lambda each: each.state == "succeeded")[:MAX_LISTED_RUNS]
     output.console().print()
-    CHILD_RUNS.print(sorted(listed, key=lambda each: each.run), datetime.now(UTC))
+    CHILD_RUNS.print(sorted(listed, key=lambda each: each.run), now)
     if len(with_jobs) > MAX_LISTED_RUNS:
         output.print_text(
             f"and {output.format_count(len(with_jobs) - MAX_LISTED_RUNS)} more runs; --json has all",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rota.cli import output
 from rota.cli.format.wait import format_short_time
 from rota.cli.table import Column, Table
-from rota.model.text import single_line
+from rota.model.text import counted, single_line
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -138,6 +138,6 @@ def print_logs(logs: list[LogRow], now: datetime) -> None:
 def _print_more_hint(shown: int, total: int, noun: str, *, at_least: bool = False) -> None:
     more = total - shown
     if more > 0:
-        count = f"1 {noun}" if more == 1 else f"{output.format_count(more)} {noun}s"
+        count = counted(more, noun)
         count = f"at least {count}" if at_least else count
         output.print_text(f"and {count} before; --all shows them", "dim")

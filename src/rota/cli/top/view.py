@@ -11,7 +11,7 @@ import msgspec
 from rota.cli import output
 from rota.cli.table import WIDE, Column, Table
 from rota.cli.top.snapshot import QueueSnapshot, TopSnapshot
-from rota.model.text import single_line
+from rota.model.text import counted, single_line
 from rota.operations.workers import worker_state
 
 if TYPE_CHECKING:
@@ -99,11 +99,7 @@ def _share_lines(available: int, needed: Sequence[int]) -> list[int]:
 
 
 def _more_line(count: int, noun: str) -> list[RenderableType]:
-    return (
-        [output.cell(f"… and {count} more {noun}{'s' if count > 1 else ''}", "dim")]
-        if count
-        else []
-    )
+    return [output.cell(f"… and {counted(count, f'more {noun}')}", "dim")] if count else []
 
 
 def _totals(snapshot: TopSnapshot) -> Text:
