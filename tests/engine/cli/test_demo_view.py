@@ -18,15 +18,15 @@ from rota.cli.demo.view import DemoView
 from rota.web.tokens_auth import LocalAccess
 
 
-def terminal(width: int, *, colours: bool = False) -> Console:
+def terminal(width: int) -> Console:
     return Console(
         file=StringIO(),
         width=width,
         height=24,
         force_terminal=True,
-        no_color=not colours,
+        no_color=True,
         highlight=False,
-        color_system="truecolor" if colours else None,
+        color_system=None,
     )
 
 

@@ -161,7 +161,7 @@ def test_demo_stopped_at_any_time_leaves_nothing_behind(
 
     # A signal that arrives while Python itself starts ends the process as any other program.
     assert done.code in (0, -how, 130) or "KeyboardInterrupt" in done.err, (seconds, done)
-    assert done.code == 0 or seconds < 1.5, (seconds, done)
+    assert done.code == 0 or "starting a PostgreSQL" not in done.out, (seconds, done)
     assert "Traceback" not in done.err or done.code != 0, (seconds, done)
     assert_nothing_left(home)
 

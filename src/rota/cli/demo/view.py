@@ -123,6 +123,7 @@ def print_summary(counters: DemoCounters) -> None:
         note = output.cell(explanation, "dim")
         note.no_wrap = False
         grid.add_row(output.cell(name, "dim"), output.cell(value), note)
+    output.console().print()
     if grid.row_count:
         output.print_renderable(grid)
         output.hint(f"the app of the demo: {tasks.__file__}; run your own: rota dev MODULE:APP")
