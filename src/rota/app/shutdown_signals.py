@@ -1,9 +1,9 @@
-"""Handling of the signals that stop a process, in one place. Only the demo has a handler of its own.
+"""Handling of the signals that stop a process, in one place.
 
 | used by | part | effect of a signal |
 | --- | --- | --- |
 | `rota serve`, supervisor | `handle_signals` | calls a function in the event loop |
-| dashboard, `dev`, `top` | `stop_on_signal` | sets an event |
+| dashboard, `demo`, `dev`, `top` | `stop_on_signal` | sets an event |
 | worker | `ShutdownSignals` | the first stops the worker, a later one hurries it |
 | lifespan | `also_on_signal` | calls a function, then the handler of the program |
 | `rota.asgi.Drain` | `SignalHandlers` | held back from the server until the app forwards it |

@@ -40,7 +40,7 @@ def alerts(target: Target, include_closed: bool, check: bool, limit: int, as_jso
     """
     if subcommand_follows(target):
         return
-    from rota.operations.alerts import AlertListQuery, list_alerts
+    from rota.operations.alerts import list_alerts
 
     def show(document: AlertList, now: datetime) -> None:
         if document.alerts:
@@ -50,7 +50,7 @@ def alerts(target: Target, include_closed: bool, check: bool, limit: int, as_jso
         else:
             click.echo("no alert is open; list closed alerts with --all")
 
-    query = AlertListQuery(include_closed, limit)
+    query = {"include_closed": include_closed, "limit": limit}
     found = list_command(target, list_alerts, show, as_json=as_json, query=query).alerts
     if check and any(each.cleared is None and each.acknowledged_until is None for each in found):
         exit_with(FAILED)
@@ -151,31 +151,24 @@ def _duration(alert: AlertRow, now: datetime) -> str:
     "--subject", metavar="NAME", help="Only actions on this object: a run's id, a schedule's name."
 )
 @json_option
-def audit(
-    target: Target,
-    limit: int,
-    operator: str | None,
-    action: str | None,
-    subject: str | None,
-    as_json: bool,
-) -> None:
+def audit(target: Target, limit: int, as_json: bool, **criteria: str | None) -> None:
     """List actions of operators: cancelled runs, drained workers, locks released by force.
 
     The operator is the token's name for requests over HTTP, and the user account on the command line.
     """
-    from rota.operations.access import AuditListQuery, list_audit
+    from rota.operations.access import list_audit
 
     def show(document: AuditPage, now: datetime) -> None:
         if document.entries:
             AUDIT.print(document.entries, now)
-        elif operator or action or subject:
+        elif any(criteria.values()):
             click.echo("no operator action matches; filters compare whole names")
         else:
             click.echo(
                 "no operator actions yet; actions such as `rota cancel RUN` are recorded here"
             )
 
-    query = AuditListQuery(operator, action, subject, limit)
+    query = {**criteria, "limit": limit}
     list_command(target, list_audit, show, as_json=as_json, query=query)
 
 

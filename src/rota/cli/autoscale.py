@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
@@ -28,12 +28,8 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="Seconds to clear a backlog; default: ROTA_AUTOSCALE_TARGET, else 60.",
 )
-@click.option(
-    "--min", "min_workers", type=click.IntRange(0), metavar="N", help="Minimum number of workers."
-)
-@click.option(
-    "--max", "max_workers", type=click.IntRange(0), metavar="N", help="Maximum number of workers."
-)
+@click.option("--min", type=click.IntRange(0), metavar="N", help="Minimum number of workers.")
+@click.option("--max", type=click.IntRange(0), metavar="N", help="Maximum number of workers.")
 @click.option(
     "--concurrency",
     type=click.IntRange(1),
@@ -45,21 +41,13 @@ if TYPE_CHECKING:
 )
 @json_option
 def autoscale(
-    target: Target,
-    queue: str | None,
-    target_seconds: float | None,
-    min_workers: int | None,
-    max_workers: int | None,
-    concurrency: int | None,
-    check: bool,
-    as_json: bool,
+    target: Target, target_seconds: float | None, check: bool, as_json: bool, **options: Any
 ) -> None:
     """Show how many workers each queue needs.
 
     The number is enough for the arrival rate times the mean duration of an attempt, and to clear the
     backlog within the target time. `select rota.desired_workers('QUEUE')` returns it for one queue.
     """
-    from rota.operations.queues import AutoscaleQuery
     from rota.operations.queues import autoscale as autoscale_operation
 
     def show(document: DesiredWorkersList, now: datetime) -> None:
@@ -68,7 +56,7 @@ def autoscale(
         else:
             output.print_text("no queue is known: no job is queued, and no worker is running")
 
-    query = AutoscaleQuery(queue, target_seconds, min_workers, max_workers, concurrency)
+    query = {**options, "target": target_seconds}
     found = list_command(target, autoscale_operation, show, as_json=as_json, query=query).queues
     if check and any(map(_has_too_few, found)):
         exit_with(FAILED)

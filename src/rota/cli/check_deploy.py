@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,6 +14,7 @@ import rich_click as click
 
 from rota.cli import output
 from rota.cli.exit_codes import FAILED, exit_with, print_error
+from rota.cli.table import Column, Table
 from rota.cli.target import Target, with_database
 from rota.model.text import closest_name, counted, single_line
 
@@ -277,7 +279,7 @@ def _as_claimed_job(job: InFlightJobRow, task: TaskDefinition) -> ClaimedJob:
 
 def _print(report: DeployReport, *, newest: bool) -> None:
     if report.stranded_jobs:
-        _print_stranded(report.stranded_jobs)
+        STRANDED.print(report.stranded_jobs, datetime.now(UTC))
         click.echo()
     checked = sum(each.checked for each in report.tasks)
     replayed = sum(each.replayed for each in report.tasks)
@@ -315,25 +317,14 @@ def _print_warnings(app: str, task: CheckedTask, order: str) -> None:
         )
 
 
-def _print_stranded(stranded_jobs: list[StrandedGroup]) -> None:
-    grid = output.new_table(
-        "task",
-        "jobs",
-        "example",
+STRANDED = Table["StrandedGroup"](
+    Column("task", lambda row, now: row.task, shrinks=True),
+    Column("jobs", lambda row, now: output.format_count(row.jobs or row.quarantined), right=True),
+    Column("example", lambda row, now: row.affected[0].job, right=True),
+    Column(
         "problem",
-        "reason",
-        right=("jobs", "example"),
-        free=("task", "reason"),
-    )
-    for each in stranded_jobs:
-        reason = output.cell(single_line(each.reason))
-        reason.no_wrap = False
-        count = each.jobs or each.quarantined
-        grid.add_row(
-            output.cell(each.task),
-            output.cell(output.format_count(count)),
-            output.cell(each.affected[0].job),
-            output.cell(PROBLEM_TITLES[each.problem], "red" if each.jobs else "magenta"),
-            reason,
-        )
-    output.print_renderable(grid)
+        lambda row, now: PROBLEM_TITLES[row.problem],
+        lambda row: "red" if row.jobs else "magenta",
+    ),
+    Column("reason", lambda row, now: single_line(row.reason), wraps=True),
+)

@@ -10,10 +10,17 @@ import rich_click as click
 from rota import logs
 from rota.app.shutdown_signals import stop_on_signal
 from rota.cli import event_loop
-from rota.cli.exit_codes import FAILED, CommandError, translate_database_errors
-from rota.cli.options.extra import require_extra
+from rota.cli.exit_codes import translate_database_errors
 from rota.cli.options.logging import log_options
-from rota.cli.options.web import auth_option
+from rota.cli.options.web import (
+    DASHBOARD_PORT,
+    auth_option,
+    host_option,
+    listen,
+    port_option,
+    require_extra,
+)
+from rota.cli.parent_pipe import ParentPipe, parent_pipe_option
 from rota.cli.target import Target, with_target
 from rota.logs import Format
 
@@ -21,30 +28,17 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from rota import Rota
-    from rota.cli.parent_pipe import ParentPipe
     from rota.web.site import Auth
     from rota.web.tokens_auth import LocalAccess
 
 log = logging.getLogger("rota")
 
-LOOPBACK = "127.0.0.1"
-
 
 @click.command()
 @with_target
 @click.argument("name", metavar="[MODULE:APP]", required=False)
-@click.option(
-    "--host", default=LOOPBACK, metavar="HOST", show_default=True, help="Address to listen on."
-)
-@click.option(
-    "-p",
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8080,
-    metavar="N",
-    show_default=True,
-    help="Port to listen on; 0 selects a free one.",
-)
+@host_option
+@port_option(DASHBOARD_PORT)
 @auth_option
 @click.option(
     "--read-only", is_flag=True, help="Serve the pages without any action that changes something."
@@ -56,7 +50,7 @@ LOOPBACK = "127.0.0.1"
     help="Path under which a proxy serves it, such as /rota; default: /.",
 )
 @log_options
-@click.option("--parent-pipe", type=int, hidden=True)
+@parent_pipe_option
 def dashboard(
     target: Target,
     name: str | None,
@@ -67,7 +61,7 @@ def dashboard(
     prefix: str,
     log_level: str,
     log_format: Format,
-    parent_pipe: int | None,
+    pipe: ParentPipe | None,
 ) -> None:
     """Serve the dashboard and its API until Ctrl-C.
 
@@ -75,12 +69,7 @@ def dashboard(
     the database. Requests need a token (`rota tokens create`). With --auth local the printed link gives
     access, on this machine only.
     """
-    from rota.cli.parent_pipe import ParentPipe
-
     logs.to_stderr(log_level, log_format)
-    # Created before the app is imported: the import may take long, and the parent may die
-    # meanwhile.
-    pipe = None if parent_pipe is None else ParentPipe(parent_pipe)
     with require_extra("rota dashboard", "web"):
         from rota.web.site import ALL_PARTS, site
         from rota.web.tokens_auth import LocalAccess
@@ -106,19 +95,13 @@ async def _serve(
     pipe: ParentPipe | None,
 ) -> None:
     from rota.store.migrate import check
-    from rota.web.serve import base_url, bind, serving
+    from rota.web.listen import base_url
+    from rota.web.serve import serving
 
     with stop_on_signal() as stopping:
         async with app:
             await check((await app.open()).database)
-            try:
-                bound = bind(host, port)
-            except OSError as error:
-                raise CommandError(
-                    f"cannot listen at {host} port {port}: {error.strerror or error}; choose another with "
-                    "--host or --port",
-                    FAILED,
-                ) from None
+            bound = listen(host, port, remedy="--host or --port")
             async with serving(pages, bound, prefix):
                 log.info("dashboard at %s%s/", base_url(bound), prefix)
                 if pipe is not None:

@@ -23,9 +23,10 @@ import rich_click as click
 from rota.app.shutdown_signals import TERMINAL_SIGNALS, handle_signals
 from rota.cli import event_loop, supervisor
 from rota.cli.app_loader import check_app_name
-from rota.cli.exit_codes import FAILED, NO_DATABASE, OK, CommandError, exit_with
+from rota.cli.exit_codes import FAILED, NO_DATABASE, OK, exit_with
 from rota.cli.file_watcher import FileWatcher, find_syntax_error
 from rota.cli.options.logging import log_options
+from rota.cli.options.web import DASHBOARD_PORT, LOOPBACK, has_dashboard, listen, port_option
 from rota.cli.supervisor import NO_DATABASE_DELAY_SECONDS, SupervisedProcess
 from rota.cli.target import Target, with_database
 from rota.model.text import counted
@@ -33,7 +34,6 @@ from rota.model.text import counted
 if TYPE_CHECKING:
     from rich.console import Console
 
-LOOPBACK = "127.0.0.1"
 DATABASE_URL_VARIABLE = "ROTA_DATABASE_URL"
 LOCAL_KEY_VARIABLE = "ROTA_LOCAL_KEY"
 """The same name as in rota.web.tokens_auth, which takes half a second to import."""
@@ -48,15 +48,7 @@ RESTART_DELAY_SECONDS = 1.0
 @click.command()
 @with_database
 @click.argument("name", metavar="MODULE:APP", required=False)
-@click.option(
-    "-p",
-    "--port",
-    type=click.IntRange(1, 65535),
-    default=8000,
-    metavar="N",
-    show_default=True,
-    help="Port of the dashboard on 127.0.0.1.",
-)
+@port_option(DASHBOARD_PORT, "Port of the dashboard on 127.0.0.1.", minimum=1)
 @click.option(
     "--watch",
     "watched",
@@ -93,10 +85,10 @@ def dev(
     if target.app is None:
         raise click.UsageError("no app is given: run `rota dev MODULE:APP`, or set ROTA_APP")
     check_app_name(target.app)
-    _check_port(port)
-    arguments = ["--log-level", log_level, "--log-format", log_format]
-    for option, value in (("--dsn", target.dsn), ("--schema", target.schema)):
-        arguments += [] if value is None else [option, value]
+    listen(LOOPBACK, port, remedy="--port").close()  # fails before anything is started
+    arguments = supervisor.child_arguments(
+        target, without=["port", "watched", "drain_timeout", "no_reload"]
+    )
     roots = [] if no_reload else [Path.cwd(), *_source_directories(target.app), *watched]
     session = DevSession(
         target.app,
@@ -111,20 +103,6 @@ def dev(
         drain_timeout,
     )
     exit_with(asyncio.run(session.run(_environment(target))))
-
-
-def _check_port(port: int) -> None:
-    import socket
-
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError as error:
-            raise CommandError(
-                f"cannot listen at {LOOPBACK} port {port}: {error.strerror}; choose another with --port",
-                FAILED,
-            ) from None
 
 
 def _environment(target: Target) -> dict[str, str]:
@@ -276,7 +254,7 @@ class DevSession:
         if (code := await start("worker")) != OK:
             self._print_start_failed(self._app, code)
             return code
-        if all(find_spec(each) for each in ("starlette", "uvicorn", "jinja2")):
+        if has_dashboard():
             await self._stop("dashboard")
             await self._start_with_retry("dashboard")
         else:

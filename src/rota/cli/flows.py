@@ -6,6 +6,7 @@ flows` is a check for CI.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +16,7 @@ import rich_click as click
 from rota.cli import output
 from rota.cli.exit_codes import USAGE_ERROR, CommandError
 from rota.cli.graph_text import draw_graph
+from rota.cli.table import Column, Table
 from rota.cli.target import with_app
 from rota.drawing import flow_inputs as drawn
 from rota.drawing.collapse import MAX_SIMILAR, CollapsedGraph, collapse
@@ -61,7 +63,7 @@ def flows(app: Rota, name: str, as_json: bool) -> None:
     elif not found:
         click.echo(f'{name} has no flows; write one with app.flow("NAME")')
     else:
-        _print_flows(found)
+        FLOWS.print(found, datetime.now(UTC))
     invalid = [each.name for each in found if each.plan is None]
     if invalid:
         flows = counted(len(invalid), "flow")
@@ -80,34 +82,25 @@ def _check_flow(flow: FlowDefinition) -> ListedFlow:
         return ListedFlow(flow.name, len(flow.nodes), None, str(error))
 
 
-def _print_flows(found: list[ListedFlow]) -> None:
-    grid = output.new_table(
-        "flow",
-        "tasks",
-        "longest path",
-        "queues",
-        "input",
-        right=("tasks", "longest path"),
-        free=("flow", "queues", "input"),
-    )
-    for each in found:
-        if each.plan is None:
-            words = output.cell(each.error, "red")
-            words.no_wrap = False
-            grid.add_row(
-                output.cell(each.name, "red"), output.cell(each.tasks), output.cell("-"), "-", words
-            )
-            continue
-        words = output.cell(", ".join(map(str, drawn.flow_inputs(each.plan))) or "-")
-        words.no_wrap = False
-        grid.add_row(
-            output.cell(each.name),
-            output.cell(each.tasks),
-            output.cell(_longest_path(each.plan)),
-            output.cell(", ".join(each.plan.queues)),
-            words,
-        )
-    output.print_renderable(grid)
+FLOWS = Table[ListedFlow](
+    Column("flow", lambda row, now: row.name, lambda row: "" if row.plan else "red", shrinks=True),
+    Column("tasks", lambda row, now: row.tasks, right=True),
+    Column(
+        "longest path", lambda row, now: _longest_path(row.plan) if row.plan else "-", right=True
+    ),
+    Column(
+        "queues", lambda row, now: ", ".join(row.plan.queues) if row.plan else "-", shrinks=True
+    ),
+    Column(
+        "input", lambda row, now: _input(row), lambda row: "" if row.plan else "red", wraps=True
+    ),
+)
+
+
+def _input(flow: ListedFlow) -> str | None:
+    if flow.plan is None:
+        return flow.error
+    return ", ".join(map(str, drawn.flow_inputs(flow.plan))) or "-"
 
 
 def _longest_path(plan: FlowPlan) -> int:

@@ -1,4 +1,4 @@
-"""`rota locks`: holders and expiry of locks, and release by force."""
+"""`rota locks`: holders and expiry of locks, release by force, and advisory locks of any program."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from rota.cli import output
-from rota.cli.advisory import advisory
 from rota.cli.exit_codes import FAILED, NOT_FOUND, USAGE_ERROR, CommandError, exit_with, print_error
 from rota.cli.format import owner
 from rota.cli.table import WIDE, Column, Table, json_option, limit_option, list_command
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rota import Rota
-    from rota.operations.coordination import LockList
+    from rota.operations.coordination import AdvisoryLockDocument, AdvisoryLockList, LockList
     from rota.store.read.coordination import LockRow
 
 MAX_PERMIT_ROWS = 100_000
@@ -37,7 +36,7 @@ def locks(target: Target, free: bool, limit: int, as_json: bool) -> None:
     """
     if subcommand_follows(target):
         return
-    from rota.operations.coordination import LockListQuery, list_locks
+    from rota.operations.coordination import list_locks
 
     def show(document: LockList, now: datetime) -> None:
         if document.locks:
@@ -52,7 +51,7 @@ def locks(target: Target, free: bool, limit: int, as_json: bool) -> None:
                 "or list free locks with --all"
             )
 
-    query = LockListQuery(include_free=free, limit=limit)
+    query = {"include_free": free, "limit": limit}
     list_command(target, list_locks, show, as_json=as_json, query=query)
 
 
@@ -195,4 +194,68 @@ def _describe_effect(lock: LockRow, now: datetime) -> None:
     )
 
 
-locks.add_command(advisory)
+# Advisory locks
+
+
+@locks.command()
+@with_target
+@json_option
+def advisory(target: Target, as_json: bool) -> None:
+    """List the advisory locks in this database with their holders, and the sessions that wait for one.
+
+    Locks of leaders, workers, migrations and retention are named. All others belong to other programs
+    and are listed by key.
+    """
+    from rota.operations.coordination import list_advisory_locks
+
+    list_command(target, list_advisory_locks, _print_advisory, as_json=as_json)
+
+
+def _print_advisory(document: AdvisoryLockList, now: datetime) -> None:
+    if not document.advisory_locks:
+        click.echo(
+            "no advisory lock is held in this database; leaders and workers hold some while they live"
+        )
+        return
+    ADVISORY_LOCKS.print(document.advisory_locks, now)
+    output.hint("end a session and release its locks with `select pg_terminate_backend(PID)`")
+
+
+def _lock(lock: AdvisoryLockDocument, now: datetime) -> str:
+    return f"{lock.namespace or 'other'} {lock.owner or ''}".strip()
+
+
+def _key(lock: AdvisoryLockDocument, now: datetime) -> str:
+    if lock.class_id is None or lock.namespace is not None:
+        return lock.key
+    signed = lock.class_id - 2**32 if lock.class_id >= 2**31 else lock.class_id
+    return f"{signed}, {lock.key}"
+
+
+def _mode(lock: AdvisoryLockDocument, now: datetime) -> str:
+    if not lock.granted:
+        return "waiting"
+    return "" if lock.exclusive else "shared"
+
+
+def _session_state(lock: AdvisoryLockDocument, now: datetime) -> str:
+    since = "" if lock.state_seconds is None else f" {output.format_duration(lock.state_seconds)}"
+    return f"{lock.state}{since}" if lock.state else ""
+
+
+ADVISORY_LOCKS = Table["AdvisoryLockDocument"](
+    Column("lock", _lock, lambda row: "" if row.namespace else "dim", wraps=True),
+    Column("key", _key, right=True, wraps=True),
+    Column("pid", lambda row, now: row.pid, right=True),
+    Column("", _mode, lambda row: "" if row.granted else "yellow"),
+    Column("application", lambda row, now: row.application, wraps=True),
+    Column("user", lambda row, now: row.user, wraps=True),
+    Column("client", lambda row, now: row.address, wraps=True),
+    Column("state", _session_state, wraps=True),
+    Column(
+        "connected",
+        lambda row, now: output.format_duration(row.connected_seconds),
+        right=True,
+        from_width=WIDE,
+    ),
+)

@@ -10,7 +10,7 @@ import rich_click as click
 
 from rota.cli.exit_codes import print_note
 from rota.cli.format.owner import current_operator
-from rota.cli.options.extra import require_extra
+from rota.cli.options.web import require_extra
 from rota.cli.target import Target, with_target
 from rota.model.access import Caller, Role
 

@@ -155,7 +155,7 @@ def format_duration(seconds: float | None) -> str:
     if seconds is None:
         return ""
     if seconds < 0.001:
-        return f"{seconds * 1e6:.0f} {'µs' if _can_encode('µ') else 'us'}"
+        return f"{seconds * 1e6:.0f} {'µs' if can_encode('µ') else 'us'}"
     if seconds < 1:
         return f"{seconds * 1000:.3g} ms"
     if seconds < 10:
@@ -165,7 +165,7 @@ def format_duration(seconds: float | None) -> str:
     return in_whole_units(seconds)
 
 
-def _can_encode(text: str) -> bool:
+def can_encode(text: str) -> bool:
     try:
         text.encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:

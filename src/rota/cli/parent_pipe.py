@@ -14,6 +14,8 @@ import threading
 import time
 from contextlib import suppress
 
+import rich_click as click
+
 UP = b"+"
 DRAINED = b"-"
 
@@ -49,3 +51,14 @@ class ParentPipe:
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(self.kill_after_seconds)
         os._exit(1)
+
+
+# The pipe is opened with the command line, before the app is imported: the import may take long, and the
+# parent may die meanwhile.
+parent_pipe_option = click.option(
+    "--parent-pipe",
+    "pipe",
+    type=int,
+    hidden=True,
+    callback=lambda context, option, value: None if value is None else ParentPipe(value),
+)

@@ -11,6 +11,7 @@ import rich_click as click
 from rota.cli import output
 from rota.cli.table import Column, Table, json_option
 from rota.cli.target import Target, operator_context, with_target
+from rota.model.text import counted
 
 if TYPE_CHECKING:
     from rota import Rota
@@ -98,7 +99,4 @@ PRUNED_RUNS: Table[PrunableRow] = Table(
 def _format_totals(totals: Totals) -> str:
     runs = sum(runs for runs, _ in totals.values())
     jobs = sum(jobs for _, jobs in totals.values())
-    return (
-        f"{output.format_count(runs)} {'run' if runs == 1 else 'runs'} "
-        f"of {output.format_count(jobs)} {'job' if jobs == 1 else 'jobs'}"
-    )
+    return f"{counted(runs, 'run')} of {counted(jobs, 'job')}"

@@ -17,7 +17,7 @@ from rota.cli.exit_codes import NOT_FOUND, CommandError
 from rota.cli.runs import RUN_ID, for_each_run
 from rota.cli.table import Column, Table, json_option, limit_option, list_command
 from rota.cli.target import Target, with_target
-from rota.model.text import single_line
+from rota.model.text import counted, single_line
 
 if TYPE_CHECKING:
     from rota.operations.declare import OperationContext
@@ -62,12 +62,7 @@ def replay_difference(type: str, message: str) -> ReplayDifference | None:
 @click.option("--after", type=RUN_ID, metavar="JOB", help="Only jobs after this one.")
 @json_option
 def quarantine(
-    target: Target,
-    task: str | None,
-    queue: str | None,
-    limit: int,
-    after: int | None,
-    as_json: bool,
+    target: Target, limit: int, after: int | None, as_json: bool, **criteria: str | None
 ) -> None:
     """List the jobs in quarantine: too many workers died running them, or their code has changed.
 
@@ -76,11 +71,11 @@ def quarantine(
     `rota show` shows the entry it reaches now and the stored one.
     """
     from rota.operations.documents import encode_cursor
-    from rota.operations.queues import QuarantineListQuery, list_quarantine
+    from rota.operations.queues import list_quarantine
 
     def show(document: QuarantineList, now: datetime) -> None:
         if not document.jobs:
-            filtered = any((task, queue, after))
+            filtered = after or any(criteria.values())
             click.echo("no job in quarantine matches" if filtered else "no job is in quarantine")
             return
         _print_jobs(document.jobs, now)
@@ -89,7 +84,7 @@ def quarantine(
         output.hint(_next_steps(document.jobs))
 
     cursor = None if after is None else encode_cursor(str(after))
-    query = QuarantineListQuery(task, queue, limit, cursor)
+    query = {**criteria, "limit": limit, "cursor": cursor}
     list_command(target, list_quarantine, show, as_json=as_json, query=query)
 
 
@@ -165,7 +160,7 @@ def release(
         batch, _ = target.perform(release_runs, body=ReleaseRunsRequest(task, queue, cursor))
         released, cursor, is_first = released + batch.released, batch.next, False
     if released:
-        click.echo(f"{_format_jobs_are(released)} queued for a retry")
+        click.echo(f"{counted(released, 'job is', 'jobs are')} queued for a retry")
     else:
         click.echo("no job in quarantine matches" if task or queue else "no job is in quarantine")
 
@@ -182,7 +177,3 @@ async def _release(context: OperationContext, id: int) -> None:
         click.echo(f"{name} is queued for a retry")
     else:
         click.echo(f"{released} jobs of run {id} are queued for a retry")
-
-
-def _format_jobs_are(count: int) -> str:
-    return "1 job is" if count == 1 else f"{output.format_count(count)} jobs are"

@@ -11,7 +11,7 @@ from rota.cli import output
 from rota.cli.exit_codes import NOT_FOUND, CommandError, print_note
 from rota.cli.table import Column, Table, json_option, list_command
 from rota.cli.target import Target, subcommand_follows, with_target
-from rota.model.text import single_line
+from rota.model.text import counted, single_line
 
 if TYPE_CHECKING:
     from rota.operations.queues import QueueList
@@ -60,7 +60,7 @@ def queues(target: Target, as_json: bool) -> None:
             if each.queued and not each.workers and each.queue not in paused:
                 output.print_text(
                     f"no worker serves queue {each.queue!r} and knows task "
-                    f"{each.task!r}: {_format_waiting_jobs(each.queued)} until one is started",
+                    f"{each.task!r}: {counted(each.queued, 'job waits', 'jobs wait')} until one is started",
                     "yellow",
                 )
 
@@ -115,7 +115,3 @@ QUEUES: Table[QueueRow] = Table(
         right=True,
     ),
 )
-
-
-def _format_waiting_jobs(count: int) -> str:
-    return "1 job waits" if count == 1 else f"{output.format_count(count)} jobs wait"

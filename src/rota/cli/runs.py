@@ -49,7 +49,6 @@ def runs(
 ) -> None:
     """List runs of tasks and flows, latest first."""
     from rota.operations.documents import decode_cursor, encode_cursor
-    from rota.operations.run_search import RunListQuery
     from rota.operations.runs import list_runs
 
     def show(document: RunPage, now: datetime) -> None:
@@ -68,7 +67,7 @@ def runs(
             output.hint("jobs of flows are listed by `rota quarantine`")
 
     cursor = None if before is None else encode_cursor(str(before))
-    query = RunListQuery(**msgspec.structs.asdict(run_filter), limit=limit, cursor=cursor)
+    query = {**msgspec.structs.asdict(run_filter), "limit": limit, "cursor": cursor}
     list_command(target, list_runs, show, as_json=as_json, query=query)
 
 
@@ -109,17 +108,22 @@ def _detail(row: RunRow, now: datetime) -> str:
     return f"{words}: {single_line(row.note)}" if words and row.note else words
 
 
+def _selection(command: Callable[..., None]) -> Callable[..., None]:
+    """Add RUN... and --all with its filters."""
+    yes = click.option("--yes", is_flag=True, help="With --all: do not ask for confirmation.")
+    select_all = click.option(
+        "--all",
+        "select_all",
+        is_flag=True,
+        help="Every run that matches the filters; without filters, every run.",
+    )
+    run_ids = click.argument("runs", metavar="[RUN...]", type=RUN_ID, nargs=-1)
+    return run_ids(select_all(run_filter_options(yes(command))))
+
+
 @click.command()
 @with_target
-@click.argument("runs", metavar="[RUN...]", type=RUN_ID, nargs=-1)
-@click.option(
-    "--all",
-    "select_all",
-    is_flag=True,
-    help="Every run that matches the filters; without filters, every run.",
-)
-@run_filter_options
-@click.option("--yes", is_flag=True, help="With --all: do not ask for confirmation.")
+@_selection
 def cancel(
     target: Target, runs: tuple[int, ...], select_all: bool, run_filter: RunFilterQuery, yes: bool
 ) -> None:
@@ -148,15 +152,7 @@ def cancel(
 
 @click.command()
 @with_target
-@click.argument("runs", metavar="[RUN...]", type=RUN_ID, nargs=-1)
-@click.option(
-    "--all",
-    "select_all",
-    is_flag=True,
-    help="Every run that matches the filters; without filters, every run.",
-)
-@run_filter_options
-@click.option("--yes", is_flag=True, help="With --all: do not ask for confirmation.")
+@_selection
 def retry(
     target: Target, runs: tuple[int, ...], select_all: bool, run_filter: RunFilterQuery, yes: bool
 ) -> None:

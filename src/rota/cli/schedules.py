@@ -19,7 +19,6 @@ from rota.cli.exit_codes import (
 )
 from rota.cli.format import owner
 from rota.cli.format.schedule import (
-    format_runs,
     format_target,
     format_timetable,
     print_schedule,
@@ -28,6 +27,7 @@ from rota.cli.format.schedule import (
 from rota.cli.table import json_option, limit_option
 from rota.cli.target import Target, operator_context, subcommand_follows, with_target
 from rota.errors import ArgumentError
+from rota.model.text import counted
 
 if TYPE_CHECKING:
     from rota import Rota
@@ -67,12 +67,7 @@ class TimeParameter(click.ParamType[datetime]):
 @click.option("--after", metavar="NAME", help="Only schedules after this one.")
 @json_option
 def schedules(
-    target: Target,
-    tenant: str | None,
-    state: str | None,
-    limit: int,
-    after: str | None,
-    as_json: bool,
+    target: Target, limit: int, after: str | None, as_json: bool, **criteria: Any
 ) -> None:
     """List schedules: timetable, target, state and last tick.
 
@@ -85,7 +80,7 @@ def schedules(
     from rota.operations.schedules import ScheduleListQuery, list_schedules
 
     cursor = None if after is None else encode_cursor(after)
-    query = ScheduleListQuery(tenant, state, limit, cursor)  # type: ignore[arg-type]
+    query = ScheduleListQuery(**criteria, limit=limit, cursor=cursor)
     page, has_workers, now = _perform(target, list_schedules, query=query)
     found = page.schedules
     if as_json:
@@ -95,7 +90,7 @@ def schedules(
         print_schedules(found, has_workers, now)
         if len(found) == limit:
             output.hint(f"more: rota schedules --after {found[-1].name!r}")
-    elif tenant or state or after:
+    elif after or any(criteria.values()):
         click.echo("no schedule matches")
     else:
         click.echo(
@@ -278,7 +273,7 @@ def delete(target: Target, name: str, yes: bool, as_json: bool) -> None:
             output.print_text(
                 f"schedule {name!r} ({format_timetable(schedule)}, {format_target(schedule)}) "
                 "would be deleted, with "
-                f"the records of its ticks; it has started {format_runs(schedule.runs)}."
+                f"the records of its ticks; it has started {counted(schedule.runs, 'run')}."
             )
             if schedule.declared and schedule.state != "disabled":
                 output.print_text(

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
@@ -15,21 +13,28 @@ import rich_click as click
 from rota import logs
 from rota.cli.app_loader import load_api
 from rota.cli.exit_codes import (
-    FAILED,
     USAGE_ERROR,
     CommandError,
     exit_with,
     translate_database_errors,
 )
-from rota.cli.options.extra import require_extra
 from rota.cli.options.logging import log_options
-from rota.cli.options.web import auth_option, health_site
+from rota.cli.options.web import (
+    HealthPort,
+    auth_option,
+    health_options,
+    host_option,
+    listen,
+    port_option,
+    require_web,
+    serve_health,
+)
+from rota.cli.parent_pipe import ParentPipe, parent_pipe_option
 from rota.cli.target import Target, with_target
 from rota.logs import Format
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.cli.parent_pipe import ParentPipe
     from rota.web.site import Auth
 
 log = logging.getLogger("rota")
@@ -40,18 +45,8 @@ LOOPBACK = "127.0.0.1"
 @click.command()
 @with_target
 @click.argument("name", metavar="MODULE:API")
-@click.option(
-    "--host", default=LOOPBACK, metavar="HOST", show_default=True, help="Address to listen on."
-)
-@click.option(
-    "-p",
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8000,
-    metavar="N",
-    show_default=True,
-    help="Port to listen on; 0 selects a free one.",
-)
+@host_option
+@port_option(8000)
 @click.option(
     "--workers",
     type=click.IntRange(1, 1000),
@@ -77,23 +72,11 @@ LOOPBACK = "127.0.0.1"
     is_flag=True,
     help="Start runs only; run no jobs and no services in this process.",
 )
-@click.option(
-    "--health-port",
-    type=click.IntRange(0, 65535),
-    metavar="N",
-    help="Serve /health, /metrics and /autoscale on this separate port.",
-)
-@click.option(
-    "--health-host",
-    default=LOOPBACK,
-    metavar="HOST",
-    show_default=True,
-    help="Address of the health port.",
-)
+@health_options("Serve /health, /metrics and /autoscale on this separate port.")
 @auth_option
 @log_options
 @click.option("--socket", "descriptor", type=int, hidden=True)
-@click.option("--parent-pipe", type=int, hidden=True)
+@parent_pipe_option
 def serve(
     target: Target,
     name: str,
@@ -109,7 +92,7 @@ def serve(
     log_level: str,
     log_format: Format,
     descriptor: int | None,
-    parent_pipe: int | None,
+    pipe: ParentPipe | None,
 ) -> None:
     """Serve MODULE:API, a FastAPI or other ASGI application, until SIGTERM or Ctrl-C.
 
@@ -124,27 +107,21 @@ def serve(
             "mount rota.web.health in the API"
         )
     logs.to_stderr(log_level, log_format)
-    bind = _import_bind()
-    pipe = _open_parent_pipe(parent_pipe)
-    if parent_pipe is not None:
-        assert descriptor is not None
+    require_web("rota serve")
+    if descriptor is not None:
         listening = socket.socket(fileno=descriptor)
-        health_socket = None
     else:
-        listening = _listen(bind, host, port)
-        health_socket = None if health_port is None else _listen(bind, health_host, health_port)
-    if parent_pipe is None and workers > 1:
-        given = {
-            "--log-level": log_level,
-            "--log-format": log_format,
-            "--app": target.app,
-            "--dsn": target.dsn,
-            "--schema": target.schema,
-            "--drain-delay": drain_delay,
-            "--drain-timeout": drain_timeout,
-        }
-        flags = ["--no-worker"] if no_worker else []
-        _supervise(name, [*_as_arguments(given), *flags], workers, listening)
+        listening = listen(host, port, remedy="--host, --port or --health-port")
+    if descriptor is None and workers > 1:
+        from rota.cli import supervisor
+
+        arguments = supervisor.child_arguments(target, without=["workers"])
+        command = supervisor.rota_command(
+            ["serve", name, *arguments, "--socket", str(listening.fileno())]
+        )
+        children = supervisor.Supervisor(command, workers, "web process", [listening])
+        exit_with(asyncio.run(children.run()))
+    health = HealthPort.open(health_host, health_port, auth)
     with translate_database_errors():
         api, app = _load(target, name)
         options = {
@@ -156,40 +133,7 @@ def serve(
             setting: value for setting, value in options.items() if value is not None
         }
         app.settings = replace(app.settings, **overrides)
-        health = None if health_socket is None else _HealthServer(health_socket, health_host, auth)
         _serve(api, app, listening, health, pipe)
-
-
-def _as_arguments(options: Mapping[str, object]) -> Iterator[str]:
-    for option, value in options.items():
-        if value is not None:
-            yield from (option, str(value))
-
-
-def _import_bind() -> Any:
-    with require_extra("rota serve", "web"):
-        from rota.web.serve import bind
-    return bind
-
-
-def _listen(bind: Any, host: str, port: int) -> socket.socket:
-    try:
-        bound: socket.socket = bind(host, port)
-    except OSError as error:
-        raise CommandError(
-            f"cannot listen at {host} port {port}: {error.strerror or error}; choose another with --host, "
-            "--port or --health-port",
-            FAILED,
-        ) from None
-    return bound
-
-
-def _open_parent_pipe(descriptor: int | None) -> ParentPipe | None:
-    from rota.cli.parent_pipe import ParentPipe
-
-    # Created before the API is imported: the import may take long, and the parent may die
-    # meanwhile.
-    return None if descriptor is None else ParentPipe(descriptor)
 
 
 def _load(target: Target, name: str) -> tuple[Any, Rota]:
@@ -208,12 +152,13 @@ def _serve(
     api: Any,
     app: Rota,
     listening: socket.socket,
-    health: _HealthServer | None,
+    health: HealthPort | None,
     pipe: ParentPipe | None,
 ) -> None:
     from rota.cli import event_loop
     from rota.cli.worker import ORPHAN_EXIT_SECONDS
-    from rota.web.serve import base_url, serve
+    from rota.web.listen import base_url
+    from rota.web.serve import serve
 
     if pipe is not None:
         settings = app.settings
@@ -229,40 +174,7 @@ def _serve(
 
     async def main() -> None:
         app.readiness.awaits_server = True
-        async with AsyncExitStack() as stack:
-            if health is not None:
-                await stack.enter_async_context(health.serve(app))
+        async with serve_health(app, health):
             await serve(api, app, [listening], on_started)
 
     event_loop.run(main())
-
-
-@dataclass(frozen=True, slots=True)
-class _HealthServer:
-    """Health server on its own port."""
-
-    bound: socket.socket
-    host: str
-    auth: Auth
-
-    def serve(self, app: Rota) -> AbstractAsyncContextManager[None]:
-        from rota.web.serve import serving
-
-        return serving(health_site(app, self.auth, self.host), self.bound)
-
-
-def _supervise(
-    name: str,
-    arguments: list[str],
-    workers: int,
-    listening: socket.socket,
-) -> None:
-    from rota.cli import supervisor
-
-    arguments += ["--socket", str(listening.fileno())]
-    command = supervisor.rota_command(["serve", name, *arguments])
-
-    async def supervise() -> int:
-        return await supervisor.Supervisor(command, workers, "web process", [listening]).run()
-
-    exit_with(asyncio.run(supervise()))

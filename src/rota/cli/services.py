@@ -143,10 +143,10 @@ NARROW_SERVICES = Table["ServiceRow"](
 @json_option
 def show(target: Target, name: str, limit: int, as_json: bool) -> None:
     """Show one service and its latest iterations: instance, duration and outcome."""
-    from rota.operations.coordination import IterationListQuery, show_service
+    from rota.operations.coordination import show_service
 
-    query = IterationListQuery(limit)
-    list_command(target, show_service, _print_service, as_json=as_json, name=name, query=query)
+    query = {"limit": limit}
+    list_command(target, show_service, _print_service, as_json=as_json, query=query, name=name)
 
 
 def _print_service(service: ServiceDetail, now: datetime) -> None:

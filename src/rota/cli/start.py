@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,6 +17,7 @@ import rich_click as click
 
 from rota.cli import output
 from rota.cli.exit_codes import FAILED, USAGE_ERROR, CommandError, exit_with, print_note
+from rota.cli.options.json_input import parse_json, read_object
 from rota.cli.target import Target, operator_context, with_target
 from rota.model.text import single_line, suggest_name
 
@@ -136,32 +136,16 @@ def start(
 
 def read_arguments(document: str | None, pairs: tuple[str, ...]) -> dict[str, Any]:
     """Return the arguments by name. A pair overrides the same name in the document."""
-    arguments: dict[str, Any] = {}
-    if document is not None:
-        text = sys.stdin.read() if document == "-" else document
-        try:
-            arguments = json.loads(text, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError) as error:
-            raise CommandError(f"--args is not JSON: {error}", USAGE_ERROR) from None
-        if not isinstance(arguments, dict):
-            raise CommandError(
-                "--args must be a JSON object, the task's arguments by name, such as "
-                '{"path": "a.png"}',
-                USAGE_ERROR,
-            )
+    arguments = {} if document is None else read_object(document, "--args")
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise CommandError(f"{pair!r} is not an argument: write NAME=VALUE", USAGE_ERROR)
         try:
-            arguments[name] = json.loads(value, parse_constant=_refuse_constant)
+            arguments[name] = parse_json(value)
         except (ValueError, RecursionError):
             arguments[name] = value
     return arguments
-
-
-def _refuse_constant(constant: str) -> Any:
-    raise ValueError(f"{constant} is not a number JSON has")
 
 
 async def _start(

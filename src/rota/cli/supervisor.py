@@ -22,12 +22,15 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+
+import rich_click as click
 
 from rota.app.shutdown_signals import handle_signals
 from rota.cli.exit_codes import FAILED, NO_DATABASE, OK
 from rota.cli.parent_pipe import DRAINED, UP
+from rota.cli.target import Target
 
 log = logging.getLogger("rota")
 
@@ -237,3 +240,24 @@ def describe_exit(code: int) -> str:
 def rota_command(arguments: Sequence[str]) -> list[str]:
     """Return the command line of a child process."""
     return [sys.executable, "-m", "rota", *arguments]
+
+
+def child_arguments(target: Target, *, without: Collection[str]) -> list[str]:
+    """Return the options of the current command for a child process, with the database of `target`.
+
+    `without` contains the names of parameters that the child does not get.
+    """
+    context = click.get_current_context()
+    assert context is not None
+    values = {**context.params, "app": target.app, "dsn": target.dsn, "schema": target.schema}
+    arguments: list[str] = []
+    for option in context.command.params:
+        value = values.get(option.name or "")
+        if not isinstance(option, click.Option) or option.hidden or option.name in without:
+            continue
+        if option.is_flag:
+            arguments += [option.opts[-1]] if value else []
+        elif value is not None:
+            for each in value if option.multiple else [value]:
+                arguments += [option.opts[-1], str(each)]
+    return arguments

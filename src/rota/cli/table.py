@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -43,8 +43,8 @@ def limit_option(default: int, maximum: int = 100_000) -> Callable[[Any], Any]:
 class Column(Generic[Row]):
     """Column of a table.
 
-    A cell is one line. On a narrow terminal it is cut off if the column `shrinks`, and continued on the
-    next line if it `wraps`.
+    A cell is one line, in the column's style unless it is a rich text. On a narrow terminal it is cut
+    off if the column `shrinks`, and continued on the next line if it `wraps`.
     """
 
     title: str
@@ -57,9 +57,14 @@ class Column(Generic[Row]):
     """Terminal width from which the column is shown."""
 
     def text(self, row: Row, now: datetime) -> Text:
+        from rich.text import Text
+
+        value = self.cell(row, now)
+        if isinstance(value, Text):
+            return value
         style = self.style if isinstance(self.style, str) else self.style(row)
         make = output.wrapped_cell if self.wraps else output.cell
-        return make(self.cell(row, now), style)
+        return make(value, style)
 
 
 class Table(Generic[Row]):
@@ -80,6 +85,17 @@ class Table(Generic[Row]):
         if hidden:
             output.hint(f"{' and '.join(hidden)}: in a wider terminal, or with --json")
 
+    def grid(self, rows: Sequence[Row], now: datetime, width: int, empty: str = "") -> Grid:
+        """Return the table with its empty columns, for a display that is redrawn.
+
+        `empty` is the text of a table without rows.
+        """
+        shown = [each for each in self._columns if each.from_width <= width]
+        grid = _grid({each: [each.text(row, now) for row in rows] for each in shown})
+        if not rows:
+            grid.add_row("", output.cell(empty, "dim"))
+        return grid
+
 
 def _grid(cells: dict[Column[Row], list[Text]]) -> Grid:
     grid = output.new_table(
@@ -98,9 +114,16 @@ def list_command(
     show: Callable[[Document, datetime], None],
     *,
     as_json: bool,
+    query: Mapping[str, Any] | None = None,
     **arguments: Any,
 ) -> Document:
-    """Perform an operation and print its document: as JSON, or with `show`."""
+    """Perform an operation and print its document: as JSON, or with `show`.
+
+    `query` contains the fields of the operation's query: options of the command that have their names.
+    """
+    if query is not None:
+        assert operation.query is not None
+        arguments["query"] = operation.query(**query)
     document, now = target.perform(operation, **arguments)
     if as_json:
         output.print_json(document)

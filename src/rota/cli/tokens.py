@@ -124,7 +124,7 @@ def revoke(target: Target, id: str, as_json: bool) -> None:
 
 
 def _list(target: Target, include_inactive: bool, as_json: bool) -> None:
-    from rota.operations.access import TokenListQuery, list_tokens
+    from rota.operations.access import list_tokens
 
     def show(document: TokenList, now: datetime) -> None:
         if document.tokens:
@@ -137,7 +137,7 @@ def _list(target: Target, include_inactive: bool, as_json: bool) -> None:
                 "or list old ones with --all"
             )
 
-    query = TokenListQuery(include_inactive, MAX_TOKENS)
+    query = {"include_inactive": include_inactive, "limit": MAX_TOKENS}
     list_command(target, list_tokens, show, as_json=as_json, query=query)
 
 

@@ -11,16 +11,15 @@ import rich_click as click
 
 from rota import logs
 from rota.cli.exit_codes import exit_with, translate_database_errors
-from rota.cli.health_port import HealthPort
 from rota.cli.options.logging import log_options
-from rota.cli.options.web import auth_option
+from rota.cli.options.web import HealthPort, auth_option, health_options, serve_health
+from rota.cli.parent_pipe import ParentPipe, parent_pipe_option
 from rota.cli.start import read_arguments
 from rota.cli.target import Target, with_database
 from rota.logs import Format
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.cli.parent_pipe import ParentPipe
     from rota.web.site import Auth
 
 log = logging.getLogger("rota")
@@ -69,22 +68,10 @@ ORPHAN_EXIT_SECONDS = 15.0
     help="Metadata shown by `rota workers`; can be repeated.",
 )
 @click.option("--no-services", is_flag=True, help="Run jobs only, no services.")
-@click.option(
-    "--health-port",
-    type=click.IntRange(0, 65535),
-    metavar="N",
-    help="Serve /health, /metrics, /autoscale and /admin/drain on this port.",
-)
-@click.option(
-    "--health-host",
-    default="127.0.0.1",
-    metavar="HOST",
-    show_default=True,
-    help="Address of the health port.",
-)
+@health_options("Serve /health, /metrics, /autoscale and /admin/drain on this port.")
 @auth_option
 @log_options
-@click.option("--parent-pipe", type=int, hidden=True)
+@parent_pipe_option
 def worker(
     target: Target,
     name: str | None,
@@ -99,7 +86,7 @@ def worker(
     auth: Auth,
     log_level: str,
     log_format: Format,
-    parent_pipe: int | None,
+    pipe: ParentPipe | None,
 ) -> None:
     """Run the jobs and services of MODULE:APP until SIGTERM, Ctrl-C or `rota drain`.
 
@@ -114,7 +101,7 @@ def worker(
     logs.to_stderr(log_level, log_format)
     if processes == 1:
         with translate_database_errors():
-            health = None if health_port is None else HealthPort(health_host, health_port, auth)
+            health = HealthPort.open(health_host, health_port, auth)
             _run_worker(
                 target,
                 queues,
@@ -122,7 +109,7 @@ def worker(
                 drain_timeout,
                 parsed_metadata,
                 not no_services,
-                parent_pipe,
+                pipe,
                 health,
             )
     elif health_port is not None:
@@ -131,18 +118,11 @@ def worker(
             "`rota worker` per process, each with its own port"
         )
     else:
-        arguments = ["--log-level", log_level, "--log-format", log_format]
-        for pair in metadata:
-            arguments += ["--meta", pair]
-        if drain_timeout is not None:
-            arguments += ["--drain-timeout", str(drain_timeout)]
-        for queue in queues:
-            arguments += ["--queue", queue]
-        if no_services:
-            arguments.append("--no-services")
-        if concurrency is not None:
-            arguments += ["--concurrency", str(concurrency)]
-        _supervise(target, arguments, processes)
+        from rota.cli import supervisor
+
+        arguments = supervisor.child_arguments(target, without=["processes"])
+        command = supervisor.rota_command(["worker", target.app, *arguments])
+        exit_with(asyncio.run(supervisor.Supervisor(command, processes).run()))
 
 
 def _read_metadata(pairs: tuple[str, ...]) -> dict[str, Any]:
@@ -159,16 +139,11 @@ def _run_worker(
     drain_timeout: float | None,
     metadata: dict[str, Any],
     services: bool,
-    descriptor: int | None,
+    pipe: ParentPipe | None,
     health: HealthPort | None,
 ) -> None:
     from rota.cli import event_loop
-    from rota.cli.health_port import serve_health
-    from rota.cli.parent_pipe import ParentPipe
 
-    # Created before the app is imported: the import may take long, and the parent may die
-    # meanwhile.
-    pipe = None if descriptor is None else ParentPipe(descriptor)
     app = target.resolve_app()
     if drain_timeout is not None:
         app.settings = replace(app.settings, drain_timeout=drain_timeout)
@@ -203,19 +178,3 @@ def _report_when_up(app: Rota, pipe: ParentPipe) -> None:
             pipe.report_up()
 
     unsubscribe = app.subscribe(on_event)
-
-
-def _supervise(target: Target, arguments: list[str], processes: int) -> None:
-    from rota.cli import supervisor
-
-    assert target.app is not None
-    for option, value in (("--dsn", target.dsn), ("--schema", target.schema)):
-        if value is not None:
-            arguments = [*arguments, option, value]
-
-    async def supervise() -> int:
-        return await supervisor.Supervisor(
-            supervisor.rota_command(["worker", target.app or "", *arguments]), processes
-        ).run()
-
-    exit_with(asyncio.run(supervise()))

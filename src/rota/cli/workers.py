@@ -15,6 +15,7 @@ from rota.cli.exit_codes import FAILED, OK, exit_code_of, exit_with, print_error
 from rota.cli.table import WIDE, Column, Table, json_option, list_command
 from rota.cli.target import Target, operator_context, with_target
 from rota.errors import WorkerNotFound
+from rota.model.text import counted
 
 if TYPE_CHECKING:
     from rota import Rota
@@ -71,7 +72,8 @@ def workers(target: Target, include_ended: bool, as_json: bool) -> None:
         hint = f" ({ended} stopped or died within a day; list them with --all)" if ended else ""
         click.echo(f"no worker is running{hint}; start one with `rota worker MODULE:APP`")
 
-    list_command(target, list_workers, show, as_json=as_json, query=WorkerListQuery(include_ended))
+    query = {"include_ended": include_ended}
+    list_command(target, list_workers, show, as_json=as_json, query=query)
 
 
 def _ended_style(worker: WorkerDetailRow) -> str:
@@ -124,7 +126,7 @@ WORKERS = Table["WorkerDetailRow"](
     # Jobs that may have killed the worker.
     Column(
         "charged",
-        lambda row, now: _format_jobs(len(row.charged_jobs)) if row.charged_jobs else "",
+        lambda row, now: counted(len(row.charged_jobs), "job") if row.charged_jobs else "",
         "magenta",
         right=True,
     ),
@@ -196,7 +198,7 @@ async def _print_requested(context: OperationContext, worker: int) -> None:
         click.echo(f"worker {worker} has been asked to stop")
         return
     request = (
-        f"finish {_format_jobs(found.held_jobs)} and stop"
+        f"finish {counted(found.held_jobs, 'job')} and stop"
         if found.held_jobs
         else "stop; it holds no job"
     )
@@ -221,13 +223,14 @@ async def _wait_stopped(context: OperationContext, worker: int, timeout: float) 
         if waited >= timeout:
             print_error(
                 f"worker {worker} is still running after {timeout:g} s with "
-                f"{_format_jobs(found.held_jobs)}; it stops when they have ended or after its drain timeout"
+                f"{counted(found.held_jobs, 'job')}; it stops when they have "
+                "ended or after its drain timeout"
             )
             return False
         if found.state == "draining" and found.held_jobs != last_held:
             last_held = found.held_jobs
             print_note(
-                f"worker {worker} is draining: {_format_jobs(last_held)} left after {waited:.1f} s"
+                f"worker {worker} is draining: {counted(last_held, 'job')} left after {waited:.1f} s"
             )
         await asyncio.sleep(min(POLL_SECONDS, timeout - waited))
 
@@ -239,7 +242,3 @@ async def _read_worker(context: OperationContext, worker: int) -> WorkerDetail |
         return await show_worker.call(context, worker=worker)
     except WorkerNotFound:
         return None  # its row has been deleted
-
-
-def _format_jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{output.format_count(count)} jobs"

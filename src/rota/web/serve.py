@@ -23,13 +23,13 @@ from rota.asgi import Drain
 from rota.errors import RotaError
 from rota.web.connection_limit import LimitedProtocol
 from rota.web.graceful_shutdown import Asgi, Message, Receive, Scope, Send
+from rota.web.listen import BACKLOG
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota
 
 log = logging.getLogger("rota")
 
-BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75
 """Timeout of an idle connection.
 
@@ -106,26 +106,6 @@ class _SideServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Return a listening socket that several processes can share."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind((host, port))
-    except OSError:
-        bound.close()
-        raise
-    bound.listen(BACKLOG)
-    bound.set_inheritable(True)
-    return bound
-
-
-def base_url(bound: socket.socket) -> str:
-    host, port = bound.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class _Server(uvicorn.Server):

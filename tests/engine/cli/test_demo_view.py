@@ -13,35 +13,45 @@ import pytest
 from rich.console import Console
 
 from rota.cli.demo import command, view
-from rota.cli.demo.state import DemoCounters, DemoState, DemoWorker, ProgressRow, WorkerKill
+from rota.cli.demo.state import DemoCounters, DemoState, WorkerKill
 from rota.cli.demo.view import DemoView
 from rota.web.tokens_auth import LocalAccess
 
 
-def full_state() -> DemoState:
-    """State with every part of the display in use."""
+def terminal(width: int) -> Console:
+    return Console(
+        file=StringIO(),
+        width=width,
+        height=24,
+        force_terminal=True,
+        no_color=True,
+        highlight=False,
+        color_system=None,
+    )
+
+
+def written(console: Console) -> list[str]:
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def full_state(console: Console) -> DemoState:
+    """State with every part of the display in use; its events are printed on the console."""
     link_to = partial(LocalAccess(key="k" * 22).link, "http://127.0.0.1:8019")
-    scene = DemoState(60.0, link_to=link_to, flow_run=123456)
+    scene = DemoState(60.0, link_to=link_to, print_line=partial(view.print_line, console))
     scene.began = time.monotonic() - 31
-    scene.progress_rows = [
-        *(
-            ProgressRow(
-                f"etl {day}", done, 15, f"{done} of 15", "extract_orders, extract_payments, more"
-            )
-            for day, done in (("wednesday", 2), ("thursday", 8), ("friday", 15))
-        ),
-        ProgressRow("plain jobs", 1200, 2000, "123,456", "14,000 jobs/s"),
-        ProgressRow("one by one", count="88", text="12.3 ms from start to result"),
-        ProgressRow("filings-monitor", count="31", text="on worker 1, others stand by"),
-        ProgressRow("schedule", count="15", text="ticks, every 2 s"),
-    ]
-    scene.workers = [
-        DemoWorker(
-            1, 4194303, "active", 440, "check, extract_orders, extract_payments, square ×433"
-        ),
-        DemoWorker(2, 4194304, "killed", 0, ""),
-        DemoWorker(3, 4194305, "active", 12, "clean_part ×12"),
-    ]
+    scene.begin_flow(123456)
+    scene.rows = {
+        "plain jobs": "123,456 ended, 14,000 jobs/s",
+        "one by one": "88 jobs, 12.3 ms from start to result",
+        "filings-monitor": "31 iterations, on worker 1, other workers stand by",
+        "halts": "15 ticks of a schedule, every 2 s",
+        "worker 1": "process 4194303 active, 12 of 40 slots",
+        "worker 2": "process 4194304 killed",
+        "worker 3": "process 4194305 active, 40 of 40 slots",
+        "etl wednesday": "2 of 8 jobs ended; extract_orders, extract_payments",
+        "etl thursday": "5 of 8 jobs ended; clean_part, clean_part, clean_part, clean_part, clean_part",
+    }
     for number in range(9):
         scene.add_event(
             f"worker {number} was killed — its 1,234 jobs run again on worker 1 and worker 3"
@@ -49,78 +59,66 @@ def full_state() -> DemoState:
     return scene
 
 
-def drawn(scene: DemoState, width: int, *, colours: bool = False) -> list[str]:
-    out = StringIO()
-    console = Console(
-        file=out,
-        width=width,
-        height=24,
-        force_terminal=True,
-        no_color=not colours,
-        highlight=False,
-        color_system="truecolor" if colours else None,
-    )
-    console.print(DemoView(scene))
-    return out.getvalue().splitlines()
+def drawn(width: int) -> list[str]:
+    console = terminal(width)
+    console.print(DemoView(full_state(console)))
+    return written(console)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_demo_view_full_state_fits_the_terminal(width: int) -> None:
-    lines = drawn(full_state(), width)
+    console = terminal(width)
+    console.print(DemoView(full_state(Console(file=StringIO()))))
 
-    assert len(lines) <= 23
-    assert max(map(len, lines)) <= width
+    assert len(written(console)) <= 23
+    assert max(map(len, drawn(width))) <= width
 
 
 def test_demo_view_80_columns_keep_important_text() -> None:
-    text = "\n".join(drawn(full_state(), 80))
+    text = "\n".join(drawn(80))
 
     for words in (
         f"http://127.0.0.1:8019/?key={'k' * 22}\n",
         f"http://127.0.0.1:8019/runs/123456?key={'k' * 22}",
         "31 of 60 s · Ctrl-C ends it",
         "etl wednesday",
-        "2 of 15",
+        "2 of 8",
         "filings-monitor",
-        "123,456 14,000 jobs/s",
-        "4194304  killed",
+        "123,456 ended, 14,000 jobs/s",
+        "4194304 killed",
         "worker 8 was killed — its 1,234 jobs run again on worker 1",
     ):
         assert words in text, words
 
 
-def test_demo_view_without_colour_shows_progress_bars() -> None:
-    wednesday, thursday, friday = [
-        next(line for line in drawn(full_state(), 80) if day in line)
-        for day in ("wednesday", "thursday", "friday")
-    ]
+def test_demo_view_setup_shows_the_step_and_its_time() -> None:
+    console = terminal(80)
+    scene = DemoState(60.0, print_line=partial(view.print_line, console))
+    scene.begin_step("starting a PostgreSQL of its own")
+    scene.step_began -= 7
+    console.print(DemoView(scene))
 
-    assert 0 < wednesday.count("━") < thursday.count("━") < friday.count("━")
+    text = "\n".join(written(console))
 
-
-def test_demo_view_setup_step_is_shown() -> None:
-    scene = DemoState(60.0)
-    scene.setup_step = "starting a PostgreSQL of its own"
-
-    assert "starting a PostgreSQL of its own …" in "\n".join(drawn(scene, 80))
+    assert "starting a PostgreSQL of its own …" in text
+    assert "7 s · Ctrl-C ends it" in text
 
 
-def test_demo_view_event_text_is_not_markup() -> None:
-    scene = full_state()
-    scene.add_event("[bold]x[/bold] \x1b[2J")
+def test_demo_event_text_is_not_markup() -> None:
+    console = terminal(80)
+    full_state(console).add_event("[bold]x[/bold] \x1b[2J")
 
-    text = "\n".join(drawn(scene, 80))
-
-    assert "[bold]x[/bold] \\x1b[2J" in text
+    assert "[bold]x[/bold] \\x1b[2J" in "\n".join(written(console))
 
 
 def demo_counters() -> DemoCounters:
     return DemoCounters(
         wave_runs=list(range(4000)),
         start_seconds=0.2,
-        max_rate=9876.0,
+        wave_rates=[20.0, 9876.0, 30_000.0],
+        machine="4 cores with PostgreSQL 18.1",
         latencies=[0.010, 0.012, 0.2],
-        flow_states={1: "succeeded", 2: "running"},
+        flow_states=["succeeded", "running"],
         approved=1,
         kill=WorkerKill(2, 440, 1.25, 0.5, 3.4, (1, 3), 440),
         ticks=30,
@@ -141,6 +139,8 @@ def test_demo_summary_lists_every_figure() -> None:
     assert figures["jobs"] == ("4,103", "ended in 1 min, each recorded once; 3 failed")
     assert figures["speed"][0] == "9,900 jobs/s"
     assert "started at 20,000 jobs/s" in figures["speed"][1]
+    assert "median of 3 waves" in figures["speed"][1]
+    assert "on 4 cores with PostgreSQL 18.1" in figures["speed"][1]
     assert figures["latency"][0] == "12 ms"
     assert "the slowest of 3 took 200 ms" in figures["latency"][1]
     assert figures["retries"][0] == "41"
@@ -189,7 +189,7 @@ def test_demo_open_browser_does_not_delay_the_end(
         return closed.wait(3600)
 
     monkeypatch.setattr(webbrowser, "open", browse)
-    scene = full_state()
+    scene = full_state(terminal(80))
 
     async def demo() -> None:
         scene.flow_started.set()

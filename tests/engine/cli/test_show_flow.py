@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from msgspec.structs import replace
 
-from rota.cli.show.flow import FlowReport
+from rota.cli.show.flow import print_flow
 from rota.drawing.label import STATES
 from rota.model.explanation import Explanation
 from rota.operations.run_detail import FlowDetail
@@ -259,7 +259,7 @@ def job(id: int, state: str, children: list[int]) -> JobRow:
 def printed(jobs: list[JobRow], kept: int | None = None, called: Sequence[ChildRunRow] = ()) -> str:
     run = FlowDetailRow(1, "etl", "running", 1, NOW, NOW, None, None, None, b"{}", None, len(jobs))
     with redirect_stdout(io.StringIO()) as out:
-        FlowReport(
+        print_flow(
             FlowDetail(run, jobs, [], list(called), [], None, None),
             Explanation(
                 id=1,
@@ -271,7 +271,8 @@ def printed(jobs: list[JobRow], kept: int | None = None, called: Sequence[ChildR
                 omitted_jobs=0,
                 now=NOW,
             ),
-        ).print(kept)
+            kept,
+        )
     return out.getvalue()
 
 

@@ -122,7 +122,7 @@ async def test_dev_short_database_outage_restarts_the_worker(
     """Worker starts: the first dies, two find no database, and the fourth stays."""
     monkeypatch.setattr(module, "RESTART_DELAY_SECONDS", 0.01)
     monkeypatch.setattr(module, "NO_DATABASE_DELAY_SECONDS", 0.01)
-    monkeypatch.setattr(module, "find_spec", lambda name: None)  # no dashboard
+    monkeypatch.setattr(module, "has_dashboard", lambda: False)
     notes = tmp_path / "notes"
     worker = [sys.executable, "-S", "-c", WORKER.replace("UP", repr(UP)), str(notes)]
     session = module.DevSession("site:app", worker, [], FileWatcher([]), 8000, 0.1)

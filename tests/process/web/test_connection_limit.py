@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from rota import Rota
 from rota.web import connection_limit, serve
-from rota.web.serve import bind
+from rota.web.listen import bind
 from support.server_process import ServerProcess, serving
 
 FILES = 200

@@ -17,9 +17,9 @@ import psycopg
 import pytest
 
 from rota.cli.exit_codes import NO_DATABASE, USAGE_ERROR, CommandError
-from rota.cli.serve import _listen, _load
+from rota.cli.options.web import listen
+from rota.cli.serve import _load
 from rota.cli.target import Target
-from rota.web.serve import bind
 from support.balancer import Clients
 from support.scale import scale
 from support.server_process import APPS, ServerProcess, free_port, serving, wait_until
@@ -261,7 +261,7 @@ class TestMistakes:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             with pytest.raises(CommandError, match=f"cannot listen at 127.0.0.1 port {port}"):
-                _listen(bind, "127.0.0.1", port)
+                listen("127.0.0.1", port, remedy="--port")
 
     def test_serve_missing_schema_prints_one_line(self, rota: Terminal) -> None:
         done = rota.run("serve", "orders:api", "--port", "0", "--schema", "elsewhere")

@@ -3,7 +3,7 @@
     command        options, signals, display
     environment    the database, the workers and the port, removed at the end
     tasks          the app that is run
-    scenario       the sequence of events; flows and kill_worker are parts of it
+    scenario       the sequence of events, with the kill of a worker
     state          the values and measurements
     view           the display of the values, and the summary of the measurements
 

@@ -10,26 +10,24 @@ import signal
 import sys
 import threading
 import webbrowser
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from rota.app.shutdown_signals import TERMINAL_SIGNALS
+from rota.app.shutdown_signals import TERMINAL_SIGNALS, stop_on_signal
 from rota.cli import output
 from rota.cli.demo.state import DemoState
 from rota.cli.exit_codes import translate_database_errors
+from rota.cli.options.web import port_option
 from rota.cli.target import Target
 
 if TYPE_CHECKING:
-    import socket
-
-    from rich.console import Console
     from rich.live import Live
 
 REDRAW_SECONDS = 0.2
-POLL_SECONDS = 0.1
 
 
 @click.command()
@@ -42,23 +40,19 @@ POLL_SECONDS = 0.1
     show_default=True,
     help="Duration of the demo.",
 )
+@port_option(None, "Port of the dashboard; default: 8080, or a free one if that is in use.")
 @click.option(
-    "-p",
-    "--port",
-    type=click.IntRange(0, 65535),
-    metavar="N",
-    help="Port of the dashboard; default: the first free one from 8000 on.",
+    "--keep", is_flag=True, help="Keep the workers and the dashboard running until Ctrl-C."
 )
 @click.option("--no-browser", is_flag=True, help="Open no browser.")
-def demo(context: click.Context, seconds: float, port: int | None, no_browser: bool) -> None:
+def demo(
+    context: click.Context, seconds: float, port: int | None, keep: bool, no_browser: bool
+) -> None:
     """Run a demo: a flow, a service, a schedule and fast jobs on two workers, one of which is killed.
 
     It uses its own PostgreSQL and dashboard; both are removed at the end. Ctrl-C ends it at any time.
     Without a terminal it prints the events as lines.
     """
-    from rota.cli.demo.environment import bind
-    from rota.cli.demo.view import print_summary
-
     parent = context.find_object(Target) or Target()
     if parent.dsn or parent.schema:
         raise click.UsageError(
@@ -66,131 +60,79 @@ def demo(context: click.Context, seconds: float, port: int | None, no_browser: b
         )
     # Warnings of this process, such as a dead worker, are shown in the view anyway.
     logging.getLogger().addHandler(logging.NullHandler())
-    console = output.console()
     state = DemoState(seconds)
     try:
-        with _handle_signals() as stop_request, translate_database_errors():
-            bound = bind(port)
-            asyncio.run(_run(stop_request, state, bound, console, browser=not no_browser))
-        print_summary(state.counters)
+        with translate_database_errors():
+            asyncio.run(_until_signal(_run(state, port, keep=keep, browser=not no_browser)))
     except OSError as error:
         # The terminal was closed. Everything else has been shut down before this.
         if error.errno != errno.EIO:
             raise
 
 
-class _StopRequest:
-    """Request to stop, set by the first signal. Further signals have no effect."""
-
-    def __init__(self) -> None:
-        self.is_requested = False
-        self._task: asyncio.Task[None] | None = None
-
-    def on_signal(self, *_: object) -> None:
-        if not self.is_requested:
-            self.is_requested = True
-            self.cancels(self._task)
-
-    def cancels(self, task: asyncio.Task[None] | None) -> None:
-        """Cancel the task at the first signal, or now if that has arrived."""
-        self._task = task
-        if self.is_requested and task is not None:
-            # Wakes the event loop: the signal handler runs between two of its steps.
-            task.get_loop().call_soon_threadsafe(task.cancel)
-
-
-@contextmanager
-def _handle_signals() -> Iterator[_StopRequest]:
-    """Stop in order on the first signal inside the block. Further signals do not interrupt the shutdown."""
-    stop_request = _StopRequest()
-    previous = {
-        number: signal.signal(number, stop_request.on_signal) for number in TERMINAL_SIGNALS
-    }
-    try:
-        yield stop_request
-    finally:
-        for number, handler in previous.items():
+async def _until_signal(main: Coroutine[None, None, None]) -> None:
+    """Run a coroutine, cancelled by the first signal. Further signals do not interrupt the shutdown."""
+    with stop_on_signal(TERMINAL_SIGNALS) as stopping:
+        running, stopped = asyncio.create_task(main), asyncio.create_task(stopping.wait())
+        await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        running.cancel()
+        try:
+            with suppress(asyncio.CancelledError):
+                await running
+        finally:
             # Further signals are ignored until Python itself has ended.
-            signal.signal(number, signal.SIG_IGN if stop_request.is_requested else handler)
+            for number in TERMINAL_SIGNALS if stopping.is_set() else ():
+                signal.signal(number, signal.SIG_IGN)
 
 
-async def _run(
-    stop_request: _StopRequest,
-    state: DemoState,
-    bound: socket.socket,
-    console: Console,
-    *,
-    browser: bool,
-) -> None:
-    from rota.cli.demo.environment import demo_environment
+async def _run(state: DemoState, port: int | None, *, keep: bool, browser: bool) -> None:
+    from rota.cli.demo.environment import DemoEnvironment
     from rota.cli.demo.scenario import Scenario
+    from rota.cli.demo.view import print_summary
 
-    async def run_demo() -> None:
-        async with (
-            _display(state, console, browser=browser),
-            demo_environment(state, bound) as environment,
-        ):
-            await Scenario(environment, state).run()
-
-    running = asyncio.create_task(run_demo())
-    stop_request.cancels(running)
-    try:
-        await running
-    except asyncio.CancelledError:
-        if not running.cancelled():
-            raise
+    async with AsyncExitStack() as stack:
+        try:
+            async with _display(state, browser=browser):
+                environment = DemoEnvironment(stack, state)
+                await environment.create(port)
+                await Scenario(environment, state).run()
+        except asyncio.CancelledError:
+            keep = False
+        print_summary(state.counters)
+        if keep:
+            click.echo("\nthe database, the workers and the dashboard keep running until Ctrl-C")
+            click.echo(state.dashboard_url or "the dashboard is not installed")
+            await asyncio.Event().wait()
 
 
 @asynccontextmanager
-async def _display(state: DemoState, console: Console, *, browser: bool) -> AsyncIterator[None]:
-    """Show the state on a terminal, or print events as lines."""
+async def _display(state: DemoState, *, browser: bool) -> AsyncIterator[None]:
+    """Print events as lines, on a terminal above the current state."""
+    from rota.cli.demo.view import DemoView, print_line
+
+    console = output.console()
+    state.print_line = partial(print_line, console)
     if not console.is_terminal:
-        printing = asyncio.create_task(_print_progress(state))
-        try:
-            yield
-        finally:
-            printing.cancel()
-            _print_events(state)
+        yield
         return
     from rich.live import Live
 
-    from rota.cli.demo.view import DemoView
-
-    opening = asyncio.create_task(_open_browser(state)) if browser and _has_browser() else None
-    live = Live(DemoView(state), console=console, auto_refresh=False, transient=True)
-    with live:
-        drawing = asyncio.create_task(_draw(live))
+    with Live(DemoView(state), console=console, auto_refresh=False, transient=True) as live:
+        tasks = [asyncio.create_task(_draw(live))]
+        if browser and _has_browser():
+            tasks.append(asyncio.create_task(_open_browser(state)))
         try:
             yield
         finally:
-            drawing.cancel()
-            if opening is not None:
-                opening.cancel()
+            for task in tasks:
+                task.cancel()
 
 
 async def _draw(live: Live) -> None:
     while True:
         live.refresh()
         await asyncio.sleep(REDRAW_SECONDS)
-
-
-async def _print_progress(state: DemoState) -> None:
-    printed: set[str] = set()
-    while True:
-        urls = {"dashboard       ": state.dashboard_url, "a running flow  ": state.flow_url}
-        for title, url in urls.items():
-            if url and state.began is not None and title not in printed:
-                printed.add(title)
-                click.echo(f"{title}{url}")
-        _print_events(state)
-        sys.stdout.flush()
-        await asyncio.sleep(POLL_SECONDS)
-
-
-def _print_events(state: DemoState) -> None:
-    events, state.unprinted[:] = list(state.unprinted), []
-    for each in events:
-        click.echo(f"{each.seconds:5.1f} s  {each.text}")
 
 
 def _has_browser() -> bool:

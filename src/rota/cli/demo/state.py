@@ -7,41 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-
-MAX_EVENTS = 5
-"""Events shown in the view."""
-
-
-@dataclass(slots=True)
-class ProgressRow:
-    """Progress of one activity, with a short text."""
-
-    name: str
-    done: int = 0
-    total: int | None = None
-    count: str = ""
-    text: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class DemoWorker:
-    worker: int
-    pid: int
-    state: str
-    """`active`, `stopping`, `killed` or `stopped`."""
-    held: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class DemoEvent:
-    seconds: float
-    """Seconds since the start."""
-    text: str
-    style: str
 
 
 @dataclass(slots=True)
@@ -69,12 +36,14 @@ class DemoCounters:
     """Ids of the fast jobs."""
     start_seconds: float = 0.0
     """Total time of starting them."""
-    max_rate: float = 0.0
-    """Best rate of a wave in jobs per second, without the jobs that are retried."""
+    wave_rates: list[float] = field(default_factory=list)
+    """Jobs per second of each wave, without the jobs that are retried."""
+    machine: str = ""
+    """Machine of these rates: `4 cores with PostgreSQL 18.1`."""
     latencies: list[float] = field(default_factory=list)
     """Seconds from start to result of single jobs."""
-    flow_states: dict[int, str] = field(default_factory=dict)
-    """Run of the flow → state."""
+    flow_states: list[str] = field(default_factory=list)
+    """States of the runs of the flow."""
     approved: int = 0
     kill: WorkerKill | None = None
     ticks: int = 0
@@ -90,53 +59,43 @@ class DemoCounters:
     """Fast jobs that have not ended."""
     duration: float = 0.0
 
-    @property
-    def ended_jobs(self) -> int:
-        return sum(self.job_states.values())
-
 
 @dataclass(slots=True)
 class DemoState:
     seconds: float
-    began: float | None = None
-    """None during setup; `setup_step` then names the current step."""
-    setup_step: str = ""
     link_to: Callable[[str], str] | None = None
     """Return the link that signs a browser in and opens a dashboard page; None without a dashboard."""
-    flow_run: int | None = None
-    """A running flow to show."""
-    progress_rows: list[ProgressRow] = field(default_factory=list)
-    workers: list[DemoWorker] = field(default_factory=list)
-    events: deque[DemoEvent] = field(default_factory=lambda: deque(maxlen=MAX_EVENTS))
+    print_line: Callable[[str, str], object] = lambda text, style: None
+    """Print a line in a style."""
+    step_began: float = field(default_factory=time.monotonic)
+    """Start of the current step of the preparations."""
+    began: float | None = None
+    """Start of the demo; None during the preparations."""
+    rows: dict[str, str] = field(default_factory=dict)
+    """Activities, workers and runs of the flow, each with a short text."""
+    flow_url: str | None = None
+    """Page of the first run of the flow."""
     flow_started: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when `flow_run` is set."""
     counters: DemoCounters = field(default_factory=DemoCounters)
-    unprinted: list[DemoEvent] = field(default_factory=list)
-    """Events not printed yet, for output without a terminal."""
-
-    @property
-    def elapsed(self) -> float:
-        return 0.0 if self.began is None else time.monotonic() - self.began
-
-    @property
-    def shown_seconds(self) -> float:
-        return min(self.elapsed, self.seconds)
 
     @property
     def dashboard_url(self) -> str | None:
         return None if self.link_to is None else self.link_to("/")
 
-    @property
-    def flow_url(self) -> str | None:
-        if self.link_to is None or self.flow_run is None:
-            return None
-        return self.link_to(f"/runs/{self.flow_run}")
+    def begin_step(self, step: str) -> None:
+        self.step_began = time.monotonic()
+        self.print_line(f"{step} …", "dim")
 
-    def show_flow_run(self, run: int) -> None:
-        self.flow_run = run
+    def begin_flow(self, run: int) -> None:
+        """Print the links, if this is the first run of the flow."""
+        if self.flow_started.is_set():
+            return
         self.flow_started.set()
+        if self.link_to is not None:
+            self.flow_url = self.link_to(f"/runs/{run}")
+            self.print_line(f"dashboard       {self.dashboard_url}", "bold cyan")
+            self.print_line(f"a running flow  {self.flow_url}", "bold cyan")
 
     def add_event(self, text: str, style: str = "") -> None:
-        event = DemoEvent(self.elapsed, text, style)
-        self.events.append(event)
-        self.unprinted.append(event)
+        seconds = 0.0 if self.began is None else time.monotonic() - self.began
+        self.print_line(f"{seconds:5.1f} s  {text}", style)

@@ -11,6 +11,7 @@ import rich_click as click
 
 from rota.cli import output
 from rota.cli.table import WIDE, Column, Table
+from rota.model.text import counted
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -213,7 +214,7 @@ def _properties(
         yield "queue", schedule.queue
     yield from _policy_properties(schedule)
     missed = f", {output.format_count(schedule.missed)} ticks missed" if schedule.missed else ""
-    yield "runs", f"{format_runs(schedule.runs)} by the clock{missed}"
+    yield "runs", f"{counted(schedule.runs, 'run')} by the clock{missed}"
     if schedule.last_success:
         yield "last success", _format_ago(schedule.last_success, now)
     if schedule.last_failure:
@@ -249,13 +250,9 @@ def _policy_properties(schedule: Schedule) -> Iterator[tuple[str, str]]:
     if schedule.ends:
         yield "until", _format_local(schedule, schedule.ends)
     if schedule.max_runs is not None:
-        yield "at most", format_runs(schedule.max_runs)
+        yield "at most", counted(schedule.max_runs, "run")
     if schedule.pause_after is not None:
         yield "pauses", f"after {schedule.pause_after} failures in a row"
-
-
-def format_runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{output.format_count(count)} runs"
 
 
 def _format_ago(time: datetime, now: datetime) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -59,7 +58,7 @@ def progress_bar(progress: JobProgressRow, now: datetime) -> str:
     words = format_progress(progress.done, progress.total)
     fraction = _fraction(progress.done, progress.total)
     if fraction is not None and progress.total is not None:
-        full, empty = ("█", "░") if _can_encode("█░") else ("#", ".")
+        full, empty = ("█", "░") if output.can_encode("█░") else ("#", ".")
         length = math.floor(fraction * BAR_WIDTH)
         drawn = f"{full * length}{empty * (BAR_WIDTH - length)}"
         words = (
@@ -77,11 +76,3 @@ def _fraction(done: float, total: float | None) -> float | None:
 
 def _format_amount(value: float) -> str:
     return f"{value:,.0f}" if value.is_integer() else f"{value:,.6g}"
-
-
-def _can_encode(text: str) -> bool:
-    try:
-        text.encode(sys.stdout.encoding or "ascii")
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -9,11 +9,16 @@ from typing import Any
 from rota.cli.exit_codes import USAGE_ERROR, CommandError
 
 
+def parse_json(text: str) -> Any:
+    """Parse JSON without NaN and Infinity. Raise ValueError or RecursionError."""
+    return json.loads(text, parse_constant=_refuse_constant)
+
+
 def read_json(text: str, source: str, hint: str = "") -> Any:
     """Parse JSON; `-` is standard input. `source` names the origin in the error message."""
     content = sys.stdin.read() if text == "-" else text
     try:
-        return json.loads(content, parse_constant=_refuse_constant)
+        return parse_json(content)
     except (ValueError, RecursionError) as error:
         raise CommandError(f"{source} is not JSON: {error}{hint}", USAGE_ERROR) from None
 

@@ -15,6 +15,7 @@ from rota.cli import output
 from rota.cli.exit_codes import NOT_FOUND, CommandError
 from rota.cli.schedules import TimeParameter
 from rota.cli.target import Target, operator_context
+from rota.model.text import counted
 
 if TYPE_CHECKING:
     from rota import Rota
@@ -33,29 +34,11 @@ def run_filter_options(command: Callable[..., T]) -> Callable[..., T]:
     """Add options that select runs, passed to the command as `run_filter`."""
 
     @wraps(command)
-    def wrapped(
-        *args: Any,
-        name: str | None,
-        queue: str | None,
-        state: str | None,
-        key: str | None,
-        since: datetime | None,
-        until: datetime | None,
-        find: str | None,
-        **arguments: Any,
-    ) -> T:
+    def wrapped(*args: Any, **arguments: Any) -> T:
         from rota.operations.run_search import RunFilterQuery
 
-        run_filter = RunFilterQuery(
-            name=name,
-            queue=queue,
-            state=state,  # type: ignore[arg-type]
-            key=key,
-            since=_as_utc(since),
-            until=_as_utc(until),
-            find=find or None,
-        )
-        return command(*args, run_filter=run_filter, **arguments)
+        criteria = {name: arguments.pop(name) for name in RunFilterQuery.__struct_fields__}
+        return command(*args, run_filter=RunFilterQuery(**criteria), **arguments)
 
     for option in reversed(
         (
@@ -72,10 +55,23 @@ def run_filter_options(command: Callable[..., T]) -> Callable[..., T]:
                 help="Only the last run with this key, of each task and flow.",
             ),
             click.option(
-                "--since", type=TimeParameter(), help="Created at this time or later; UTC."
+                "--since",
+                type=TimeParameter(),
+                callback=_as_utc,
+                help="Created at this time or later; UTC.",
             ),
-            click.option("--until", type=TimeParameter(), help="Created before this time; UTC."),
-            click.option("--find", metavar="TEXT", help="Text in the name, key, input or error."),
+            click.option(
+                "--until",
+                type=TimeParameter(),
+                callback=_as_utc,
+                help="Created before this time; UTC.",
+            ),
+            click.option(
+                "--find",
+                metavar="TEXT",
+                callback=lambda context, option, text: text or None,
+                help="Text in the name, key, input or error.",
+            ),
         )
     ):
         wrapped = option(wrapped)
@@ -123,18 +119,16 @@ def apply_to_all(
                     return done, skipped
 
     done, skipped = target.run(apply)
-    click.echo(f"{_format_runs(done)} {'is' if done == 1 else 'are'} {DONE_TEXTS[action]}")
+    click.echo(f"{counted(done, 'run is', 'runs are')} {DONE_TEXTS[action]}")
     if skipped:
-        output.hint(f"{_format_runs(skipped)} had changed state by then and were left alone")
+        output.hint(f"{counted(skipped, 'run')} had changed state by then and were left alone")
 
 
 def _format_run_count(count: RunCountDocument) -> str:
-    return ("" if count.exact else "at least ") + _format_runs(count.count)
+    return ("" if count.exact else "at least ") + counted(count.count, "run")
 
 
-def _format_runs(count: int) -> str:
-    return f"{output.format_count(count)} {'run' if count == 1 else 'runs'}"
-
-
-def _as_utc(at: datetime | None) -> datetime | None:
+def _as_utc(
+    context: click.Context, option: click.Parameter, at: datetime | None
+) -> datetime | None:
     return at if at is None or at.tzinfo is not None else at.replace(tzinfo=UTC)

@@ -8,13 +8,16 @@ import rich_click as click
 
 from rota.cli import output
 from rota.cli.runs import RUN_ID
-from rota.cli.show import flow, job
+from rota.cli.show.flow import MAX_SIMILAR, print_flow
+from rota.cli.show.job import print_job
 from rota.cli.show.steps import MAX_LOG_LINES, MAX_STEPS
 from rota.cli.table import json_option
 from rota.cli.target import Target, operator_context, with_target
 
 if TYPE_CHECKING:
     from rota import Rota
+    from rota.model.explanation import Explanation
+    from rota.operations.run_detail import JobDetail
 
 
 @click.command()
@@ -36,17 +39,14 @@ def show(target: Target, run: int, show_all: bool, as_json: bool) -> None:
         output.print_json(document)
         return
 
-    async def load(app: Rota) -> flow.FlowReport | job.JobReport:
+    async def load(app: Rota) -> tuple[FlowDetail | JobDetail, Explanation]:
         context = operator_context(app)
         limits = RunLimits() if show_all else RunLimits(steps=MAX_STEPS, logs=MAX_LOG_LINES)
         found = await load_run(context, run, limits, with_values=False)
-        explanation = await explain_run.call(context, run=run)
-        if isinstance(found, FlowDetail):
-            return flow.FlowReport(found, explanation)
-        return job.JobReport(found, explanation)
+        return found, await explain_run.call(context, run=run)
 
-    report = target.run(load)
-    if isinstance(report, flow.FlowReport):
-        report.print(max_similar=None if show_all else flow.MAX_SIMILAR)
+    detail, explanation = target.run(load)
+    if isinstance(detail, FlowDetail):
+        print_flow(detail, explanation, None if show_all else MAX_SIMILAR)
     else:
-        report.print()
+        print_job(detail, explanation)

@@ -11,13 +11,14 @@ import msgspec
 
 from rota.cli import output
 from rota.cli.explain import explanation_properties
-from rota.cli.format.child_runs import print_child_runs
 from rota.cli.format.wait import wait_summary
 from rota.cli.graph_text import draw_graph
+from rota.cli.show.child_runs import print_child_runs
 from rota.cli.show.steps import print_signals
 from rota.drawing.collapse import MAX_SIMILAR
 from rota.drawing.label import STATES, NodeLabel
 from rota.model.graph import Graph
+from rota.model.text import counted
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from rota.operations.run_detail import FlowDetail
     from rota.store.read.runs import ChildRunRow, FlowDetailRow, JobAttemptRow, JobRow
 
-__all__ = ["MAX_SIMILAR", "FlowReport"]
+__all__ = ["MAX_SIMILAR", "print_flow"]
 
 MAX_TRACEBACKS = 2
 """Failures shown with their traceback."""
@@ -36,55 +37,40 @@ MAX_DOCUMENT_BYTES = 2_000
 """Size up to which input and result are printed. Larger ones are only in the JSON output."""
 
 
-class FlowReport:
-    """Report on a flow's run."""
-
-    def __init__(self, detail: FlowDetail, explanation: Explanation) -> None:
-        self.run = detail.run
-        self.jobs = detail.jobs
-        self.attempts = detail.attempts
-        self.children = detail.children
-        self.signals = detail.signals
-        self.caller = detail.caller
-        self.result = detail.result
-        self.explanation = explanation
-        self.now = explanation.now
-
-    def print(self, max_similar: int | None = MAX_SIMILAR) -> None:
-        _print(self, max_similar)
-
-
-def _print(report: FlowReport, max_similar: int | None) -> None:
-    run, console = report.run, output.console()
+def print_flow(
+    detail: FlowDetail, explanation: Explanation, max_similar: int | None = MAX_SIMILAR
+) -> None:
+    """Print a flow's run, or the calls of a job."""
+    run, now, console = detail.run, explanation.now, output.console()
     console.print(output.cell(f"run {run.run}", "bold"), output.state_cell(run.state), end="\n\n")
-    output.print_renderable(output.property_table(_properties(report)))
-    for title, document in _documents(report):
+    output.print_renderable(output.property_table(_properties(detail, explanation)))
+    for title, document in _documents(detail):
         if not _is_short(document):
             _print_document(title, document)
     console.print()
-    console.print(_state_counts(report.jobs))
+    console.print(_state_counts(detail.jobs))
     console.print()
-    graph, labels = _graph(report)
+    graph, labels = _graph(detail, now)
     width, encoding = console.width, console.encoding
     output.print_lines(
         draw_graph(graph, labels, width=width, encoding=encoding, max_similar=max_similar)
     )
-    _print_failures(report)
-    _print_quarantined(report)
-    print_signals(report.signals, report.now)
-    print_child_runs(report.children)
+    _print_failures(detail, now)
+    _print_quarantined(detail)
+    print_signals(detail.signals, now)
+    print_child_runs(detail.children, now)
 
 
 # Text above the graph
 
 
-def _properties(report: FlowReport) -> list[tuple[str, Text | str]]:
-    run, now = report.run, report.now
+def _properties(detail: FlowDetail, explanation: Explanation) -> list[tuple[str, Text | str]]:
+    run, now = detail.run, explanation.now
     properties: list[tuple[str, Text | str]] = []
     if run.flow:
         properties.append(("flow", run.flow))
     if run.parent is not None:
-        properties.append(("started by" if run.flow else "child runs of", _describe_caller(report)))
+        properties.append(("started by" if run.flow else "child runs of", _describe_caller(detail)))
     if run.origin is not None:
         properties.append(("forked from", f"run {run.origin}"))
     if run.key is not None:
@@ -101,31 +87,31 @@ def _properties(report: FlowReport) -> list[tuple[str, Text | str]]:
         properties.append(("ended", ended))
     if run.attempt > 1:
         properties.append(("attempt", str(run.attempt)))
-    if report.explanation.status == "stuck":
-        properties += explanation_properties(report.explanation)
+    if explanation.status == "stuck":
+        properties += explanation_properties(explanation)
     properties += [
         (title, _one_line(document))
-        for title, document in _documents(report)
+        for title, document in _documents(detail)
         if _is_short(document)
     ]
     return properties
 
 
-def _describe_caller(report: FlowReport) -> str:
-    run, caller = report.run, report.caller
+def _describe_caller(detail: FlowDetail) -> str:
+    run, caller = detail.run, detail.caller
     if caller is None:
         return f"job {run.parent}, which is gone"
     part = "" if caller.run == run.parent else f", a part of run {caller.run}"
     return f"job {run.parent}, {caller.task}{part}"
 
 
-def _documents(report: FlowReport) -> list[tuple[str, bytes]]:
+def _documents(detail: FlowDetail) -> list[tuple[str, bytes]]:
     """Return the input and result of a flow. Calls have theirs on each job."""
     found: list[tuple[str, bytes]] = []
-    if report.run.flow and report.run.input != b"{}":
-        found.append(("input", report.run.input))
-    if report.result is not None:
-        found.append(("result", report.result))
+    if detail.run.flow and detail.run.input != b"{}":
+        found.append(("input", detail.run.input))
+    if detail.result is not None:
+        found.append(("result", detail.result))
     return found
 
 
@@ -148,11 +134,13 @@ def _print_document(title: str, document: bytes) -> None:
 
 def _state_counts(jobs: list[JobRow]) -> Text:
     """Return the number of jobs, in total and by state."""
-    words = output.cell("1 job" if len(jobs) == 1 else f"{output.format_count(len(jobs))} jobs")
-    counted = Counter(job.state for job in jobs)
-    for index, state in enumerate(sorted(counted, key=_STATE_ORDER.index)):
+    words = output.cell(counted(len(jobs), "job"))
+    jobs_by_state = Counter(job.state for job in jobs)
+    for index, state in enumerate(sorted(jobs_by_state, key=_STATE_ORDER.index)):
         words.append(", " if index else ": ")
-        words.append(f"{output.format_count(counted[state])} {state}", output.STATE_STYLES[state])
+        words.append(
+            f"{output.format_count(jobs_by_state[state])} {state}", output.STATE_STYLES[state]
+        )
     return words
 
 
@@ -162,33 +150,33 @@ _STATE_ORDER = ("succeeded", *(state for state in STATES if state != "succeeded"
 # The graph
 
 
-def _graph(report: FlowReport) -> tuple[Graph, dict[str, NodeLabel]]:
-    last_attempts = {each.job: each for each in report.attempts}  # the last one of each job
+def _graph(detail: FlowDetail, now: datetime) -> tuple[Graph, dict[str, NodeLabel]]:
+    last_attempts = {each.job: each for each in detail.attempts}  # the last one of each job
     running_children: dict[int, ChildRunRow] = {}
-    for each in report.children:
+    for each in detail.children:
         if each.state == "running" and each.jobs:
             running_children.setdefault(each.parent, each)
-    predecessors = predecessors_of(report.jobs)
+    predecessors = predecessors_of(detail.jobs)
     labels = {}
-    for job in report.jobs:
+    for job in detail.jobs:
         queued_since = max(
             (each.finished for each in predecessors[job.job] if each.finished), default=None
         )
         labels[str(job.job)] = NodeLabel(
             state=job.state,
-            detail=_detail(job, report, running_children.get(job.job), queued_since),
+            detail=_detail(job, now, running_children.get(job.job), queued_since),
             error=_error(job, last_attempts.get(job.job)),
-            name=f"{_name(job, report.run)} #{job.job}",
+            name=f"{_name(job, detail.run)} #{job.job}",
         )
-    if report.run.flow:
+    if detail.run.flow:
         names = {
             str(job): [str(each.job) for each in before] for job, before in predecessors.items()
         }
         return Graph(names), labels
     # Calls are drawn below the caller. Edges between them only limit how many run at a time.
-    caller = str(report.run.parent)
-    labels[caller] = _caller_label(report)
-    return Graph({caller: [], **{str(job.job): [caller] for job in report.jobs}}), labels
+    caller = str(detail.run.parent)
+    labels[caller] = _caller_label(detail)
+    return Graph({caller: [], **{str(job.job): [caller] for job in detail.jobs}}), labels
 
 
 def predecessors_of(jobs: list[JobRow]) -> dict[int, list[JobRow]]:
@@ -203,25 +191,25 @@ def _name(job: JobRow, run: FlowDetailRow) -> str:
     return job.task.removeprefix(f"{run.flow}.") if run.flow else job.task
 
 
-def _caller_label(report: FlowReport) -> NodeLabel:
-    caller = report.caller
+def _caller_label(detail: FlowDetail) -> NodeLabel:
+    caller = detail.caller
     if caller is None:
-        return NodeLabel(name=f"job {report.run.parent}")
-    return NodeLabel(state=caller.state, name=f"{caller.task} #{report.run.parent}")
+        return NodeLabel(name=f"job {detail.run.parent}")
+    return NodeLabel(state=caller.state, name=f"{caller.task} #{detail.run.parent}")
 
 
 def _detail(
-    job: JobRow, report: FlowReport, child: ChildRunRow | None, queued_since: datetime | None
+    job: JobRow, now: datetime, child: ChildRunRow | None, queued_since: datetime | None
 ) -> str:
     words: list[str] = []
     match job.state:
         case "running" | "sleeping" | "quarantined":
-            words.append(f"for {output.format_age(job.since, report.now)}")
-            if wait := wait_summary(job, report.now):
+            words.append(f"for {output.format_age(job.since, now)}")
+            if wait := wait_summary(job, now):
                 words.append(wait)
         case "queued":
             since = job.since if queued_since is None else max(job.since, queued_since)
-            words.append(f"for {output.format_age(since, report.now)}")
+            words.append(f"for {output.format_age(since, now)}")
         case "skipped":
             words.append(_skip_reason(job))
         case _ if job.seconds is not None:
@@ -256,24 +244,22 @@ def _error(job: JobRow, last_attempt: JobAttemptRow | None) -> str:
 # Text below the graph
 
 
-def _print_failures(report: FlowReport) -> None:
-    failed = [job for job in report.jobs if job.state == "failed" and job.error is not None]
-    failed.sort(key=lambda job: (job.finished or report.now, job.job))
+def _print_failures(detail: FlowDetail, now: datetime) -> None:
+    failed = [job for job in detail.jobs if job.state == "failed" and job.error is not None]
+    failed.sort(key=lambda job: (job.finished or now, job.job))
     for job in failed[:MAX_TRACEBACKS]:
-        title = f"error of {_name(job, report.run)} #{job.job}"
+        title = f"error of {_name(job, detail.run)} #{job.job}"
         output.print_block(title, output.format_traceback(job.error or b"{}"), "red")
     if others := failed[MAX_TRACEBACKS:]:
         named = ", ".join(f"`rota show {job.job}`" for job in others[:MAX_NAMED_JOBS])
         more = ", …" if len(others) > MAX_NAMED_JOBS else ""
-        count = (
-            "1 more has" if len(others) == 1 else f"{output.format_count(len(others))} more have"
-        )
+        count = counted(len(others), "more has", "more have")
         output.console().print()
         output.print_text(f"{count} failed: {named}{more}", "dim")
 
 
-def _print_quarantined(report: FlowReport) -> None:
-    quarantined = [job for job in report.jobs if job.state == "quarantined"]
+def _print_quarantined(detail: FlowDetail) -> None:
+    quarantined = [job for job in detail.jobs if job.state == "quarantined"]
     if not quarantined:
         return
     named = ", ".join(f"`rota cancel {job.job}`" for job in quarantined[:MAX_NAMED_JOBS])
@@ -283,7 +269,7 @@ def _print_quarantined(report: FlowReport) -> None:
     )
     output.console().print()
     output.print_text(
-        f"{count} in quarantine: `rota release {report.run.run}` retries {them}, {named}{more} "
+        f"{count} in quarantine: `rota release {detail.run.run}` retries {them}, {named}{more} "
         f"{'ends' if len(quarantined) == 1 else 'end'} {them}",
         "magenta",
     )

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from rota.cli import output
 from rota.cli.format.wait import format_short_time
-from rota.model.text import single_line
+from rota.cli.table import Column, Table
+from rota.model.text import counted, single_line
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -26,28 +27,35 @@ def print_steps(
         return
     has_retries = any(each.tries > 1 for each in steps)
     sent = {each.name for each in signals if each.at is not None}
-    grid = output.new_table(
-        "kind",
-        "name",
-        "at",
-        "duration",
-        *(["tries"] if has_retries else []),
-        "result",
-        right=("duration", "tries"),
-        free=("name", "result"),
-    )
-    for each in steps:
-        grid.add_row(
-            output.cell(each.kind, "dim"),
-            output.cell(_name(each), "dim" if each.kind in ("value", "version") else ""),
-            output.cell(format_short_time(each.at, now)),
-            output.cell(output.format_duration(each.seconds) if each.kind == "step" else ""),
-            *([output.cell(each.tries, "" if each.tries > 1 else "dim")] if has_retries else []),
-            _result_cell(each, now, is_finished=is_finished, is_sent=each.name in sent),
-        )
     output.console().print()
-    output.print_renderable(grid)
+    Table["StepRow"](
+        Column("kind", lambda row, now: row.kind, "dim"),
+        Column("name", lambda row, now: _name(row), _value_style, shrinks=True),
+        Column("at", lambda row, now: format_short_time(row.at, now)),
+        Column(
+            "duration",
+            lambda row, now: output.format_duration(row.seconds) if row.kind == "step" else "",
+            right=True,
+        ),
+        Column(
+            "tries",
+            lambda row, now: row.tries if has_retries else "",
+            lambda row: "" if row.tries > 1 else "dim",
+            right=True,
+        ),
+        Column(
+            "result",
+            lambda row, now: _result_cell(
+                row, now, is_finished=is_finished, is_sent=row.name in sent
+            ),
+            shrinks=True,
+        ),
+    ).print(steps, now)
     _print_more_hint(len(steps), steps[0].total, "step")
+
+
+def _value_style(step: StepRow) -> str:
+    return "dim" if step.kind in ("value", "version") else ""
 
 
 def _name(step: StepRow) -> str:
@@ -68,9 +76,7 @@ def _result_cell(step: StepRow, now: datetime, *, is_finished: bool, is_sent: bo
         return _timed_out_cell()
     if step.error is not None:
         return output.cell(f"failed: {output.error_summary(step.error)}", "red")
-    return output.cell(
-        _brief_text(step.result_preview), "dim" if step.kind in ("value", "version") else ""
-    )
+    return output.cell(_brief_text(step.result_preview), _value_style(step))
 
 
 def _open_entry_cell(step: StepRow, now: datetime, *, is_finished: bool, is_sent: bool) -> Text:
@@ -100,19 +106,16 @@ def _brief_text(brief: str | None) -> str:
 
 def print_signals(signals: list[SignalRow], now: datetime) -> None:
     """Print the signals that were sent. Open waits are listed among the steps."""
-    sent = [each for each in signals if each.at is not None]
-    if not sent:
-        return
-    grid = output.new_table("signal", "sent", "payload", free=("signal", "payload"))
-    for each in sent:
-        if each.at is not None:
-            grid.add_row(
-                output.cell(single_line(each.name)),
-                output.cell(format_short_time(each.at, now)),
-                output.cell(_brief_text(each.payload_preview)),
-            )
-    output.console().print()
-    output.print_renderable(grid)
+    if sent := [each for each in signals if each.at is not None]:
+        output.console().print()
+        SIGNALS.print(sent, now)
+
+
+SIGNALS = Table["SignalRow"](
+    Column("signal", lambda row, now: single_line(row.name), shrinks=True),
+    Column("sent", lambda row, now: "" if row.at is None else format_short_time(row.at, now)),
+    Column("payload", lambda row, now: _brief_text(row.payload_preview), shrinks=True),
+)
 
 
 def print_logs(logs: list[LogRow], now: datetime) -> None:
@@ -135,6 +138,6 @@ def print_logs(logs: list[LogRow], now: datetime) -> None:
 def _print_more_hint(shown: int, total: int, noun: str, *, at_least: bool = False) -> None:
     more = total - shown
     if more > 0:
-        count = f"1 {noun}" if more == 1 else f"{output.format_count(more)} {noun}s"
+        count = counted(more, noun)
         count = f"at least {count}" if at_least else count
         output.print_text(f"and {count} before; --all shows them", "dim")

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from rota.cli import output
+from rota.cli.table import WIDE, Column, Table
 from rota.cli.top.snapshot import QueueSnapshot, TopSnapshot
-from rota.model.text import single_line
+from rota.model.text import counted, single_line
 from rota.operations.workers import worker_state
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-    from rich.table import Table
     from rich.text import Text
 
     from rota.store.read.coordination import AlertRow
@@ -25,9 +27,6 @@ BAR_WIDTH = 10
 FIXED_LINES = 13
 """Lines besides table rows: title, totals, headings and separators."""
 
-WIDE_TERMINAL_COLUMNS = 100
-"""Terminal width from which less important columns are shown."""
-
 
 class TopView:
     def __init__(self, snapshot: TopSnapshot, error_text: str = "", *, live: bool = True) -> None:
@@ -36,7 +35,6 @@ class TopView:
         self._live = live
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        is_wide = options.max_width >= WIDE_TERMINAL_COLUMNS
         snapshot = self._snapshot
         free_lines = (options.height or console.height) - FIXED_LINES if self._live else 1000
         alerts = snapshot.alerts[: max(min(len(snapshot.alerts), free_lines // 5), 1)]
@@ -54,23 +52,30 @@ class TopView:
             yield ""
             yield from _alerts(alerts, sum(snapshot.totals.alerts.values()), snapshot.at)
         yield ""
-        yield _queues(busiest_queues[: line_counts[0]], is_wide)
+        yield QUEUES.grid(busiest_queues[: line_counts[0]], snapshot.at, options.max_width)
         yield from _more_line(len(busiest_queues) - line_counts[0], "queue")
         yield ""
-        yield _workers(busiest_workers[: line_counts[1]], snapshot, is_wide)
+        shown_workers = [
+            msgspec.structs.replace(
+                each, state=worker_state(each, snapshot.at, snapshot.dead_after)
+            )
+            for each in busiest_workers[: line_counts[1]]
+        ]
+        yield WORKERS.grid(shown_workers, snapshot.at, options.max_width, "no worker is running")
         yield from _more_line(len(busiest_workers) - line_counts[1], "worker")
         yield ""
-        yield _runs(snapshot.runs[: line_counts[2]], snapshot.at)
+        shown_runs = snapshot.runs[: line_counts[2]]
+        yield RUNS.grid(shown_runs, snapshot.at, options.max_width, "nothing runs")
         yield from _more_line(len(snapshot.runs) - line_counts[2], "run")
 
     def _title(self) -> RenderableType:
-        from rich.table import Table
+        from rich.table import Table as Grid
 
         if not self._live:
             title = output.cell("rota top", "bold")
             title.append(f"  {output.format_time(self._snapshot.at)}", "dim")
             return title
-        grid = Table.grid(expand=True)
+        grid = Grid.grid(expand=True)
         grid.add_column(no_wrap=True)
         grid.add_column(no_wrap=True, justify="right")
         right = output.cell(self._error_text, "bold red")
@@ -94,11 +99,7 @@ def _share_lines(available: int, needed: Sequence[int]) -> list[int]:
 
 
 def _more_line(count: int, noun: str) -> list[RenderableType]:
-    return (
-        [output.cell(f"… and {count} more {noun}{'s' if count > 1 else ''}", "dim")]
-        if count
-        else []
-    )
+    return [output.cell(f"… and {counted(count, f'more {noun}')}", "dim")] if count else []
 
 
 def _totals(snapshot: TopSnapshot) -> Text:
@@ -147,69 +148,6 @@ def _alerts(alerts: Sequence[AlertRow], total: int, now: datetime) -> list[Rende
     return [*rows, *_more_line(total - len(rows), "alert")]
 
 
-def _queues(queues: Sequence[QueueSnapshot], is_wide: bool) -> Table:
-    columns = ["queue", "queued", "oldest", "jobs/s", "failed/s", "mean wait", "workers"]
-    if is_wide:
-        columns.insert(5, "retried/s")
-    grid = output.new_table(*columns, right=columns[1:], free=("queue",))
-    for each in queues:
-        is_unserved = each.workers == 0
-        cells = {
-            "queue": output.cell(each.queue),
-            "queued": output.cell(
-                f"{'' if each.is_exact else '~'}{output.format_count(each.queued)}"
-            ),
-            "oldest": output.cell(output.format_duration(each.oldest) if each.queued else ""),
-            "jobs/s": output.cell(_format_rate(each.ended_rate)),
-            "failed/s": output.cell(
-                _format_rate(each.failed_rate), "red" if each.failed_rate else "dim"
-            ),
-            "retried/s": output.cell(
-                _format_rate(each.retried_rate), "yellow" if each.retried_rate else "dim"
-            ),
-            "mean wait": output.cell(output.format_duration(each.mean_wait)),
-            "workers": output.cell("paused", "yellow")
-            if each.paused
-            else output.cell(
-                each.workers or "none", "bold red" if is_unserved and each.queued else ""
-            ),
-        }
-        grid.add_row(*(cells[name] for name in columns))
-    return grid
-
-
-def _workers(workers: Sequence[WorkerDetailRow], snapshot: TopSnapshot, is_wide: bool) -> Table:
-    columns = ["worker", "state", "host", "process", "load", "running", "heartbeat", "lag"]
-    if is_wide:
-        columns += ["version", "queues"]
-    grid = output.new_table(
-        *columns,
-        right=("worker", "process", "running", "heartbeat", "lag"),
-        free=("host", "version", "queues"),
-    )
-    for each in workers:
-        state = worker_state(each, snapshot.at, snapshot.dead_after)
-        style = {"active": "green", "draining": "cyan", "silent": "bold yellow"}.get(state, "")
-        cells = {
-            "worker": output.cell(each.worker),
-            "state": output.cell(state, style),
-            "host": output.cell(each.host),
-            "process": output.cell(each.pid),
-            "load": _bar(each.running, each.capacity),
-            "running": output.cell(f"{each.running}/{each.capacity}"),
-            "heartbeat": output.cell(output.format_age(each.last_beat, snapshot.at)),
-            "lag": output.cell(
-                output.format_duration(each.lag) if each.lag >= 0.1 else "", "yellow"
-            ),
-            "version": output.cell(each.version),
-            "queues": output.cell(", ".join(each.queues), "dim"),
-        }
-        grid.add_row(*(cells[name] for name in columns))
-    if not workers:
-        grid.add_row("", output.cell("no worker is running", "yellow"))
-    return grid
-
-
 def _bar(done: int, total: int) -> Text:
     full = round(BAR_WIDTH * min(done / total, 1)) if total else 0
     full = max(full, 1) if done else 0
@@ -218,35 +156,85 @@ def _bar(done: int, total: int) -> Text:
     return bar
 
 
-def _runs(runs: Sequence[RunRow], now: datetime) -> Table:
-    grid = output.new_table(
-        "run",
-        "name",
-        "worker",
-        "age",
-        "progress",
-        right=("run", "worker", "age"),
-        free=("name", "progress"),
-    )
-    for each in runs:
-        name = f"{each.name} (flow)" if each.is_flow else each.name
-        progress = ""
-        if each.done is not None:
-            total = f" of {each.total:g}" if each.total else ""
-            progress = f"{each.done:g}{total} {each.note or ''}"
-        grid.add_row(
-            output.cell(each.run),
-            output.cell(name),
-            output.cell(each.worker),
-            output.cell(output.format_age(each.since, now)),
-            output.cell(single_line(progress), "dim"),
-        )
-    if not runs:
-        grid.add_row("", output.cell("nothing runs", "dim"))
-    return grid
+def _progress(run: RunRow, now: datetime) -> str:
+    if run.done is None:
+        return ""
+    total = f" of {run.total:g}" if run.total else ""
+    return single_line(f"{run.done:g}{total} {run.note or ''}")
 
 
 def _format_rate(value: float) -> str:
     if value >= 100:
         return output.format_count(round(value))
     return f"{value:.1f}" if value >= 0.05 else "0"
+
+
+def _workers_style(queue: QueueSnapshot) -> str:
+    if queue.paused:
+        return "yellow"
+    return "bold red" if queue.workers == 0 and queue.queued else ""
+
+
+QUEUES: Table[QueueSnapshot] = Table(
+    Column("queue", lambda row, now: row.queue, shrinks=True),
+    Column(
+        "queued",
+        lambda row, now: f"{'' if row.is_exact else '~'}{output.format_count(row.queued)}",
+        right=True,
+    ),
+    Column(
+        "oldest",
+        lambda row, now: output.format_duration(row.oldest) if row.queued else "",
+        right=True,
+    ),
+    Column("jobs/s", lambda row, now: _format_rate(row.ended_rate), right=True),
+    Column(
+        "failed/s",
+        lambda row, now: _format_rate(row.failed_rate),
+        lambda row: "red" if row.failed_rate else "dim",
+        right=True,
+    ),
+    Column(
+        "retried/s",
+        lambda row, now: _format_rate(row.retried_rate),
+        lambda row: "yellow" if row.retried_rate else "dim",
+        right=True,
+        from_width=WIDE,
+    ),
+    Column("mean wait", lambda row, now: output.format_duration(row.mean_wait), right=True),
+    Column(
+        "workers",
+        lambda row, now: "paused" if row.paused else row.workers or "none",
+        _workers_style,
+        right=True,
+    ),
+)
+
+WORKER_STYLES = {"active": "green", "draining": "cyan", "silent": "bold yellow"}
+WORKERS: Table[WorkerDetailRow] = Table(
+    Column("worker", lambda row, now: row.worker, right=True),
+    Column("state", lambda row, now: row.state, lambda row: WORKER_STYLES.get(row.state, "")),
+    Column("host", lambda row, now: row.host, shrinks=True),
+    Column("process", lambda row, now: row.pid, right=True),
+    Column("load", lambda row, now: _bar(row.running, row.capacity)),
+    Column("running", lambda row, now: f"{row.running}/{row.capacity}", right=True),
+    Column("heartbeat", lambda row, now: output.format_age(row.last_beat, now), right=True),
+    Column(
+        "lag",
+        lambda row, now: output.format_duration(row.lag) if row.lag >= 0.1 else "",
+        "yellow",
+        right=True,
+    ),
+    Column("version", lambda row, now: row.version, shrinks=True, from_width=WIDE),
+    Column("queues", lambda row, now: ", ".join(row.queues), "dim", shrinks=True, from_width=WIDE),
+)
+
+RUNS: Table[RunRow] = Table(
+    Column("run", lambda row, now: row.run, right=True),
+    Column(
+        "name", lambda row, now: f"{row.name} (flow)" if row.is_flow else row.name, shrinks=True
+    ),
+    Column("worker", lambda row, now: row.worker, right=True),
+    Column("age", lambda row, now: output.format_age(row.since, now), right=True),
+    Column("progress", _progress, "dim", shrinks=True),
+)
