@@ -10,7 +10,8 @@
     │   ├── SchemaChanged         Rota's tables were made by migrations with another text
     │   ├── SchemaTooNew          Rota's tables belong to a newer version
     │   ├── SchemaTooOld          Rota's tables belong to an older version
-    │   └── DatabaseUnavailable   the database did not answer within the time allowed
+    │   ├── DatabaseUnavailable   the database did not answer within the time allowed
+    │   └── StatementRefused      the server refused a statement for a reason that Rota does not know
     ├── KeyBusy                   another open transaction holds the key
     ├── Busy                      the lock, the permit or the `once` call was not free in time
     ├── LockLost                  the lock or permit is no longer held; work under it may conflict
@@ -88,6 +89,10 @@ class SchemaTooOld(DatabaseError):
 class DatabaseUnavailable(DatabaseError):
     may_be_done = False
     """True if the answer was lost: the call may have had its effect or not."""
+
+
+class StatementRefused(DatabaseError):
+    pass
 
 
 class KeyBusy(RotaError):

@@ -12,7 +12,7 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.errors import InternalError_
 
-from rota.errors import DatabaseError, DatabaseUnavailable, SchemaMissing
+from rota.errors import DatabaseError, DatabaseUnavailable, SchemaMissing, StatementRefused
 from rota.model.settings import Settings
 from rota.store import jobs
 from rota.store.database import Database
@@ -225,12 +225,11 @@ async def test_retry_transaction_rolled_back_by_server_is_repeated(
 
 async def test_statement_refused_by_server_raises_database_error(database: Database) -> None:
     with pytest.raises(
-        DatabaseError, match=r"refused the statement: injected \(SQLSTATE XX000\)"
+        StatementRefused, match=r"refused the statement: injected \(SQLSTATE XX000\)"
     ) as refused:
         async with database.connection() as connection:
             await connection.execute(RAISE.replace("CODE", "XX000").encode())
     assert isinstance(refused.value.__cause__, InternalError_)
-    assert not isinstance(refused.value, DatabaseUnavailable)
 
 
 async def test_pool_exhausted_query_does_not_wait_a_second_time(database: Database) -> None:

@@ -60,6 +60,7 @@ REFUSALS = (
     Refusal(Conflict, 409, "conflict", NOT_FOUND),
     Refusal(Forbidden, 403, "forbidden", FAILED),
     Refusal(TooSlow, 503, "too_slow", FAILED),
+    Refusal(errors.StatementRefused, 500, "internal", FAILED),
     Refusal(errors.DatabaseError, 503, "database", NO_DATABASE),
     Refusal(errors.LocalPostgresError, 409, "conflict", NO_DATABASE),
     Refusal(RotaError, 409, "conflict", FAILED),

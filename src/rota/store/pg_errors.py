@@ -18,6 +18,7 @@ from rota.errors import (
     RotaError,
     SchemaMissing,
     SettingsError,
+    StatementRefused,
 )
 
 # The same statement may succeed later: serialisation failure, deadlock, lock timeout, and a server that
@@ -180,7 +181,7 @@ def _driver_error(error: Exception) -> DatabaseError | None:
             f"the database cannot do this now: {reason} (SQLSTATE {code}); try again later"
         )
     state = f" (SQLSTATE {code})" if code else ""
-    return DatabaseError(f"the database refused the statement: {reason}{state}")
+    return StatementRefused(f"the database refused the statement: {reason}{state}")
 
 
 def translate(error: BaseException, schema: str) -> RotaError | None:

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from rota.errors import DefinitionError, RotaError
+from rota.errors import DefinitionError, RotaError, StatementRefused
 from rota.model.access import Caller, Role
 from rota.web.csrf import SAFE_METHODS, check_content_type, check_origin
 from rota.web.responses import HttpError, error_response, http_error_for
@@ -118,6 +118,8 @@ def require_role(
                 return await endpoint(request)
             except HttpError as error:
                 return render(request, error)
+            except StatementRefused:
+                raise  # an internal error: its message is logged, not sent
             except RotaError as error:
                 return render(request, http_error_for(error))
 

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Match, Route
 
-from rota.errors import RotaError
+from rota.errors import RotaError, StatementRefused
 from rota.model.access import Role
 from rota.operations.declare import OperationContext
 from rota.web.auth import caller, require_role
@@ -183,6 +183,8 @@ class LiveStreams:
         try:
             view = await page.view(context, page_request)
             variables = {**view.variables, **await layout_variables(context), "title": view.title}
+        except StatementRefused:
+            raise
         except RotaError as error:
             raise http_error_for(error) from None
         except RedirectTo:
