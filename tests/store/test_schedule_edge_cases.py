@@ -8,6 +8,7 @@ import time
 from datetime import datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg.errors import LockNotAvailable
 
@@ -20,7 +21,7 @@ from rota.model.settings import Settings
 from rota.store import ticks
 from rota.store.database import Database
 from rota.store.read import schedules as read_schedules
-from rota.store.schedules import ScheduleDefinition
+from rota.store.schedules import LockedSchedule, ScheduleDefinition
 from rota.testing.proxy.connection import CutPoint
 from rota.testing.proxy.proxy import Proxy
 from support.flows import DIAMOND, run_of
@@ -132,19 +133,36 @@ async def test_fire_more_schedules_than_a_batch_uses_several_transactions(
     assert sizes == [(2, True), (2, True), (1, False)]
 
 
+def wait_until_ended(dsn: str, session: int) -> None:
+    """Block this thread until the server has ended the session."""
+    deadline = time.monotonic() + 60
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        while connection.execute(
+            "select 1 from pg_stat_activity where pid = %s", [session]
+        ).fetchone():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
 async def test_schedule_slow_target_is_postponed_alone(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server ends an idle transaction that holds schedules."""
     plans = scheduling_fire._FireTransaction._plans
+    session = 0
 
-    async def hurried(self: scheduling_fire._FireTransaction, *args: Any, **more: Any) -> Any:
-        await self._connection.execute("set local idle_in_transaction_session_timeout = '200ms'")
-        return await plans(self, *args, **more)
+    async def hurried(
+        self: scheduling_fire._FireTransaction, due: list[LockedSchedule], *args: Any, **more: Any
+    ) -> Any:
+        nonlocal session
+        if "slow" in {each.name for each in due}:
+            session = self._connection.info.backend_pid
+            await self._connection.execute("set local idle_in_transaction_session_timeout = '50ms'")
+        return await plans(self, due, *args, **more)
 
     def slow(due: ScheduleDefinition, *rest: Any) -> RunToStart:
         if due.name == "slow":
-            time.sleep(0.8)
+            wait_until_ended(stage.dsn, session)
         return make(due, *rest)
 
     monkeypatch.setattr(scheduling_fire._FireTransaction, "_plans", hurried)
