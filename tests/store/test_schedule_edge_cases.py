@@ -21,7 +21,7 @@ from rota.model.settings import Settings
 from rota.store import ticks
 from rota.store.database import Database
 from rota.store.read import schedules as read_schedules
-from rota.store.schedules import LockedSchedule, ScheduleDefinition
+from rota.store.schedules import ScheduleDefinition
 from rota.testing.proxy.connection import CutPoint
 from rota.testing.proxy.proxy import Proxy
 from support.flows import DIAMOND, run_of
@@ -149,23 +149,21 @@ async def test_schedule_slow_target_is_postponed_alone(
 ) -> None:
     """The server ends an idle transaction that holds schedules."""
     plans = scheduling_fire._FireTransaction._plans
-    session = 0
+    transactions: list[scheduling_fire._FireTransaction] = []
 
-    async def hurried(
-        self: scheduling_fire._FireTransaction, due: list[LockedSchedule], *args: Any, **more: Any
-    ) -> Any:
-        nonlocal session
-        if "slow" in {each.name for each in due}:
-            session = self._connection.info.backend_pid
-            await self._connection.execute("set local idle_in_transaction_session_timeout = '50ms'")
-        return await plans(self, due, *args, **more)
+    async def noted(self: scheduling_fire._FireTransaction, *args: Any, **more: Any) -> Any:
+        transactions.append(self)
+        return await plans(self, *args, **more)
 
     def slow(due: ScheduleDefinition, *rest: Any) -> RunToStart:
         if due.name == "slow":
-            wait_until_ended(stage.dsn, session)
+            session = transactions[-1]._connection.pgconn
+            # Set here, because the timeout also applies between two statements.
+            session.exec_(b"set local idle_in_transaction_session_timeout = '50ms'")
+            wait_until_ended(stage.dsn, session.backend_pid)
         return make(due, *rest)
 
-    monkeypatch.setattr(scheduling_fire._FireTransaction, "_plans", hurried)
+    monkeypatch.setattr(scheduling_fire._FireTransaction, "_plans", noted)
     await insert_schedule(stage, "slow", late=9 * SECOND)
     good = {(f"s{n}", await insert_schedule(stage, f"s{n}")): 1 for n in range(3)}
     seeing = scheduler(stage, {"work": slow})
