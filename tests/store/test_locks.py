@@ -49,6 +49,7 @@ async def refused(stage: Stage, token: int) -> None:
 # Acquire
 
 
+@pytest.mark.usefixtures("stopped_clock")
 async def test_acquire_held_lock_returns_its_holder(stage: Stage) -> None:
     token = await acquire_token(stage)
 

@@ -117,6 +117,7 @@ async def test_task_counts_sum_each_task_within_the_period(stage: Stage) -> None
     assert (longer["a"].success_rate, longer["b"].success_rate) == (9 / 20, None)
 
 
+@pytest.mark.usefixtures("stopped_clock")
 async def test_history_seconds_is_age_of_oldest_count(stage: Stage) -> None:
     assert await stage.run(metrics.history_seconds()) == [None]
     await write_minute(stage, 3, succeeded=1)

@@ -6,6 +6,8 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
+
 from rota.store import metrics
 from rota.store.metrics import MinuteTotals
 from support.scale import scale
@@ -122,6 +124,7 @@ async def depths(stage: Stage) -> dict[str, tuple[int, bool, float]]:
     return {queue: (ready, exact, oldest) for queue, ready, exact, oldest in found}
 
 
+@pytest.mark.usefixtures("stopped_clock")
 async def test_queue_depths_have_count_and_age_of_each_queue(stage: Stage) -> None:
     await stage.start_several(3)
     await stage.start(queue="aside", priority=9)
@@ -140,6 +143,7 @@ async def test_queue_depths_have_count_and_age_of_each_queue(stage: Stage) -> No
     assert await stage.sql("select queued from rota.queue_depths('nowhere')") == []
 
 
+@pytest.mark.usefixtures("stopped_clock")
 async def test_queue_depths_requeued_job_age_counts_from_its_return(stage: Stage) -> None:
     """The job's creation does not count, because it slept. The next job or a sample gives the time."""
     back = await stage.start()

@@ -65,6 +65,7 @@ async def keys(stage: Stage) -> list[str]:
 # Begin
 
 
+@pytest.mark.usefixtures("stopped_clock")
 async def test_once_begin_running_call_returns_its_holder(calls: Stage) -> None:
     first, second = await begin(calls), await begin(calls)
 

@@ -8,6 +8,7 @@ import time
 from datetime import datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg.errors import LockNotAvailable
 
@@ -132,22 +133,37 @@ async def test_fire_more_schedules_than_a_batch_uses_several_transactions(
     assert sizes == [(2, True), (2, True), (1, False)]
 
 
+def wait_until_ended(dsn: str, session: int) -> None:
+    """Block this thread until the server has ended the session."""
+    deadline = time.monotonic() + 60
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        while connection.execute(
+            "select 1 from pg_stat_activity where pid = %s", [session]
+        ).fetchone():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
 async def test_schedule_slow_target_is_postponed_alone(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server ends an idle transaction that holds schedules."""
     plans = scheduling_fire._FireTransaction._plans
+    transactions: list[scheduling_fire._FireTransaction] = []
 
-    async def hurried(self: scheduling_fire._FireTransaction, *args: Any, **more: Any) -> Any:
-        await self._connection.execute("set local idle_in_transaction_session_timeout = '200ms'")
+    async def noted(self: scheduling_fire._FireTransaction, *args: Any, **more: Any) -> Any:
+        transactions.append(self)
         return await plans(self, *args, **more)
 
     def slow(due: ScheduleDefinition, *rest: Any) -> RunToStart:
         if due.name == "slow":
-            time.sleep(0.8)
+            session = transactions[-1]._connection.pgconn
+            # Set here, because the timeout also applies between two statements.
+            session.exec_(b"set local idle_in_transaction_session_timeout = '50ms'")
+            wait_until_ended(stage.dsn, session.backend_pid)
         return make(due, *rest)
 
-    monkeypatch.setattr(scheduling_fire._FireTransaction, "_plans", hurried)
+    monkeypatch.setattr(scheduling_fire._FireTransaction, "_plans", noted)
     await insert_schedule(stage, "slow", late=9 * SECOND)
     good = {(f"s{n}", await insert_schedule(stage, f"s{n}")): 1 for n in range(3)}
     seeing = scheduler(stage, {"work": slow})

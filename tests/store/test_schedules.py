@@ -52,6 +52,7 @@ async def test_lock_due_returns_due_schedules_oldest_first(stage: Stage) -> None
     assert await stage.run(ticks.due_names(["work"], limit=2)) == ["a", "b"]
 
 
+@pytest.mark.usefixtures("stopped_clock")
 async def test_next_due_ignores_unknown_targets(stage: Stage) -> None:
     assert await stage.run(ticks.next_due(["work"])) == [None]
     await insert_schedule(stage, "foreign", target="elsewhere")
@@ -67,6 +68,7 @@ async def test_next_due_ignores_unknown_targets(stage: Stage) -> None:
     assert rest <= -0.5
 
 
+@pytest.mark.usefixtures("stopped_clock")
 async def test_wake_returns_seconds_until_next_schedule(stage: Stage) -> None:
     [woken] = await stage.run(timers.wake(10))
     assert woken.next_schedule_seconds is None

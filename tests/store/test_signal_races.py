@@ -162,7 +162,7 @@ async def test_two_jobs_suspending_for_one_signal_are_both_woken(
         going = stage.meanwhile(suspend_job(stage, b, wait("go"), on=second))
         await stage.waits(second, job)
         sending = stage.meanwhile(send_signal(stage, laid.run, on=sender))
-        await asyncio.sleep(0.02)
+        await stage.waits(sender, job)
     await going
 
     assert await sending == "sent"

@@ -69,6 +69,7 @@ async def test_suspend_for_signal_sleeps_without_wake_time(stage: Stage) -> None
     assert await stage.place(batch.jobs[0]) == "sleeping"
 
 
+@pytest.mark.usefixtures("stopped_clock")
 async def test_wake_next_seconds_ignores_jobs_waiting_for_signals(stage: Stage) -> None:
     await start_suspended(stage, wait("go"))
     await start_suspended(stage, sleep(60))

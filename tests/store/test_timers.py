@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from rota.store import timers
 from support.stage import Stage
 
@@ -69,6 +71,7 @@ async def test_wake_limit_takes_earliest_jobs(stage: Stage) -> None:
     assert await stage.sql("select job from rota.sleeping") == [ids[0]]
 
 
+@pytest.mark.usefixtures("stopped_clock")
 async def test_wake_returns_seconds_until_next_job(stage: Stage) -> None:
     await start_sleeping(stage, -1, 5, 90)
 

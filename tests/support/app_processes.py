@@ -112,13 +112,13 @@ def server_pid(directory: Path) -> int:
 
 
 def fetch_value(dsn: str, question: str) -> object:
-    with psycopg.connect(dsn, autocommit=True, connect_timeout=10) as connection:
+    with psycopg.connect(dsn, autocommit=True, connect_timeout=60) as connection:
         row = connection.execute(question.encode()).fetchone()
         return row[0] if row else None
 
 
 def execute_sql(dsn: str, statement: str) -> None:
-    with psycopg.connect(dsn, autocommit=True, connect_timeout=10) as connection:
+    with psycopg.connect(dsn, autocommit=True, connect_timeout=60) as connection:
         connection.execute(statement.encode())
 
 

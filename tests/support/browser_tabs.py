@@ -29,7 +29,7 @@ DESKTOP = (1360, 900)
 PHONE = (390, 844)
 SHOTS = Path("/tmp/shots")
 
-expect.set_options(timeout=10_000)
+expect.set_options(timeout=60_000)
 
 
 class ApiError(Exception):

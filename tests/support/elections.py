@@ -76,7 +76,7 @@ class Candidate:
 
     async def sql(self, text: str, *params: Any) -> list[Any]:
         cursor = await self.connection.execute(text.encode(), params)
-        return await cursor.fetchall() if cursor.description else []
+        return await cursor.fetchall() if cursor.description is not None else []
 
 
 class Election:
@@ -103,7 +103,7 @@ class Election:
     async def sql(self, text: str, *params: Any) -> list[Any]:
         async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True) as connection:
             cursor = await connection.execute(text.encode(), params)
-            return await cursor.fetchall() if cursor.description else []
+            return await cursor.fetchall() if cursor.description is not None else []
 
     async def clear(self) -> None:
         """Remove the leader, and wait until no session lock is held."""

@@ -41,7 +41,7 @@ class Explainer:
 
     async def sql(self, text: str, *params: Any) -> list[Any]:
         cursor = await self._connection.execute(text.encode(), params)
-        return await cursor.fetchall() if cursor.description else []
+        return await cursor.fetchall() if cursor.description is not None else []
 
     async def register(
         self, queues: list[str] | None = None, tasks: list[str] | None = None, **more: Any

@@ -26,7 +26,7 @@ select pid from pg_locks
 async def run_sql(dsn: str, text: str, *params: Any) -> list[tuple[Any, ...]]:
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
         cursor = await connection.execute(text.encode(), params)
-        return await cursor.fetchall() if cursor.description else []
+        return await cursor.fetchall() if cursor.description is not None else []
 
 
 async def session_lock_pids(dsn: str) -> list[int]:

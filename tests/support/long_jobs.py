@@ -19,7 +19,7 @@ COMMANDS = {
 def run_sql(dsn: str, question: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(dsn, autocommit=True) as connection:
         asked = connection.execute(question.encode())
-        return asked.fetchall() if asked.description else []
+        return asked.fetchall() if asked.description is not None else []
 
 
 def wait_until_worker_runs(instance: ServerProcess) -> ServerProcess:

@@ -30,7 +30,7 @@ class OtherInstance:
             database = (await self.app.open()).database
             async with database.connection() as connection:
                 cursor = await connection.execute(text.encode(), params)
-                return await cursor.fetchall() if cursor.description else []
+                return await cursor.fetchall() if cursor.description is not None else []
 
         return self.do(running())
 

@@ -29,6 +29,7 @@ class Worker:
 
     def __init__(self, dsn: str, directory: Path) -> None:
         self._notes, self._said = directory / "notes", directory / "said"
+        self._gate = directory / "gate"
         with self._said.open("w") as said:
             self.process = subprocess.Popen(
                 [sys.executable, str(APP), dsn, str(self._notes)], stderr=said
@@ -37,6 +38,19 @@ class Worker:
     def notes(self) -> Counter[int]:
         lines = self._notes.read_text().splitlines() if self._notes.exists() else []
         return Counter(int(line.split()[0]) for line in lines)
+
+    @property
+    def gate(self) -> str:
+        """Gate of jobs that run until `open_gate` is called."""
+        return str(self._gate)
+
+    async def open_gate(self, count: int) -> None:
+        """Let the jobs at the gate end, and wait until `count` have."""
+        self._gate.touch()
+        ended = self._notes.with_name("notes.ended")
+        async with asyncio.timeout(60):
+            while len(ended.read_text().splitlines()) < count:
+                await asyncio.sleep(0.02)
 
     def said(self) -> list[str]:
         return self._said.read_text().splitlines()
@@ -108,7 +122,7 @@ async def starting_app(dsn: str, **given: Any) -> AsyncIterator[tuple[Rota, Task
     async with AsyncExitStack() as opened:
         app = await opened.enter_async_context(Rota(dsn, **given))
 
-        async def note(n: int, wait: float = 0.0) -> int:
+        async def note(n: int, gate: str = "") -> int:
             return n
 
         yield app, app.task(note)

@@ -105,7 +105,7 @@ class SiteClient:
         database = (await self.app.open()).database
         async with database.connection() as connection:
             cursor = await connection.execute(text.encode(), params)
-            return await cursor.fetchall() if cursor.description else []
+            return await cursor.fetchall() if cursor.description is not None else []
 
     async def kept(self, who: str) -> tokens.TokenRow:
         id = self.passes[who].split("_")[1]

@@ -34,6 +34,19 @@ async def own_stage(rota_dsn: str) -> AsyncIterator[Stage]:
         yield each
 
 
+@pytest.fixture
+async def stopped_clock(stage: Stage) -> AsyncIterator[None]:
+    """Let the clock of the shared database stand still during the test."""
+    definition = await stage.one("select pg_get_functiondef('rota.clock'::regproc)")
+    now = await stage.one("select rota.clock()::text")
+    await stage.sql(
+        "create or replace function rota.clock() returns timestamptz language sql stable parallel safe"
+        f" as $$ select timestamptz '{now}' $$"
+    )
+    yield
+    await stage.sql(definition)
+
+
 async def _stage(dsn: str) -> AsyncIterator[Stage]:
     stage = Stage(dsn)
     await stage.open()

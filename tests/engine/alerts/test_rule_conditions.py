@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from rota import Retry, Rota
+from rota.app.locks import Lock
 from rota.engine.scheduling import scheduler
 from rota.model import alert_rules
 from rota.model.events import AlertCleared, AlertRaised, JobClaimed, OutcomeRefused
 from rota.store import workers
-from rota.testing import EventRecorder, Harness
+from rota.testing import EventRecorder, Harness, SettableClock
 from support.alert_helpers import HOST, QUICK, ManualEvaluator, Sql, message, rows, until
+from support.owned_clock import ClockedRota
 
 pytestmark = pytest.mark.usefixtures("short_rounds")
 
@@ -27,6 +30,14 @@ def watcher(dsn: str, alerts: str = "", **more: Any) -> Rota:
     async def idle() -> None: ...
 
     return app
+
+
+@pytest.fixture
+async def clock(app: Rota) -> SettableClock:
+    """The clock of the database, which stands still."""
+    clock = SettableClock(app)
+    await clock.advance(timedelta())
+    return clock
 
 
 @pytest.fixture
@@ -79,7 +90,9 @@ async def test_queue_age_alert_message_follows_the_present_state(
     assert "has been queued for 60" in said
 
 
-async def test_queue_age_alert_sleeping_job_counts_from_its_wake_up(rota_dsn: str, db: Sql) -> None:
+async def test_queue_age_alert_sleeping_job_counts_from_its_wake_up(
+    rota_dsn: str, db: Sql, clock: SettableClock
+) -> None:
     """The job was created long ago and has just been queued, so it is not late. Then it waits."""
     looker = ManualEvaluator(rota_dsn, alerts="queue-age=1s")
     await db.execute("select rota.start('work', '{}', delay => '1 h')")
@@ -90,7 +103,7 @@ async def test_queue_age_alert_sleeping_job_counts_from_its_wake_up(rota_dsn: st
         " from woken"
     )
     assert await looker.look() == []
-    await asyncio.sleep(1.1)
+    await clock.advance(timedelta(seconds=1.1))
     assert [each.kind for each in await looker.look()] == [alert_rules.QUEUE_OLD]
     await looker.close()
 
@@ -185,7 +198,7 @@ async def test_schedule_fails_alert_of_paused_schedule_clears_on_resume(
 
 
 async def test_quarantine_alert_clears_some_time_after_release(
-    rota_dsn: str, db: Sql, manual_evaluator: ManualEvaluator
+    db: Sql, manual_evaluator: ManualEvaluator, clock: SettableClock
 ) -> None:
     await db.execute("select rota.start('work', '{}')")
     await db.execute(
@@ -201,7 +214,7 @@ async def test_quarantine_alert_clears_some_time_after_release(
     await db.execute("select rota.release(1)")
     await manual_evaluator.look()
     assert await rows(db) == [(alert_rules.QUARANTINE, "default", True)], "it may come back"
-    await asyncio.sleep(0.3)
+    await clock.advance(timedelta(seconds=0.3))
     await manual_evaluator.look()
     assert await rows(db) == [(alert_rules.QUARANTINE, "default", False)]
 
@@ -257,9 +270,9 @@ async def test_snapshot_alert_open_transaction_names_its_session(
         pid = other.info.backend_pid
         said = await message(db, alert_rules.SNAPSHOT_OLD)
         assert f"process {pid} of the server (a report, idle in transaction)" in said
-    await looker.look()
-    await asyncio.sleep(0.3)
-    await looker.look()
+    async with asyncio.timeout(60):
+        while any(is_open for _, _, is_open in await rows(db)):
+            await looker.look()
     assert await rows(db) == [(alert_rules.SNAPSHOT_OLD, "database", False)]
     await looker.close()
 
@@ -281,13 +294,21 @@ async def test_disabled_rule_raises_nothing_and_closes_open_alerts(
 
 
 async def test_disabled_rules_silence_lock_and_leader_alerts(rota_dsn: str, db: Sql) -> None:
-    async with Harness(Rota(rota_dsn, alerts="off")) as harness:
-        alarms = (await harness.app.open()).coordinator.alerts
-        async with harness.app.lock("invoices", ttl=0.6, max_held=0.05) as lock:
-            await asyncio.sleep(0.3)
+    app = ClockedRota(rota_dsn, alerts="off")
+
+    async def renewed(lock: Lock) -> None:
+        app.lease_clock.advance(0.2)
+        async with asyncio.timeout(60):
+            while lock._require_lease().sent_at < app.lease_clock.now():
+                await asyncio.sleep(0.005)
+
+    async with Harness(app) as harness:
+        alarms = (await app.open()).coordinator.alerts
+        async with app.lock("invoices", ttl=0.6, max_held=0.05) as lock:
+            await renewed(lock)
             assert alarms.next_expiry() == float("inf"), "nobody waits to tell it"
             alarms.on_duplicate_token(lock._require_lease())
-        alarms.on_elections("mayor", 50)
-        await asyncio.sleep(0.3)
+            alarms.on_elections("mayor", 50)
+            await renewed(lock)  # the thread has written what it had to write
     assert await rows(db) == []
     assert not [each for each in harness.events if isinstance(each, AlertRaised)]

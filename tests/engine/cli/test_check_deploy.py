@@ -14,6 +14,7 @@ from rota import Context
 from rota import Rota as App
 from rota.cli.exit_codes import FAILED
 from rota.engine.simulation import replay_check
+from rota.errors import DatabaseUnavailable
 from rota.testing.server import DatabaseServer
 from support.check_deploy_helpers import (
     OTHER,
@@ -292,7 +293,7 @@ def test_check_deploy_session_refuses_writes(empty_dsn: str) -> None:
     async def writing() -> None:
         async with App(empty_dsn) as app:
             run = await app.task(note).start("x")
-            with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+            with pytest.raises(DatabaseUnavailable, match="read-only transaction"):
                 await ReadOnlySession((await app.open()).database).run_with_retry(cancel(run.id))
 
     asyncio.run(writing())

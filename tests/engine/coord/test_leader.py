@@ -72,22 +72,24 @@ async def test_leader_callbacks_run_in_sequence(rota_app: Rota) -> None:
     heard: list[object] = []
     said: list[str] = []
     rota_app.subscribe(heard.append)
-    begun = asyncio.Event()
+    begun, go = asyncio.Event(), asyncio.Event()
     leader = rota_app.leader("housekeeping")
 
     @leader.on_elected
     async def begin(term: Term) -> None:
         said.append(f"elected {term.number}")
-        await asyncio.sleep(0.1)
-        said.append("and done")
         begun.set()
+        await go.wait()
+        said.append("and done")
 
     leader.on_lost(lambda term: said.append(f"lost {term.number}"))
     async with leader:
         term = await elected(leader)
+        await asyncio.wait_for(begun.wait(), 60)
         await leader.resign()
         assert term.lost.is_set()
         assert said == ["elected 1"]
+        go.set()
     assert said == ["elected 1", "and done", "lost 1"]
     assert [type(each) for each in heard] == [LeaderElected, LeadershipEnded]
 

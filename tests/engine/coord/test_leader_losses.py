@@ -20,6 +20,7 @@ from support.leader_helpers import (
     candidate_of,
     elected,
     run_sql,
+    seek_election,
     session_lock_pids,
     terminate_leader_sessions,
     until,
@@ -142,9 +143,10 @@ async def test_leader_with_direct_dsn_beside_pooler_takes_session_lock(
     dsn = pooler.before(direct_dsn)
     async with Rota(dsn, direct=direct_dsn) as app, app.leader(NAME).term():
         assert len(await session_lock_pids(direct_dsn)) == 1
-        async with Rota(dsn) as other, other.leader(NAME) as second:
-            await asyncio.sleep(1.2)
-            assert not second.is_leader()
+        async with ClockedRota(dsn) as other, other.leader(NAME) as second:
+            for _ in range(3):
+                await seek_election(other, second)
+                assert not second.is_leader()
 
 
 @pytest.mark.parametrize("how", ["noticed", "not noticed"])

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from uuid import uuid4
 
 import msgspec
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota import Rota
-from rota.coord import service_runner
 from rota.coord.lease import InstanceIdentity
 from rota.coord.service_balancer import (
     FIRST_YIELD_SECONDS,
+    HAND_OVER_PAUSE_SECONDS,
     PRESENT_SECONDS,
     YIELD_SECONDS,
     ServiceBalancer,
@@ -23,7 +22,7 @@ from rota.coord.service_balancer import (
 from rota.coord.services import ServiceGroup
 from rota.model.service import ServiceContext
 from rota.store.services import InstanceRow, leader_of
-from support.owned_clock import OwnedClock
+from support.owned_clock import ClockedRota, OwnedClock
 from support.service_helpers import record_iterations, until
 
 
@@ -194,64 +193,84 @@ def test_service_balancer_conflicting_report_prevents_hand_over() -> None:
 # With a database
 
 
+class ClockedServices:
+    """Services of two instances. Both have one clock, which the test advances."""
+
+    def __init__(self, first: ClockedRota, *groups: ServiceGroup) -> None:
+        self._app = first
+        self._groups = groups
+
+    def counts(self) -> list[int]:
+        return [len(each.list_running()) for each in self._groups]
+
+    def terms(self) -> list[dict[str, int | None]]:
+        """Return the term of each service on each instance."""
+        return [
+            {
+                name: None if (term := runner._leader.current) is None else term.number
+                for name, runner in each._runners.items()
+            }
+            for each in self._groups
+        ]
+
+    async def advance(self) -> None:
+        """Advance the clock by half a second, and wait until due reports have been answered."""
+        await self._app.advance(0.5)
+        now = self._app.lease_clock.now()
+        await until(lambda: all(each._balancer.due_at() > now for each in self._groups))
+
+    async def advance_until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(60):
+            while not condition():
+                await self.advance()
+
+    async def check_stability(self) -> None:
+        """Assert that no service moves for longer than any pause of the balancer."""
+        terms = self.terms()
+        for _ in range(int(4 * HAND_OVER_PAUSE_SECONDS)):
+            await self.advance()
+            assert self.terms() == terms
+
+
 async def test_service_balancer_two_instances_share_without_interruptions(
-    rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
+    clocked_app: ClockedRota, rota_dsn: str
 ) -> None:
-    monkeypatch.setattr("rota.coord.service_balancer.HAND_OVER_PAUSE_SECONDS", 1.0)
-    monkeypatch.setattr("rota.coord.service_balancer.BEAT_SECONDS", 0.3)
-    monkeypatch.setattr(service_runner, "FOREVER_STOP_SECONDS", 0.2)
     inside: dict[str, int] = dict.fromkeys("abcd", 0)
 
     async def serve(ctx: ServiceContext) -> None:
         inside[ctx.name] += 1
         assert inside[ctx.name] == 1
         for _ in range(20):
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.01)
             assert not ctx.stopping or ctx.held
         inside[ctx.name] -= 1
 
-    def counts(*running: ServiceGroup) -> list[int]:
-        return [len(each.list_running()) for each in running]
-
-    async with Rota(rota_dsn) as other:
-        heard = [record_iterations(rota_app), record_iterations(other)]
+    async with ClockedRota(rota_dsn, clocked_app.lease_clock) as other:
+        heard = [record_iterations(clocked_app), record_iterations(other)]
         for name in inside:
-            rota_app.service(name, every=0.2)(serve)
+            clocked_app.service(name, every=0.2)(serve)
             other.service(name, every=0.2)(serve)
-        async with rota_app.services() as first:
-            await until(lambda: counts(first) == [4])
+        async with clocked_app.services() as first:
+            await ClockedServices(clocked_app, first).advance_until(
+                lambda: len(first.list_running()) == 4
+            )
             async with other.services() as second:
-
-                async def rests() -> bool:
-                    await until(lambda: counts(first, second) == [2, 2], within=60)
-                    terms = [
-                        each._runners[name].is_running
-                        for each in (first, second)
-                        for name in inside
-                    ]
-                    await asyncio.sleep(2)
-                    return terms == [
-                        each._runners[name].is_running
-                        for each in (first, second)
-                        for name in inside
-                    ]
-
-                # With heartbeats this short, a late one on a busy machine can move a service once more.
-                assert await rests() or await rests() or await rests()
+                both = ClockedServices(clocked_app, first, second)
+                await both.advance_until(lambda: both.counts() == [2, 2])
+                await both.check_stability()
     assert {each.outcome for each in heard[0] + heard[1]} <= {"succeeded", "stopped"}
 
 
 async def test_service_balancer_service_of_one_instance_stays_there(
-    rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
+    clocked_app: ClockedRota, rota_dsn: str
 ) -> None:
-    monkeypatch.setattr("rota.coord.service_balancer.HAND_OVER_PAUSE_SECONDS", 0.3)
-    monkeypatch.setattr("rota.coord.service_balancer.BEAT_SECONDS", 0.2)
-    async with Rota(rota_dsn) as other:
+    async with ClockedRota(rota_dsn, clocked_app.lease_clock) as other:
         for name in "abc":
-            rota_app.service(name, every=0.1)(lambda: None)
+            clocked_app.service(name, every=0.1)(lambda: None)
         other.service("z", every=0.1)(lambda: None)
-        async with other.services() as second, rota_app.services() as first:
-            await until(lambda: len(first.list_running()) == 3 and second.list_running() == ["z"])
-            await asyncio.sleep(1.5)
+        async with other.services() as second, clocked_app.services() as first:
+            both = ClockedServices(clocked_app, first, second)
+            await both.advance_until(lambda: both.counts() == [3, 1])
+            await both.check_stability()
             assert first.list_running() == ["a", "b", "c"]
             assert second.list_running() == ["z"]

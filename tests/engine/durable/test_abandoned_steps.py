@@ -23,8 +23,11 @@ async def test_step_abandoned_by_code_timeout_is_not_run_on_replay(
 ) -> None:
     app, ran = rota_harness.app, []
 
+    limits: list[asyncio.Timeout] = []
+
     async def slow() -> None:
         ran.append("slow")
+        limits[-1].reschedule(asyncio.get_running_loop().time())
         await asyncio.Event().wait()
 
     async def quick() -> str:
@@ -34,7 +37,9 @@ async def test_step_abandoned_by_code_timeout_is_not_run_on_replay(
     @app.task
     async def impatient(ctx: Context) -> str:
         try:
-            async with asyncio.timeout(0.05):
+            # When the code runs for the first time, the step begins and then ends the time.
+            async with asyncio.timeout(0.05 if ran else None) as limit:
+                limits.append(limit)
                 await ctx.step("slow", slow)
         except TimeoutError:
             found = await ctx.step("quick", quick)
@@ -55,8 +60,11 @@ async def test_branch_cancelled_after_race_is_not_run_on_replay(
 ) -> None:
     ran: list[Any] = []
 
+    both = asyncio.Barrier(2)
+
     async def run_for(seconds: float) -> float:
         ran.append(seconds)
+        await asyncio.wait_for(both.wait(), 60)
         await asyncio.sleep(seconds)
         return seconds
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from rota import Context, Retry, Rota, StepFailed, Task
+from rota.engine.durable import journal
 from rota.engine.durable.journal import WorkerJournal
 from rota.model.events import JobSuspended
 from rota.testing import Harness
@@ -31,16 +33,12 @@ def suspension_count(harness: Harness) -> int:
 
 
 async def test_branches_steps_run_concurrently_and_replay_their_results(rota_app: Rota) -> None:
-    now = most = 0
     ran: list[int] = []
+    all_there = asyncio.Barrier(5)
 
     async def part(n: int) -> int:
-        nonlocal now, most
         ran.append(n)
-        now += 1
-        most = max(most, now)
-        await asyncio.sleep(0.02)
-        now -= 1
+        await asyncio.wait_for(all_there.wait(), 60)
         return n * n
 
     @rota_app.task(retry=TWICE)
@@ -52,7 +50,7 @@ async def test_branches_steps_run_concurrently_and_replay_their_results(rota_app
 
     async with rota_app.worker():
         assert await (await work.start()).result(timeout=60) == [0, 1, 4, 9, 16]
-    assert (most, ran) == (5, list(range(5)))
+    assert ran == list(range(5))
 
 
 async def test_branches_retry_runs_only_unfinished_steps(rota_app: Rota, rota_dsn: str) -> None:
@@ -150,11 +148,22 @@ async def _steps_around_sleep(ctx: Context, name: str, ran: list[str]) -> str:
 
 
 async def test_branch_sleeping_beside_running_step_keeps_job_running(
-    rota_harness: Harness, rota_dsn: str
+    rota_harness: Harness, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = rota_harness.app
     go = asyncio.Event()
     ran: list[str] = []
+    pause, pauses = WorkerJournal.pause, 0
+
+    async def counted_pause(self: WorkerJournal, seconds: float, *, idle: bool) -> None:
+        nonlocal pauses
+        await pause(self, seconds, idle=idle)
+        pauses += 1
+
+    async def paused(times: int) -> bool:
+        return pauses >= times
+
+    monkeypatch.setattr(WorkerJournal, "pause", counted_pause)
 
     @app.task
     async def work(ctx: Context) -> Any:
@@ -172,7 +181,7 @@ async def test_branch_sleeping_beside_running_step_keeps_job_running(
     async with app.worker() as worker:
         run = await work.start()
         await until(lambda: _has_entry(rota_dsn, run.id, "sleep sleep"))
-        await asyncio.sleep(0.3)  # many times the wait before a suspension
+        await until(lambda: paused(4))  # after each the job could have been suspended
         assert suspension_count(rota_harness) == 0
         assert worker.session.slots.running == 1
         go.set()
@@ -259,6 +268,11 @@ async def test_job_waiting_inline_occupies_no_slot(
 ) -> None:
     app = rota_harness.app
     seen: list[int] = []
+    go = asyncio.Event()
+
+    async def gated_sleep(seconds: float) -> None:
+        await go.wait()
+        await asyncio.sleep(seconds)
 
     @app.task
     async def work(ctx: Context) -> None:
@@ -269,11 +283,15 @@ async def test_job_waiting_inline_occupies_no_slot(
         seen.append(worker.session.slots.running)
 
     monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.5)
+    # The inline waits of the job last until `go` is set.
+    journal_asyncio = SimpleNamespace(**{**vars(asyncio), "sleep": gated_sleep})
+    monkeypatch.setattr(journal, "asyncio", journal_asyncio)
     async with app.worker(concurrency=1) as worker:
         run = await work.start()
         await until(lambda: _is_parked(worker))
         await (await other.start()).result(timeout=60)
         assert await run.status() == "running"
+        go.set()
         await run.result(timeout=60)
     assert seen == [1]
     assert suspension_count(rota_harness) == 0
@@ -337,7 +355,7 @@ async def test_branches_suspending_together_write_pending_entries(
 
 
 async def test_branch_child_run_finishes_while_other_branch_waits(
-    rota_harness: Harness, double: Task[[int], int]
+    rota_harness: Harness, rota_dsn: str
 ) -> None:
     app = rota_harness.app
     go = asyncio.Event()
@@ -361,7 +379,7 @@ async def test_branch_child_run_finishes_while_other_branch_waits(
 
     async with app.worker():
         run = await work.start()
-        await asyncio.sleep(0.3)
+        await until(lambda: _has_entry(rota_dsn, run.id, "wait word …"))
         go.set()
         await until(lambda: _is_equal(seen, [1]))
         await wait_until_sleeping(run)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +12,7 @@ import psycopg
 import pytest
 
 from rota import ClaimLost, Context, Retry, Rota, RunCancelled, StepFailed
+from rota.engine.durable.step import current_step
 from rota.engine.execution.job_transaction import JobTransaction
 from rota.errors import RotaError
 from rota.model.events import JobFinished
@@ -239,18 +239,26 @@ async def test_step_commit_with_cut_connection_is_applied_once(
         assert ran == [1]
 
 
+def wait_until_abandoned() -> None:
+    """Block this thread until the step that it runs was abandoned."""
+    step, deadline = current_step.get(), time.monotonic() + 60
+    assert step is not None
+    while not step._has_ended:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
 async def test_step_abandoned_while_opening_transaction_writes_nothing(
     rota_app: Rota, notes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread cannot be stopped: it opens its transaction after the step has timed out."""
     opened_blocking = JobTransaction.sync_locked_transaction
-    late = threading.Event()
     told: list[Any] = []
 
     @contextmanager
     def slowly(self: JobTransaction, wait: Any) -> Iterator[Any]:
         with opened_blocking(self, wait) as connection:
-            assert late.wait(60)
+            wait_until_abandoned()
             yield connection
 
     monkeypatch.setattr(JobTransaction, "sync_locked_transaction", slowly)
@@ -261,7 +269,6 @@ async def test_step_abandoned_while_opening_transaction_writes_nothing(
 
     @rota_app.task(retry=ONCE)
     async def work(ctx: Context) -> str:
-        asyncio.get_running_loop().call_later(0.2, late.set)
         with pytest.raises(StepFailed) as failed:
             await ctx.options(timeout=0.05).step("write", write, ctx)
         told.append(failed)  # keeps the traceback and its frames alive
@@ -278,7 +285,7 @@ async def test_step_abandoned_before_transaction_cannot_open_one(
     told: list[str] = []
 
     def write(ctx: Context) -> None:
-        time.sleep(0.2)
+        wait_until_abandoned()
         try:
             with ctx.sync.transaction() as connection:
                 connection.execute(NOTE, (1,))

@@ -6,12 +6,14 @@ import asyncio
 import threading
 import time
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
 import pytest
 
 from rota import Context, Retry, Rota, RunCancelled, RunFailed, StepFailed
+from rota.engine.durable import step
 from rota.engine.durable.journal import WorkerJournal
 from rota.model.events import JobQuarantined
 from rota.testing import Harness
@@ -230,9 +232,29 @@ async def test_sync_task_ending_before_its_journal_is_quarantined(rota_harness: 
 
 @pytest.mark.parametrize("kind", ["thread", "coroutine"])
 async def test_sync_step_beyond_timeout_fails_and_is_rolled_back(
-    rota_app: Rota, rota_dsn: str, kind: str
+    rota_app: Rota, rota_dsn: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread cannot be stopped, but its writes are rolled back."""
+    limits: list[asyncio.Timeout] = []
+
+    def owned_timeout(seconds: float) -> asyncio.Timeout:
+        """Return a timeout that ends when the test ends it."""
+        limits.append(asyncio.timeout(None))
+        return limits[-1]
+
+    step_asyncio = SimpleNamespace(**{**vars(asyncio), "timeout": owned_timeout})
+    monkeypatch.setattr(step, "asyncio", step_asyncio)
+    loop = asyncio.get_running_loop()
+
+    def end_timeout() -> None:
+        [limit] = limits
+        loop.call_soon_threadsafe(lambda: limit.reschedule(loop.time()))
+        running, deadline = step.current_step.get(), time.monotonic() + 60
+        assert running is not None
+        while not running._has_ended:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+
     async with await psycopg.AsyncConnection.connect(rota_dsn, autocommit=True) as connection:
         await connection.execute("create table note (n int)")
 
@@ -241,7 +263,7 @@ async def test_sync_step_beyond_timeout_fails_and_is_rolled_back(
     def slow(ctx: Context) -> None:
         with ctx.sync.transaction() as connection:
             connection.execute("insert into note values (1)")
-        time.sleep(0.2)  # beyond the step's timeout
+        end_timeout()
         with ctx.sync.transaction() as connection:
             connection.execute("insert into note values (2)")
         wrote.append(2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,9 +16,11 @@ from rota import ArgumentError, Context, Rota
 from rota.app.worker_entry import declare_schedules
 from rota.engine.scheduling import scheduler
 from rota.engine.scheduling.definitions import declare
+from rota.engine.worker.worker import Worker
 from rota.errors import DefinitionError
-from rota.store.database import Database
+from rota.store.database import _SESSION_SETTINGS, Database
 from rota.testing import Harness
+from support.queries import fetch
 
 NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -166,32 +169,37 @@ async def test_declare_by_abandoned_deploy_is_reverted(
         )
 
 
+class Declarations:
+    """Declarations that the workers have repeated, by worker."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._counts: Counter[int] = Counter()
+        monkeypatch.setattr(scheduler, "declare", self._declare)
+
+    async def _declare(self, database: Database, *rest: Any) -> None:
+        await declare(database, *rest)
+        self._counts[rest[-1]] += 1
+
+    async def further(self, worker: Worker, times: int) -> None:
+        wanted = self._counts[worker.id] + times
+        async with asyncio.timeout(60):
+            while self._counts[worker.id] < wanted:
+                await asyncio.sleep(0.01)
+
+
 async def test_declare_newest_running_worker_wins(
     rota_dsn: str, rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The older worker repeats its declarations, but changes nothing once it observes the new worker."""
     shorten_declare_interval(monkeypatch, 0.1)
     report(rota_app, HOURLY)
-    declared: dict[int, int] = {}
-
-    async def counted(database: Database, *rest: Any) -> None:
-        await declare(database, *rest)
-        declared[rest[-1]] = declared.get(rest[-1], 0) + 1
-
-    monkeypatch.setattr(scheduler, "declare", counted)
+    declarations = Declarations(monkeypatch)
     async with rota_app.worker() as old, Rota(rota_dsn) as new:
         report(new, {"every": 2 * HOUR, "name": "hourly"})
-
-        async def declared_again(times: int) -> None:
-            wanted = declared.get(old.id, 0) + times
-            async with asyncio.timeout(60):
-                while declared.get(old.id, 0) < wanted:
-                    await asyncio.sleep(0.01)
-
         async with new.worker():
-            await declared_again(2)  # one of them began after the new worker's start
+            await declarations.further(old, 2)  # one of them began after the new worker's start
             await until(new, "hourly", every=7200)
-            await declared_again(3)
+            await declarations.further(old, 3)
             assert (await new.schedules.get("hourly")).every == 7200
         await until(rota_app, "hourly", every=3600)
 
@@ -201,10 +209,11 @@ async def test_declare_schedule_of_no_running_worker_is_disabled(
 ) -> None:
     shorten_declare_interval(monkeypatch, 0.2)
     report(rota_app, DAILY)
+    declarations = Declarations(monkeypatch)
     async with Rota(rota_dsn) as old:
         report(old, HOURLY, DAILY)
-        async with old.worker(), rota_app.worker():
-            await asyncio.sleep(0.5)
+        async with old.worker(), rota_app.worker() as new:
+            await declarations.further(new, 2)
             assert (await rota_app.schedules.get("hourly")).state == "active"
         async with rota_app.worker():
             await until(rota_app, "hourly", state="disabled")
@@ -324,15 +333,25 @@ async def test_declare_unchanged_schedules_waits_for_no_lock(rota_dsn: str) -> N
             await deploy(rota_dsn, code(DAILY, HOURLY))
 
 
-async def test_declare_changed_schedule_waits_for_row_lock(rota_dsn: str, rota_app: Rota) -> None:
-    """The wait is longer than the server's lock timeout."""
+LOCK_WAITS = "select waitstart from pg_locks where not granted and waitstart is not null"
+
+
+async def test_declare_changed_schedule_waits_for_row_lock(
+    rota_dsn: str, direct_dsn: str, rota_app: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The declaration begins again after the server's lock timeout."""
+    monkeypatch.setitem(_SESSION_SETTINGS, "lock_timeout", "100ms")
     await deploy(rota_dsn, code(HOURLY))
 
-    with psycopg.connect(rota_dsn) as connection:
+    waits: set[datetime] = set()
+    with psycopg.connect(direct_dsn) as connection:
         connection.execute("select from rota.schedules for update")
         declaring = asyncio.create_task(deploy(rota_dsn, code({**HOURLY, "every": 60})))
-        await asyncio.sleep(2.5)
-        assert not declaring.done()
+        async with asyncio.timeout(60):
+            while len(waits) < 3:
+                waits |= {begin for (begin,) in await fetch(direct_dsn, LOCK_WAITS)}
+                assert not declaring.done()
+                await asyncio.sleep(0.005)
     await declaring
 
     assert (await rota_app.schedules.get("hourly")).every == 60

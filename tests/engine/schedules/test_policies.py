@@ -226,6 +226,7 @@ async def test_schedule_ends_after_max_runs_or_end_time(
 ) -> None:
     app, clock = rota_harness.app, rota_harness.clock
     began: list[str] = []
+    last_has_run = define_last(app, nth(10))
 
     @app.schedule(every=600, starts=NOON, max_runs=2, name="twice", input={"who": "twice"})
     @app.schedule(every=600, starts=NOON, ends=nth(2), name="until", input={"who": "until"})
@@ -239,19 +240,36 @@ async def test_schedule_ends_after_max_runs_or_end_time(
             await clock.set(nth(n))
             # Wait until the outcomes are recorded: a tick during an open run is skipped.
             await eventually(db, "select count(*) from rota.outcomes", [(many,)])
-        await eventually(db, "select name, state::text from rota.schedules order by 1", ENDED)
+        await eventually(db, STATES, ENDED)
         await clock.set(nth(10))
-        await asyncio.sleep(0.4)
+        await asyncio.wait_for(last_has_run.wait(), 60)
     assert sorted(began) == ["twice", "twice", "until", "until", "until"]
 
 
+STATES = "select name, state::text from rota.schedules where name <> 'last' order by 1"
 ENDED = [("twice", "ended"), ("until", "ended")]
+
+
+def define_last(app: Rota, at: datetime) -> asyncio.Event:
+    """Define a one-time schedule whose run sets the event that is returned.
+
+    The poll that fires it has fired all schedules that were due before.
+    """
+    has_run = asyncio.Event()
+
+    @app.schedule(at=at, name="last")
+    @app.task
+    async def last() -> None:
+        has_run.set()
+
+    return has_run
 
 
 @pytest.mark.usefixtures("short_sweep")
 async def test_schedule_pauses_after_failures_in_a_row(rota_harness: Harness, db: DB) -> None:
     app, clock = rota_harness.app, rota_harness.clock
     fails = True
+    last_has_run = define_last(app, nth(5))
 
     @app.schedule(every=600, starts=NOON, pause_after=2)
     @app.task(retry=Retry(max_attempts=1))
@@ -262,22 +280,24 @@ async def test_schedule_pauses_after_failures_in_a_row(rota_harness: Harness, db
     await clock.set(nth(-1))
     async with app.worker():
         await clock.set(nth(0))
-        await eventually(db, "select failures from rota.schedules", [(1,)])
+        await eventually(db, "select failures from rota.schedules" + OF_RING, [(1,)])
         await clock.set(nth(1))
         # The pause does not need another tick.
-        await eventually(db, "select state::text, reason from rota.schedules", [PAUSED])
+        await eventually(db, "select state::text, reason from rota.schedules" + OF_RING, [PAUSED])
         await clock.set(nth(5))
-        await asyncio.sleep(0.4)
-        assert len(await fetch_rows(db, TOLD)) == 2
+        await asyncio.wait_for(last_has_run.wait(), 60)
+        ticks = "select count(*)::int from rota.ticks where schedule = 'ring'"
+        assert await fetch_rows(db, ticks) == [(2,)]
         fails = False
         await app.schedules.resume("ring")
         await clock.set(nth(6))
-        await eventually(db, "select failures, state::text from rota.schedules", [(0, "active")])
         await eventually(
-            db, "select count(*)::int from rota.ticks where outcome = 'succeeded'", [(1,)]
+            db, "select failures, state::text from rota.schedules" + OF_RING, [(0, "active")]
         )
+        await eventually(db, f"{ticks} and outcome = 'succeeded'", [(1,)])
 
 
+OF_RING = " where name = 'ring'"
 PAUSED = ("paused", "2 failures in a row")
 
 

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -99,6 +100,86 @@ async def test_schedule_of_flow_created_at_run_time_starts_run(rota_harness: Har
 # Punctuality
 
 
+@dataclass
+class Poll:
+    """Finished poll of a scheduler."""
+
+    began: float
+    is_requested: bool
+    """True if schedules had changed."""
+    misses_before: int
+    misses: int
+    """Consecutive polls, with this one, that found a due schedule and could not start it."""
+    had_report: bool
+    """True if a claim poll reported during it. If a schedule was due, the next poll follows at once."""
+
+
+@dataclass
+class SchedulerCalls:
+    """Calls and queries of the schedulers, in order."""
+
+    polls: list[Poll] = field(default_factory=list)
+    reports: int = 0
+    """Claim polls that reported when the next schedule is due."""
+    queries: list[str] = field(default_factory=list)
+
+    async def further(self, *, polls: int = 0, reports: int = 0) -> None:
+        """Wait for this many further polls and reports."""
+        polls, reports = len(self.polls) + polls, self.reports + reports
+        async with asyncio.timeout(60):
+            while len(self.polls) < polls or self.reports < reports:
+                await asyncio.sleep(0.005)
+
+    def delays(self) -> list[tuple[int, float]]:
+        """Return the delays after polls that started nothing: the consecutive misses, and the seconds."""
+        return [
+            (poll.misses, after.began - poll.began)
+            for poll, after in pairwise(self.polls)
+            if poll.misses and not poll.had_report
+            if after.misses_before == poll.misses and not after.is_requested
+        ]
+
+    async def check_backoff(self, longest: float) -> None:
+        """Assert that each delay is twice the one before, up to `longest`, for several polls."""
+        async with asyncio.timeout(60):
+            while len(delays := self.delays()) < 3 or delays[-1][0] < 4:
+                await asyncio.sleep(0.005)
+        for misses, seconds in delays:
+            assert seconds >= min(scheduler.FIRST_RETRY_SECONDS * 2.0**misses, longest), delays
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> SchedulerCalls:
+    """Return the record of the calls of all schedulers."""
+    made = SchedulerCalls()
+    fire, cls = scheduling_fire.fire, scheduler.Scheduler
+    query, poll, report = cls._query, cls._poll, cls.on_next_schedule
+
+    async def recorded_fire(*given: Any) -> Any:
+        made.queries.append("fire")
+        return await fire(*given)
+
+    async def recorded_query(self: scheduler.Scheduler, asked: Any) -> Any:
+        made.queries.append(asked.statement)
+        return await query(self, asked)
+
+    async def recorded_poll(self: scheduler.Scheduler) -> None:
+        began, reports = time.monotonic(), made.reports
+        before = self._schedules_changed, self._misses
+        await poll(self)
+        made.polls.append(Poll(began, *before, self._misses, made.reports > reports))
+
+    def recorded_report(self: scheduler.Scheduler, due_in: float | None) -> None:
+        report(self, due_in)
+        made.reports += 1
+
+    monkeypatch.setattr(scheduling_fire, "fire", recorded_fire)
+    monkeypatch.setattr(cls, "_query", recorded_query)
+    monkeypatch.setattr(cls, "_poll", recorded_poll)
+    monkeypatch.setattr(cls, "on_next_schedule", recorded_report)
+    return made
+
+
 async def test_scheduler_in_full_worker_fires_ticks(
     rota_app: Rota, db: DB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,7 +204,7 @@ async def test_scheduler_in_full_worker_fires_ticks(
 
 
 async def test_scheduler_in_full_worker_polls_for_unannounced_schedule(
-    rota_app: Rota, db: DB, monkeypatch: pytest.MonkeyPatch
+    rota_app: Rota, db: DB, calls: SchedulerCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler, "MIN_FALLBACK_POLL_SECONDS", 0.5)
     go, there = asyncio.Event(), asyncio.Event()
@@ -136,7 +217,7 @@ async def test_scheduler_in_full_worker_polls_for_unannounced_schedule(
     await long.start()
     async with rota_app.worker(concurrency=1):
         await asyncio.wait_for(there.wait(), 60)
-        await asyncio.sleep(1.2)  # the last poll's information has expired
+        await calls.further(polls=2)  # the last report has expired
         await db.execute(FOREIGN.replace("'elsewhere'", "'long'").encode())
         async with asyncio.timeout(60):
             while not await fetch_row(db, "select count(*) from rota.ticks"):
@@ -144,14 +225,23 @@ async def test_scheduler_in_full_worker_polls_for_unannounced_schedule(
         go.set()
 
 
-async def test_scheduler_with_long_poll_interval_receives_change(direct_dsn: str, db: DB) -> None:
-    async with Rota(direct_dsn, poll_interval=30) as app:
+async def test_scheduler_with_long_poll_interval_receives_change(
+    direct_dsn: str, db: DB, calls: SchedulerCalls
+) -> None:
+    async with Rota(direct_dsn, poll_interval=600) as app:
 
         @app.task
         async def ring() -> None: ...
 
-        async with app.worker():
-            await asyncio.sleep(0.5)
+        async with app.worker() as worker:
+            listener = (await app.open()).listener
+            await calls.further(polls=1, reports=1)
+            async with asyncio.timeout(60):
+                while (
+                    not listener.is_listening("rota.wake")
+                    or worker.session.scheduler._schedules_changed
+                ):
+                    await asyncio.sleep(0.005)
             await app.schedules.create("once", ring, at=datetime.now(UTC) - timedelta(hours=1))
             async with asyncio.timeout(60):
                 while not await fetch_row(db, "select count(*) from rota.ticks"):
@@ -166,25 +256,6 @@ async def test_scheduler_without_notifications_fires_ticks(rota_dsn: str, db: DB
                 await asyncio.sleep(0.05)
 
 
-@pytest.fixture
-def scheduler_queries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the list to which the schedulers' queries are appended."""
-    asked: list[str] = []
-    fire, ask = scheduling_fire.fire, scheduler.Scheduler._query
-
-    async def counted_fire(*given: Any) -> Any:
-        asked.append("fire")
-        return await fire(*given)
-
-    async def counted_ask(self: scheduler.Scheduler, query: Any) -> Any:
-        asked.append(query.statement)
-        return await ask(self, query)
-
-    monkeypatch.setattr(scheduling_fire, "fire", counted_fire)
-    monkeypatch.setattr(scheduler.Scheduler, "_query", counted_ask)
-    return asked
-
-
 async def test_scheduler_foreign_due_schedule_keeps_own_poll_time(rota_app: Rota) -> None:
     client = await rota_app.open()
     one = scheduler.Scheduler(client.database, client.notifier, rota_app.event_bus, 1, {})
@@ -197,50 +268,52 @@ async def test_scheduler_foreign_due_schedule_keeps_own_poll_time(rota_app: Rota
     assert one._poll_at > ours
 
 
-@pytest.mark.serial
 async def test_scheduler_foreign_due_schedule_causes_backoff_not_delay(
-    rota_app: Rota, db: DB, scheduler_queries: list[str]
+    rota_app: Rota, db: DB, calls: SchedulerCalls
 ) -> None:
     await db.execute(FOREIGN.encode())
     ran = define(rota_app, every=0.5)
     async with rota_app.worker():
         await until(ran, 3)
         await rota_app.schedules.pause("beat")
-        await asyncio.sleep(0.3)
-        scheduler_queries.clear()
-        began = time.monotonic()
-        await asyncio.sleep(2)
-        # The claim polls report it ten times a second; the scheduler backs off, up to five seconds.
-        assert len(scheduler_queries) <= 5 * (time.monotonic() - began), scheduler_queries
+        await calls.further(polls=2)  # the second has begun after the pause
+        calls.polls.clear()
+        # The claim polls report the foreign schedule ten times a second; the scheduler backs off.
+        await calls.check_backoff(scheduler.MIN_FALLBACK_POLL_SECONDS)
     check(ran, 0.5)
 
 
 async def test_scheduler_without_due_schedule_makes_no_queries(
-    rota_app: Rota, db: DB, scheduler_queries: list[str]
+    rota_dsn: str, calls: SchedulerCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    @rota_app.schedule("0 0 1 1 *")
-    @rota_app.task
-    async def yearly() -> None: ...
+    """Each report of a claim poll also postpones the scheduler's own poll."""
+    monkeypatch.setattr(scheduler, "MIN_FALLBACK_POLL_SECONDS", 3600.0)
+    monkeypatch.setattr(scheduler, "IDLE_SWEEP_SECONDS", 3600.0)
+    # A notification would make the scheduler poll.
+    async with Rota(rota_dsn, poll_interval=0.1, notify=False) as app:
 
-    async with rota_app.worker():
-        await asyncio.sleep(0.5)
-        scheduler_queries.clear()
-        await asyncio.sleep(2)
-        assert scheduler_queries in ([], ["tick/open_ticks"])
+        @app.schedule("0 0 1 1 *")
+        @app.task
+        async def yearly() -> None: ...
+
+        async with app.worker() as worker:
+            await calls.further(polls=1, reports=1)
+            calls.queries.clear()
+            postponed_to = worker.session.scheduler._poll_at
+            await calls.further(reports=15)
+            assert calls.queries in ([], ["tick/open_ticks"])
+            assert worker.session.scheduler._poll_at > postponed_to
 
 
 async def test_scheduler_locked_schedule_is_polled_again_after_pause(
-    rota_app: Rota, db: DB, scheduler_queries: list[str]
+    rota_app: Rota, db: DB, calls: SchedulerCalls
 ) -> None:
     ran = define(rota_app, every=0.3)
     async with rota_app.worker():
         await until(ran, 1)
         async with db.transaction():
             await db.execute("select from rota.schedules for update")
-            scheduler_queries.clear()
-            began = time.monotonic()
-            await asyncio.sleep(1)
-            assert len(scheduler_queries) < 20 * (time.monotonic() - began)
+            await calls.check_backoff(scheduler.MAX_CONTENDED_RETRY_SECONDS)
         ticks = len(ran)
         await until(ran, ticks + 4, within=60)
     check(ran, 0.3)

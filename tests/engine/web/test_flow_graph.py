@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from rota import Rota
 from rota.drawing.flow_inputs import FlowInput
 from rota.store.read.metrics import FlowTaskHistoryRow
 from rota.web.dashboard.flows import draw_graph, example_input
+from support.scale import scale
 
 
 async def empty_task(ctx: object = None) -> None: ...
@@ -39,7 +41,7 @@ def test_flow_graph_large_flow_is_drawn_within_a_second() -> None:
     began = time.process_time()
     drawn = draw_graph(plan, {})
 
-    assert time.process_time() - began < 1.0
+    assert time.process_time() - began < scale(math.inf, 1.0)
     assert 1 < drawn.count('class="job plain"') <= 250
     assert "2,000 jobs" in drawn
 

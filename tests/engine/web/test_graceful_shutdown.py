@@ -37,9 +37,11 @@ async def ignore_message(message: Message) -> None: ...
 async def test_graceful_shutdown_after_long_drain_waits_for_requests(
     app: Rota,
 ) -> None:
-    go, answered = asyncio.Event(), asyncio.Event()
+    app.settings = replace(app.settings, drain_timeout=600.0)
+    asked, go, answered = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def api(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.set()
         await go.wait()
         answered.set()
 
@@ -52,11 +54,15 @@ async def test_graceful_shutdown_after_long_drain_waits_for_requests(
     asking = asyncio.create_task(
         requests.serve(api, {"type": "http"}, receive_nothing, ignore_message)
     )
-    await asyncio.sleep(0.01)
+    await asked.wait()
     leaving.on_signal(15)
     while not told:
         await asyncio.sleep(0.01)
-    await asyncio.sleep(0.2)
+    for _ in range(
+        100
+    ):  # a timeout that has passed cancels the request in the next turns of the loop
+        await asyncio.sleep(0)
+    assert not asking.done()
     go.set()
     await asking
     assert answered.is_set()

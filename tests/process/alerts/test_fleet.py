@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from datetime import timedelta
 
 import pytest
 
+from rota import Rota
 from rota.model import alert_rules
+from rota.testing import SettableClock
 from support.alert_fleet import Fleet, wait_for_rounds, wait_for_workers
 from support.alert_helpers import HOST, ManualEvaluator, Sql, rows, until
 
@@ -21,13 +24,13 @@ async def test_fleet_killed_worker_raises_one_alert_until_replaced(
     await wait_for_rounds(db)
 
     fleet.processes[0].send_signal(signal.SIGKILL)
-    await until(db, [(alert_rules.WORKER_DEAD, HOST, True)], 20)
+    await until(db, [(alert_rules.WORKER_DEAD, HOST, True)])
     before = await wait_for_rounds(db)
     await wait_for_rounds(db, before + 5)
     assert await rows(db) == [(alert_rules.WORKER_DEAD, HOST, True)], "no worker has replaced it"
 
     fleet.start(1, ROTA_ALERTS="worker-dead=1s")
-    await until(db, [(alert_rules.WORKER_DEAD, HOST, False)], 20)
+    await until(db, [(alert_rules.WORKER_DEAD, HOST, False)])
     assert await fleet.told(db, 2) == [
         f"AlertRaised {alert_rules.WORKER_DEAD}: {HOST}",
         f"AlertCleared {alert_rules.WORKER_DEAD}: {HOST}",
@@ -41,7 +44,7 @@ async def test_fleet_frozen_evaluator_is_replaced_without_duplicate_alerts(
     await wait_for_workers(db, 3)
     await wait_for_rounds(db)
     await db.execute("select rota.start('draw', '{}', queue => 'nobody')")
-    await until(db, [(alert_rules.QUEUE_OLD, "nobody", True)], 20)
+    await until(db, [(alert_rules.QUEUE_OLD, "nobody", True)])
     await fleet.told(db, 1)
     [judge] = {int(line.split()[0]) for line in fleet.notes.read_text().splitlines()}
 
@@ -51,7 +54,7 @@ async def test_fleet_frozen_evaluator_is_replaced_without_duplicate_alerts(
     other.send_signal(signal.SIGKILL)
     await wait_for_rounds(db, await wait_for_rounds(db) + 3)
     await db.execute("delete from rota.queued")
-    await until(db, [(alert_rules.QUEUE_OLD, "nobody", False)], 20)
+    await until(db, [(alert_rules.QUEUE_OLD, "nobody", False)])
     raiser.send_signal(signal.SIGCONT)
 
     assert await fleet.told(db, 2) == [
@@ -61,8 +64,12 @@ async def test_fleet_frozen_evaluator_is_replaced_without_duplicate_alerts(
     assert await rows(db) == [(alert_rules.QUEUE_OLD, "nobody", False)]
 
 
-async def test_alert_round_concurrent_evaluators_make_one_round(rota_dsn: str, db: Sql) -> None:
+async def test_alert_round_concurrent_evaluators_make_one_round(
+    rota_app: Rota, rota_dsn: str, db: Sql
+) -> None:
     lookers = [ManualEvaluator(rota_dsn) for _ in range(8)]
+    clock = SettableClock(rota_app)
+    await clock.advance(timedelta())  # it stands still
     await db.execute("select rota.start('work', '{}')")
     await db.execute("update rota.jobs set created = created - interval '1 day'")
 
@@ -70,7 +77,7 @@ async def test_alert_round_concurrent_evaluators_make_one_round(rota_dsn: str, d
         answers = await asyncio.gather(*(each.round.evaluate(0.2) for each in lookers))
         assert await wait_for_rounds(db) == number
         assert sum(len(changed) for changed, _ in answers) == (1 if number == 1 else 0)
-        await asyncio.sleep(0.21)
+        await clock.advance(timedelta(seconds=0.21))
     assert await rows(db) == [(alert_rules.QUEUE_OLD, "default", True)]
     for each in lookers:
         await each.close()

@@ -33,7 +33,7 @@ def assert_nothing_left(home: Path) -> None:
 def read(url: str) -> tuple[int, str]:
     """Open a link as a browser does: with cookies."""
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-    with browser.open(url, timeout=10) as answer:
+    with browser.open(url, timeout=60) as answer:
         return answer.status, answer.read().decode()
 
 

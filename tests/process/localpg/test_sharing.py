@@ -138,7 +138,7 @@ def test_watcher_keeps_server_if_new_share_precedes_stop(
     dsn = last.started()
     server, watcher = server_pid(data_directory), watcher_pid(data_directory)
 
-    with control_lock(place, timeout=5):
+    with control_lock(place, timeout=60):
         last.kill()
         wait_until(lambda: has_control_lock_open(watcher, data_directory))
         share = ServerShare(place)
