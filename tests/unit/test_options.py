@@ -73,6 +73,12 @@ def test_unknown_option_raises_with_suggestion(
     assert message in str(raised.value)
 
 
+def test_lock_positional_option_raises(app: rota.Rota) -> None:
+    options: list[Any] = [30]
+    with pytest.raises(TypeError, match="positional"):
+        app.lock("invoices", *options)
+
+
 async def test_schedule_create_unknown_option_raises_with_suggestion(app: rota.Rota) -> None:
     misspelled: dict[str, Any] = {"overlp": "skip"}
     with pytest.raises(

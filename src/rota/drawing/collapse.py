@@ -47,9 +47,7 @@ def collapse(
     for similar in group_similar(graph, order_only):
         if len(similar) <= max_similar + 1:
             continue
-        by_urgency = sorted(similar, key=lambda name: urgency(labels.get(name, EMPTY_LABEL).state))
-        shown = set(by_urgency[:max_similar])
-        rest = tuple(name for name in similar if name not in shown)
+        rest = _least_urgent(similar, labels, max_similar)
         key = _unused_name(f"… {rest[-1]}", graph)
         members[key] = rest
         all_labels[key] = _summary([labels.get(name, EMPTY_LABEL) for name in rest])
@@ -63,6 +61,15 @@ def collapse(
         {name: sorted(sources, key=members.__contains__) for name, sources in predecessors.items()}
     )
     return CollapsedGraph(merged, all_labels, order_edges, members)
+
+
+def _least_urgent(
+    similar: Sequence[str], labels: Mapping[str, NodeLabel], max_shown: int
+) -> tuple[str, ...]:
+    """Return the jobs that are not among the `max_shown` most urgent ones."""
+    by_urgency = sorted(similar, key=lambda name: urgency(labels.get(name, EMPTY_LABEL).state))
+    shown = set(by_urgency[:max_shown])
+    return tuple(name for name in similar if name not in shown)
 
 
 def _unused_name(name: str, graph: Graph) -> str:

@@ -7,7 +7,7 @@ Every other parameter is taken from the input of the run.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -260,15 +260,7 @@ class FlowPlan:
         codec.check_size(len(document.encode()), subject, limit)
         task_inputs = {}
         for node, parameters, decoders in self._input_decoders:
-            for parameter in parameters:
-                if parameter not in encoded and not all(
-                    is_optional(each, parameter) for each in node.parameters[parameter]
-                ):
-                    raise ArgumentError(
-                        f"task {node.name!r} of flow {self.name!r} takes {parameter!r}, which is "
-                        "neither one of "
-                        f"its tasks nor in the input given{_suggest_input(parameter, self._nodes_by_name)}"
-                    )
+            self._check_complete(node, parameters, encoded)
             task_input = _json_object(
                 {parameter: encoded[parameter] for parameter in parameters if parameter in encoded}
             )
@@ -276,6 +268,19 @@ class FlowPlan:
                 _check_input(decoder, task_input, f"{subject} does not fit task {node.name!r}")
             task_inputs[node.name] = task_input
         return document, task_inputs
+
+    def _check_complete(
+        self, node: FlowNode, parameters: Iterable[str], given: Collection[str]
+    ) -> None:
+        for parameter in parameters:
+            if parameter not in given and not all(
+                is_optional(each, parameter) for each in node.parameters[parameter]
+            ):
+                raise ArgumentError(
+                    f"task {node.name!r} of flow {self.name!r} takes {parameter!r}, which is "
+                    "neither one of its tasks nor in the input "
+                    f"given{_suggest_input(parameter, self._nodes_by_name)}"
+                )
 
 
 def _check_input(decoder: msgspec.json.Decoder[Any], task_input: str, refusal: str) -> None:

@@ -29,7 +29,7 @@ async def locks(connection: AsyncConnection) -> None:
     await app.rate_limit("edgar", 10, per=1, burst=3).take()
     assert_type(await app.rate_limit("edgar", per=timedelta(minutes=1)).try_take(), bool)
     app.lock("invoices", on_lost="panic")  # type: ignore[arg-type]
-    app.lock("invoices", 30)  # type: ignore[call-arg]
+    app.lock("invoices", tll=30)  # type: ignore[call-arg]
     app.semaphore("gpu")  # type: ignore[call-arg]
     app.rate_limit("edgar", 10)  # type: ignore[call-arg]
 

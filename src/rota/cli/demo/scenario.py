@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
+from rota import Run
 from rota.cli.demo import tasks
 from rota.cli.demo.environment import DemoEnvironment
 from rota.cli.demo.state import DemoState, WorkerKill
@@ -170,16 +171,19 @@ class Scenario:
                 retried = True
                 add_event(f"extract_payments of {day} failed and is retried", "yellow")
             if any(job.awaits for job in jobs):
-                add_event(f"etl of {day} waits for approval", "blue")
-                await asyncio.sleep(APPROVAL_SECONDS * self._time_scale)
-                await run.signal("approval", True)
-                self._counters.approved += 1
-                add_event(f"etl of {day} was approved: rota signal {run.id} approval true")
+                await self._approve(run, day)
             await asyncio.sleep(POLL_SECONDS)
         rows.pop(f"etl {day}", None)
         if state == "succeeded":
             state = f"succeeded; report sent to {', '.join((await run.result())['report'])}"
         add_event(f"etl of {day} {state}", STATE_STYLES[state.split(";")[0]])
+
+    async def _approve(self, run: Run[Any], day: str) -> None:
+        self._state.add_event(f"etl of {day} waits for approval", "blue")
+        await asyncio.sleep(APPROVAL_SECONDS * self._time_scale)
+        await run.signal("approval", True)
+        self._counters.approved += 1
+        self._state.add_event(f"etl of {day} was approved: rota signal {run.id} approval true")
 
     # Kill of a worker
 
