@@ -11,7 +11,7 @@
     │   ├── SchemaTooNew          Rota's tables belong to a newer version
     │   ├── SchemaTooOld          Rota's tables belong to an older version
     │   ├── DatabaseUnavailable   the database did not answer within the time allowed
-    │   └── StatementRefused      the server refused a statement for a reason that Rota does not know
+    │   └── StatementRefused      the server refused a statement; its SQLSTATE is in the message
     ├── KeyBusy                   another open transaction holds the key
     ├── Busy                      the lock, the permit or the `once` call was not free in time
     ├── LockLost                  the lock or permit is no longer held; work under it may conflict
@@ -92,7 +92,7 @@ class DatabaseUnavailable(DatabaseError):
 
 
 class StatementRefused(DatabaseError):
-    pass
+    """The server refused a statement and rolled the transaction back. `__cause__` is the driver's error."""
 
 
 class KeyBusy(RotaError):

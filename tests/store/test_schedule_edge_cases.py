@@ -10,13 +10,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.errors import LockNotAvailable
 
 from rota.engine.scheduling import deferred, definitions
 from rota.engine.scheduling import fire as scheduling_fire
 from rota.engine.scheduling.deferred import DeferredSchedules
 from rota.engine.scheduling.fire import RunToStart
-from rota.errors import ScheduleNotFound
+from rota.errors import DatabaseUnavailable, ScheduleNotFound
 from rota.model.settings import Settings
 from rota.store import ticks
 from rota.store.database import Database
@@ -350,7 +349,7 @@ async def test_schedule_cancel_running_with_locked_run_starts_nothing(stage: Sta
     holder = await stage.connect()
     async with holder.transaction():
         await stage.sql("select from rota.claims where id = %s for update", first.id, on=holder)
-        with pytest.raises(LockNotAvailable):
+        with pytest.raises(DatabaseUnavailable, match="lock timeout"):
             await fire(stage, "beat")
         assert await row(stage, "ticks, next = due") == (0, True)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import asyncpg
 import psycopg
 import pytest
@@ -193,6 +195,19 @@ def test_is_safe_to_repeat_after_rollback_is_true(driver: object, code: str) -> 
 @pytest.mark.parametrize("code", ["57P01", "08006", "57014", "XX000", "23505", "42501"])
 def test_is_safe_to_repeat_with_unknown_or_lasting_error_is_false(code: str) -> None:
     assert not is_safe_to_repeat(psycopg_error(code))
+
+
+@pytest.mark.parametrize("severity", ["FATAL", "PANIC"])
+def test_is_safe_to_repeat_with_ended_session_is_false(severity: str) -> None:
+    """A commit before the session ended may have succeeded; some poolers answer so with 58000."""
+
+    class EndedSession(psycopg.errors.SystemError):
+        diag = SimpleNamespace(severity_nonlocalized=severity)  # type: ignore[assignment]
+
+    error = EndedSession("error receiving data from server")
+    assert sqlstate(error) == "58000"
+    assert not is_safe_to_repeat(error)
+    assert is_connection_lost(error)
 
 
 def test_may_pass_adds_timeouts_and_internal_errors() -> None:

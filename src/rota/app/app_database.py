@@ -64,7 +64,9 @@ class AppDatabase:
         """Use another database from now on, and return the previous DSN. Raise RotaError if connections are
         open."""
         if self._clients:
-            raise RotaError("this app has connections open; close it before it is put elsewhere")
+            raise RotaError(
+                "this app has open connections; close it before it uses another database"
+            )
         dsn, self.dsn = self.dsn, dsn
         return dsn
 

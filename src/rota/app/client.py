@@ -107,8 +107,8 @@ class Client:
 
     @property
     def _outage_timeout(self) -> float:
-        """Seconds for which a start waits for an unavailable database. A start whose answer was lost is not
-        repeated: without a key, that could start two jobs."""
+        """Seconds for which a start is repeated while its error proves that it had no effect. After a lost
+        answer it is not repeated: without a key, that could start two jobs."""
         return self.database.settings.outage_timeout
 
     async def start(self, job: StartJob) -> StartedJob:

@@ -26,7 +26,7 @@ WEEK = timedelta(days=7)
 
 
 class TryLockOptions(TypedDict, total=False):
-    """Options of a lock that is not waited for."""
+    """Options of `try_lock`, which does not wait."""
 
     ttl: Duration
     max_held: Duration | None

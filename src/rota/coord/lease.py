@@ -5,8 +5,8 @@ holder counts from when it sent the statement, and stops a little earlier. So a 
 lease, without any message, before another instance can acquire it. The clock advances while the machine
 is suspended; the event loop's clock may not.
 
-All code that waits for a time of this clock sets a timer on it. So a clock that is advanced by other means
-than by waiting wakes all of it.
+Code that waits until a time sets a timer on this clock. A test that advances the clock therefore wakes all
+waiting code.
 """
 
 from __future__ import annotations

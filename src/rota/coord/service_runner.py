@@ -232,7 +232,7 @@ class ServiceRunner:
             if error is None:
                 rows = query_task.result()
                 return rows[0] if rows else None
-            if not pg_errors.may_pass(error):
+            if not pg_errors.is_transient(error):
                 raise error
             await wait_first(
                 None, term.lost, self._stopping, self._handing_over, timeout=RETRY_SECONDS
@@ -321,7 +321,7 @@ class ServiceRunner:
                     )
                 return True
             except Exception as failure:
-                if term.held and not self._is_ending and pg_errors.may_pass(failure):
+                if term.held and not self._is_ending and pg_errors.is_transient(failure):
                     continue
                 name = self.definition.name
                 log.warning(

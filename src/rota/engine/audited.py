@@ -67,7 +67,7 @@ async def run_audited_query(
         rows = await run(connection, query, database.schema)
         return rows[0]
 
-    may_retry = pg_errors.is_transient if is_idempotent else _had_no_effect
+    may_retry = pg_errors.may_pass if is_idempotent else _had_no_effect
     return await run_audited(
         database, action, may_retry, audit_entry=audit_entry, was_done=was_done
     )

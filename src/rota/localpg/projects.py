@@ -15,7 +15,7 @@ from pathlib import Path
 PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg", "manage.py", "requirements.txt", ".git")
 
 SHARED_DATABASE = "rota"
-"""Database in a directory that the user has chosen: whoever shares the directory shares the database."""
+"""Database in a directory that the user has chosen. All programs that use the directory share it."""
 
 MAX_NAME = 40
 """Characters of the directory's name in the name of its database; PostgreSQL allows 63 bytes in total."""

@@ -144,15 +144,16 @@ async def _release_by_force(
     blockers: list[Blocker] = []
     try:
         # One transaction, so that a pooler runs both statements in the same server process.
-        async with connection.transaction():
-            [pid] = await run(connection, audit.backend_pid(), database.schema)
-            polling = asyncio.create_task(_poll_blockers(database, pid, blockers))
-            try:
-                query = audit.release_lock(name, permit, by, token)
-                released = await run(connection, query, database.schema)
-            finally:
-                polling.cancel()
-                await asyncio.gather(polling, return_exceptions=True)
+        with pg_errors.translated(database.schema, own_connection=True):
+            async with connection.transaction():
+                [pid] = await run(connection, audit.backend_pid(), database.schema)
+                polling = asyncio.create_task(_poll_blockers(database, pid, blockers))
+                try:
+                    query = audit.release_lock(name, permit, by, token)
+                    released = await run(connection, query, database.schema)
+                finally:
+                    polling.cancel()
+                    await asyncio.gather(polling, return_exceptions=True)
     except Exception as error:
         if not pg_errors.is_contended(error):
             raise

@@ -109,7 +109,7 @@ class Database:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[PgConnection]:
-        """Lend a connection from the pool, and translate errors that users can act on."""
+        """Lend a connection from the pool. All errors of its driver are raised as RotaError."""
         with pg_errors.translated(self.schema, own_connection=True):
             connection = await self._pool.acquire()
             try:
@@ -196,16 +196,20 @@ class Database:
         """
         deadline = time.monotonic() + outage_timeout
         pause = 0.05
+        may_be_done = False
         while True:
             try:
                 return await operation()
             except Exception as error:
                 if not is_retryable(error):
                     raise
+                may_be_done |= isinstance(error, DatabaseUnavailable) and error.may_be_done
                 if time.monotonic() + pause > deadline:
-                    raise DatabaseUnavailable(
+                    unavailable = DatabaseUnavailable(
                         f"the database did not answer in time: {pg_errors.first_line(error)}"
-                    ) from error
+                    )
+                    unavailable.may_be_done = may_be_done
+                    raise unavailable from error
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(pause * 2, 1.0)
 

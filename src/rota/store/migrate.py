@@ -263,7 +263,7 @@ async def check(database: Database) -> None:
 
 async def check_on(connection: AsyncConnection[Any], schema: str) -> None:
     """Do the same on an open connection."""
-    with pg_errors.translated(schema):
+    with pg_errors.translated(schema, own_connection=True):
         applied = await _applied(connection, schema)
     _refuse(compare(applied, schema))
 

@@ -75,10 +75,8 @@ def is_transient(error: BaseException) -> bool:
 
 
 def may_pass(error: BaseException) -> bool:
-    """True if a repeatable statement may succeed later: the error says nothing against the statement.
-
-    Besides transient errors these are timeouts and internal errors of the server.
-    """
+    """True if a repeatable statement may succeed later: its error is transient, a timeout or an internal
+    error of the server."""
     code = sqlstate(error)
     return is_transient(error) or code == "57014" or code.startswith("XX")
 
@@ -106,23 +104,40 @@ def was_not_sent(error: BaseException) -> bool:
     if isinstance(error, DatabaseUnavailable):
         # Without a cause, no connection was refused: the pool's timeout has passed while waiting
         # for a slot.
-        return error.__cause__ is not None and not error.may_be_done
+        return error.__cause__ is not None and not error.may_be_done and not _is_rolled_back(error)
     return sqlstate(error) == "08P01" and _POOLER_EXHAUSTED.search(str(error)) is not None
 
 
 def is_safe_to_repeat(error: BaseException) -> bool:
     """True if the transaction had no effect and may succeed later, even if it is not repeatable.
 
-    Nothing has reached the database, or the server has rolled the transaction back and said so.
+    No statement reached the server, or the server's error proves that it rolled the transaction back.
     """
+    return was_not_sent(error) or _is_rolled_back(error)
+
+
+def _is_rolled_back(error: BaseException) -> bool:
     code = sqlstate(error)
-    return was_not_sent(error) or code in _TRANSIENT or code.startswith(_SERVER_CLASSES)
+    return (code in _TRANSIENT or code.startswith(_SERVER_CLASSES)) and not _is_fatal(error)
+
+
+def _is_fatal(error: BaseException) -> bool:
+    """True if the error ended the session: a commit before it may have succeeded."""
+    each: BaseException | None = error
+    while each is not None:
+        severity = getattr(getattr(each, "diag", None), "severity_nonlocalized", None)
+        if severity in ("FATAL", "PANIC"):
+            return True
+        each = each.__cause__
+    return False
 
 
 def is_connection_lost(error: BaseException) -> bool:
     """True if the connection broke before the answer arrived: the statement may have been committed."""
     if isinstance(error, RotaError):
         return False
+    if _is_fatal(error):
+        return True
     code = sqlstate(error)
     return code.startswith(_CONNECTION_CLASSES) if code else is_transient(error)
 
@@ -156,7 +171,7 @@ class translated:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception):
+        if isinstance(error, Exception) and not isinstance(error, RotaError):
             explained = translate(error, self._schema)
             if explained is None and self._own_connection:
                 explained = _driver_error(error)
@@ -169,10 +184,10 @@ def _driver_error(error: Exception) -> DatabaseError | None:
     if not any(cls.__module__ == "psycopg" for cls in type(error).__mro__):
         return None
     reason, code = first_line(error), sqlstate(error)
-    if is_connection_lost(error):
+    if is_connection_lost(error) and not was_not_sent(error):
         lost = DatabaseUnavailable(
             f"the connection was lost before the answer came: {reason}; "
-            "it may have been done or not (a start with a key can be repeated)"
+            "the statement may have been committed; a start with a key can be repeated"
         )
         lost.may_be_done = True
         return lost

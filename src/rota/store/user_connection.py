@@ -46,8 +46,7 @@ def run_on(connection: Any, query: Query[Row], schema: str) -> list[Row] | Await
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine whose statements are on a synchronous connection: it never waits, so it needs no
-    event loop."""
+    """Run a coroutine without an event loop. Its connection is synchronous, so it never suspends."""
     try:
         coroutine.send(None)
     except StopIteration as end:

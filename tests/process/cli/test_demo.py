@@ -54,10 +54,10 @@ def test_demo_kills_worker_recovers_and_leaves_nothing_behind(
     assert "<svg" in text
     assert "extract_payments" in text
 
-    killed, jobs = demo.line(r"worker (\d+) was killed, with ([\d,]+) jobs? in its hands").groups()
+    killed, jobs = demo.line(r"worker (\d+) was killed while it held ([\d,]+) jobs?").groups()
     assert [is_alive(pid) for pid in workers].count(True) == 1
     demo.line(rf"worker {killed} was killed — its {jobs} jobs? run again on worker \d")
-    demo.line(r"worker \d+ was started in its place")
+    demo.line(r"worker \d+ replaces it")
     assert len(children_of(demo.pid)) == 2
 
     ended = demo.ended(60)

@@ -93,8 +93,8 @@ def count_awaits() -> None:
     """Count the awaits of the step writer and the connection; the job's own code counts by itself."""
     write, send, block = StepWriter._send, ReconnectingConnection.send, JobBackend.run_sync
 
-    async def counted_write(self: StepWriter, writes: Any) -> None:
-        await CountedCoroutine("scribe", write(self, writes))
+    async def counted_write(self: StepWriter, writes: Any, deadline: float) -> None:
+        await CountedCoroutine("scribe", write(self, writes, deadline))
 
     async def counted_send(self: ReconnectingConnection, transactions: Any) -> Any:
         if any(query.statement in ENDS for each in transactions for query in each):

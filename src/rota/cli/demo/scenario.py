@@ -206,7 +206,7 @@ class Scenario:
         await self._environment.kill(victim.pid)
         began, jobs = time.monotonic(), counted(len(held), "job")
         self._counters.kill = kill = WorkerKill(worker, len(held))
-        self._state.add_event(f"worker {worker} was killed, with {jobs} in its hands", "bold red")
+        self._state.add_event(f"worker {worker} was killed while it held {jobs}", "bold red")
 
         def is_taken_back(states: list[Any], workers: list[Any]) -> bool:
             """True if the worker was declared dead and holds none of the jobs any more."""
@@ -243,7 +243,7 @@ class Scenario:
             coordination.services(tasks.MONITOR),
         )
         kill.monitor_moved = time.monotonic() - began
-        text = f"{tasks.MONITOR} goes on elsewhere, {kill.monitor_moved:.1f} s after the kill"
+        text = f"{tasks.MONITOR} runs on another worker, {kill.monitor_moved:.1f} s after the kill"
         self._state.add_event(text)
 
     async def _replace_worker(self) -> None:
@@ -251,7 +251,7 @@ class Scenario:
         await self._environment.add_worker()
         [workers] = await self._read(runs.workers())
         newest = max(each.worker for each in workers)
-        self._state.add_event(f"worker {newest} was started in its place", "green")
+        self._state.add_event(f"worker {newest} replaces it", "green")
 
     # Observation
 

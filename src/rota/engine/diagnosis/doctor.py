@@ -13,6 +13,7 @@ from typing import Any
 
 from rota.engine.diagnosis import doctor_checks
 from rota.engine.diagnosis.doctor_checks import CheckContext
+from rota.errors import DatabaseUnavailable
 from rota.model.check_result import CheckResult
 from rota.store import pg_errors
 from rota.store.database import Database
@@ -66,7 +67,8 @@ async def run_checks(database: Database, now: Callable[[], datetime]) -> AsyncIt
 
 def _failed_check(name: str, error: Exception) -> CheckResult:
     state = pg_errors.sqlstate(error)
-    if pg_errors.is_connection_lost(error) or pg_errors.was_not_sent(error):
+    is_lost = isinstance(error, DatabaseUnavailable) and error.may_be_done
+    if is_lost or pg_errors.was_not_sent(error):
         raise error
     match state:
         case "42501":

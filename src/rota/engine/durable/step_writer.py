@@ -79,20 +79,21 @@ class StepWriter:
                 while self._pending and size < MAX_BATCH_ENTRIES:
                     writes.append(self._pending.pop(0))
                     size += len(writes[-1].entries)
-                await self._send(writes)
+                await self._send(writes, time.monotonic() + self._database.settings.outage_timeout)
         finally:
             self._write_task = None
 
-    async def _send(self, writes: list[_Write]) -> None:
+    async def _send(self, writes: list[_Write], deadline: float) -> None:
         entries = [(write.job, entry) for write in writes for entry in write.entries]
         claims = [write.job.claim for write in writes]
         try:
-            unwritten = await self._record_with_retry(entries)
+            with pg_errors.translated(self._database.schema, own_connection=True):
+                unwritten = await self._record_with_retry(entries, deadline, len(writes) > 1)
         except Exception as error:
-            if len(writes) > 1 and not pg_errors.may_pass(error):
-                # One write cannot be stored: send each by itself, so that the rest succeed.
+            if len(writes) > 1 and not pg_errors.is_transient(error):
+                # One write may be the cause: send each by itself, so that the rest succeed.
                 for write in writes:
-                    await self._send([write])
+                    await self._send([write], deadline)
                 return
             for write in writes:
                 if not write.done.done():
@@ -136,11 +137,13 @@ class StepWriter:
             )
 
     async def _record_with_retry(
-        self, entries: Sequence[tuple[ClaimedJob, JournalEntry]]
+        self,
+        entries: Sequence[tuple[ClaimedJob, JournalEntry]],
+        deadline: float,
+        can_be_split: bool,
     ) -> list[UnwrittenEntry]:
         query = steps.record(self._worker, entries)
-        timeout = self._database.settings.outage_timeout
-        deadline = time.monotonic() + timeout
+        is_retryable = pg_errors.is_transient if can_be_split else pg_errors.may_pass
         pause = 0.05
         while True:
             try:
@@ -148,8 +151,8 @@ class StepWriter:
                 return unwritten
             except BaseException as error:
                 await self._connection.close()
-                may_pass = isinstance(error, Exception) and pg_errors.may_pass(error)
-                if not may_pass or time.monotonic() + pause > deadline:
+                retryable = isinstance(error, Exception) and is_retryable(error)
+                if not retryable or time.monotonic() + pause > deadline:
                     raise
             await asyncio.sleep(pause)
             pause = min(pause * 2, 1.0)

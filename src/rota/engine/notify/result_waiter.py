@@ -32,6 +32,12 @@ class ResultWaiter:
         self._registered: set[int] = set()  # runs registered for, and not notified of yet
         self._subscribed = False
 
+    def _may_retry(self, error: Exception, failing_since: float) -> bool:
+        """True in an outage, however long, and for `outage_timeout` after other errors that may pass."""
+        gives_up_at = failing_since + self._database.settings.outage_timeout
+        is_early = self._clock.now() < gives_up_at
+        return pg_errors.is_transient(error) or (is_early and pg_errors.may_pass(error))
+
     async def outcome(
         self, run: int, timeout: float | None = None, *, or_failure: bool = False
     ) -> RunOutcome:
@@ -44,6 +50,7 @@ class ResultWaiter:
         )
         self._waiting.setdefault(run, []).append(pauses)
         listening = self._subscribe()
+        failing_since: float | None = None
         try:
             while True:
                 # After a notification, poll first, and register again only if the run has not ended.
@@ -53,9 +60,11 @@ class ResultWaiter:
                 try:
                     outcome = await self._poll(run, register=register)
                 except Exception as error:
-                    if not pg_errors.may_pass(error):
+                    failing_since = failing_since or self._clock.now()
+                    if not self._may_retry(error, failing_since):
                         raise
                 else:
+                    failing_since = None
                     if outcome.state is not None:
                         return outcome
                     if or_failure and outcome.is_failing:

@@ -81,7 +81,7 @@ async def declare(
             else []
         )
 
-    for name in await run_audited(database, declaring, may_retry=pg_errors.is_transient):
+    for name in await run_audited(database, declaring, may_retry=pg_errors.may_pass):
         log.info("schedule %r is disabled: the code does not declare it any more", name)
 
 
@@ -206,7 +206,7 @@ async def update(
         check(definition)
         await _redefine(connection, database.schema, locked, definition)
 
-    await run_audited(database, updating, may_retry=pg_errors.is_transient, audit_entry=audit_entry)
+    await run_audited(database, updating, may_retry=pg_errors.may_pass, audit_entry=audit_entry)
 
 
 async def pause(
@@ -222,7 +222,7 @@ async def pause(
         await run(connection, query, database.schema)
         await _skip_queued_tick(connection, database.schema, locked, "paused")
 
-    await run_audited(database, pausing, may_retry=pg_errors.is_transient, audit_entry=audit_entry)
+    await run_audited(database, pausing, may_retry=pg_errors.may_pass, audit_entry=audit_entry)
 
 
 async def _skip_queued_tick(
@@ -266,7 +266,7 @@ async def resume(database: Database, name: str, audit_entry: AuditEntry | None =
         return True
 
     await run_audited(
-        database, resuming, may_retry=pg_errors.is_transient, audit_entry=audit_entry, was_done=bool
+        database, resuming, may_retry=pg_errors.may_pass, audit_entry=audit_entry, was_done=bool
     )
 
 
@@ -294,7 +294,7 @@ async def delete(database: Database, name: str, audit_entry: AuditEntry | None =
         return deleted
 
     await run_audited(
-        database, deleting, may_retry=pg_errors.is_transient, audit_entry=audit_entry, was_done=bool
+        database, deleting, may_retry=pg_errors.may_pass, audit_entry=audit_entry, was_done=bool
     )
 
 

@@ -210,11 +210,15 @@ class Scheduler(Loop):
             if pg_errors.is_contended(error):
                 reason, seconds = None, CONTENDED_POSTPONE_SECONDS
             elif _is_timeout(error) or pg_errors.may_pass(error):
-                # The server or a freeze of this process may be the cause, not the schedule.
+                # A freeze of this process, or the server, may be the cause, not the schedule.
                 self._failures_by_schedule[name] += 1
                 failures = self._failures_by_schedule[name]
-                reason = None if failures == 1 else reason
-                seconds = min(2.0 ** (failures - 1), seconds)
+                if failures == 1:
+                    reason = None
+                if not _is_timeout(error):
+                    seconds = min(2.0 ** min(failures - 1, 10), seconds)
+                elif failures == 1:
+                    seconds = CONTENDED_POSTPONE_SECONDS
             await self._database.run(ticks.postpone({name: reason}, seconds))
 
     async def _fire(self, name: str | None = None) -> FireResult:

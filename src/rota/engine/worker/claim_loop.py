@@ -62,6 +62,9 @@ SEPARATE_ROUND_TRIP_JOBS = 400
 """Jobs to send and claim from which outcomes and the claim use two connections."""
 
 
+UNKNOWN_CLAIM_SECONDS = 1.0
+"""Minimum time between two reports of claims whose answer was lost."""
+
 UNSTORABLE_OUTCOMES = (Succeeded, FinalOutcome, Retried, Suspended, Restarted)
 """Outcomes with values of the user's code, which the database may refuse to store."""
 
@@ -77,7 +80,8 @@ class RoundTrip:
 class ClaimLoop(Loop):
     """`on_next_schedule` receives the seconds until the next schedule is due, after every check of the
     timers; None: no schedule is active. `on_refused` receives the number of refused outcomes of a batch.
-    `on_claim_unknown` is called after a failed round trip whose claim may have been stored.
+    `on_claim_unknown` is called after a failed round trip whose claim may have been stored, at most once in
+    UNKNOWN_CLAIM_SECONDS.
     """
 
     name = "claim loop"
@@ -127,6 +131,8 @@ class ClaimLoop(Loop):
         self._unconfirmed: list[OutcomeBatch] = []  # sent, without an answer
         self._contended: list[tuple[float, OutcomeBatch]] = []  # when to send again, and the batch
         self._error: BaseException | None = None
+        self._has_unknown_claim = False  # the answer to a claim was lost; not reported yet
+        self._next_report_at = 0.0
 
     # Called by other parts of the worker
 
@@ -166,6 +172,10 @@ class ClaimLoop(Loop):
     # Loop
 
     async def tick(self) -> float | None:
+        if self._has_unknown_claim and time.monotonic() >= self._next_report_at:
+            self._has_unknown_claim = False
+            self._next_report_at = time.monotonic() + UNKNOWN_CLAIM_SECONDS
+            self._on_claim_unknown()
         if self._error is not None:
             error, self._error = self._error, None
             raise error
@@ -233,13 +243,14 @@ class ClaimLoop(Loop):
                 self._unconfirmed.append(trip.batch)
             self._planner.expect_more()
             self._error = error
+            self._has_unknown_claim |= trip.request is not None and not pg_errors.was_not_sent(
+                error
+            )
             await connection.close()
         finally:
             self._idle_connections.append(connection)
             del self._in_flight[trip]
             self.wake()
-        if self._error is not None and trip.request is not None:
-            self._on_claim_unknown()
 
     async def _round_trip(self, trip: RoundTrip, connection: ReconnectingConnection) -> None:
         batch, request = trip.batch, trip.request

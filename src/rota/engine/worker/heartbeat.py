@@ -150,6 +150,8 @@ class Heartbeat(ConnectionThread):
         beat_due = now >= self._next_beat_at
         queries: list[Query[Any]] = [workers.list_others(self._worker)]
         if beat_due:
+            # Set before the round trip, so that a `beat_now` during it is not lost.
+            self._next_beat_at = now + self._beat_interval
             beat = workers.beat(
                 self._worker, self._session_lock, self._count_running(), self._lag.seconds()
             )
@@ -174,8 +176,6 @@ class Heartbeat(ConnectionThread):
             self._deliver(result)
         if declared_dead:
             self.stop()
-        if beat_due:
-            self._next_beat_at = now + self._beat_interval
         return self._pause_seconds(time.monotonic())
 
     def _deliver(self, result: BeatResult) -> None:
