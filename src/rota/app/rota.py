@@ -6,7 +6,7 @@ programs that only define tasks.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import (
@@ -150,10 +150,10 @@ class Rota:
 
     # The database
 
-    async def open(self) -> Client:
-        """Return the client of this event loop. The database is first used here, so importing an app needs
-        none."""
-        return await self.database.open()
+    def open(self) -> Coroutine[Any, Any, Client]:
+        """Return the client of this event loop: `await app.open()`. The database is first used here, so
+        importing an app needs none."""
+        return self.database.open()
 
     def _create_client(self, dsn: str, direct: str | None) -> Client:
         from rota.app.client import Client

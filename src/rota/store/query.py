@@ -78,13 +78,14 @@ def statement(
 
         @wraps(function)
         def query(*args: P.args, **kwargs: P.kwargs) -> Query[Row]:
-            computed = function(*args, **kwargs) or {}
-            given = {**defaults, **dict(zip(defaults, args, strict=False)), **kwargs, **computed}
-            # Drivers send a list as an array, but a tuple as a row.
-            params = {
-                key: [*value] if isinstance(value, (list, tuple)) else value
-                for key, value in given.items()
-            }
+            computed = function(*args, **kwargs)
+            params: dict[str, Any] = defaults | kwargs
+            params.update(zip(defaults, args, strict=False))
+            if computed is not None:
+                params.update(computed)
+            for key, value in params.items():
+                if type(value) is tuple:  # drivers send a list as an array, but a tuple as a row
+                    params[key] = [*value]
             return Query(name, params, row)
 
         return query
