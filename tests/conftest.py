@@ -13,6 +13,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from typing import Any
 
+import hypothesis
 import psycopg
 import pytest
 from psycopg import AsyncConnection
@@ -20,6 +21,13 @@ from psycopg import AsyncConnection
 from rota.testing.server import DatabaseServer
 from support.owned_clock import ClockedRota
 from support.pgbouncer import run_pgbouncer
+from support.scale import scale
+
+# `make test` uses the same examples every time; `make proofs` searches for new ones.
+hypothesis.settings.register_profile(
+    "rota", deadline=None, max_examples=50, derandomize=scale(True, False)
+)
+hypothesis.settings.load_profile("rota")
 
 KEPT = {
     "ROTA_PG_BIN",

@@ -1,12 +1,8 @@
-"""Hypothesis profile: fewer examples than the default, and no deadline on a busy machine."""
+"""An app and a flow without a database."""
 
 import pytest
-from hypothesis import settings
 
 from rota import Flow, Rota
-
-settings.register_profile("rota", deadline=None, max_examples=50)
-settings.load_profile("rota")
 
 
 @pytest.fixture

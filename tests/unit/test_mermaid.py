@@ -93,7 +93,8 @@ def test_mermaid_special_characters_are_numeric_entities(name: str, written: str
     assert f'["{written}"]' in mermaid(Graph({name: []}))
 
 
-@given(some.text(some.characters(exclude_categories=("Cs", "Cc", "Z")), min_size=1))
+# HTML has no entity for code points without a character (Cn).
+@given(some.text(some.characters(exclude_categories=("Cs", "Cc", "Cn", "Z")), min_size=1))
 def test_mermaid_any_name_round_trips(name: str) -> None:
     graph = Graph({name: []})
 

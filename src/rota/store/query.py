@@ -84,7 +84,8 @@ def statement(
             if computed is not None:
                 params.update(computed)
             for key, value in params.items():
-                if type(value) is tuple:  # drivers send a list as an array, but a tuple as a row
+                # Drivers send a list as an array, but a tuple as a row.
+                if isinstance(value, (list, tuple)):
                     params[key] = [*value]
             return Query(name, params, row)
 
