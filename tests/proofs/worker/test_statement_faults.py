@@ -14,7 +14,7 @@ from support.fault_scenario import (
 )
 from support.statement_faults import StatementFaults
 
-pytestmark = pytest.mark.usefixtures(short_pauses.__name__)
+pytestmark = [pytest.mark.usefixtures(short_pauses.__name__), pytest.mark.timeout(1800)]
 
 
 @pytest.mark.parametrize("code", [*PASSING_CODES, *MORE_PASSING_CODES])
